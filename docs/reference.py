@@ -31,6 +31,7 @@ DOORS = {
     "sparkbolt.spouts.kafka": "Kafka beyond its spout: dead letters, and tests without a broker.",
     "sparkbolt.bolts": "Where tuples go.",
     "sparkbolt.windows": "Windows, and policies of one's own.",
+    "sparkbolt.telemetry": "Traces for OpenTelemetry.",
     "sparkbolt.testing": "Tests of a topology, and its simulation, without Spark.",
     "sparkbolt.errors": "Errors that logs name and few programs catch; those that many catch are at the front door.",
 }

@@ -1,4 +1,4 @@
-"""Launch: what ``Topology.run`` and ``Topology.start`` call, and where the names of sinks become objects.
+"""Launch: what ``Topology.run``, ``Topology.start`` and notebooks call, and where names of sinks become objects.
 
 Which question it answers: how does a topology find its engine?
 Rule: nothing is loaded before it is needed: a program that only builds a topology needs no Spark.
@@ -14,7 +14,7 @@ from sparkbolt.core.base.engine_door import set_engine_door
 
 
 class Launch:
-    """The engine on Spark, with the live display, and the sinks that write files."""
+    """The engine on Spark, with the live display, the sinks that write files, and what notebooks show."""
 
     def run(self, topology: Any, options: dict[str, Any]) -> Any:
         """Run a topology to its end, as ``sparkbolt run`` does."""
@@ -33,6 +33,18 @@ class Launch:
         from sparkbolt.bolts.dead_letter_files import FileDeadLetters
 
         return FileDeadLetters(path)
+
+    def topology_html(self, topology: Any) -> str:
+        """The picture of a topology."""
+        from sparkbolt.drawing.html import topology_html
+
+        return topology_html(topology)
+
+    def running_html(self, running: Any) -> str:
+        """The table about a running topology."""
+        from sparkbolt.drawing.html import running_html
+
+        return running_html(running)
 
 
 set_engine_door(Launch())

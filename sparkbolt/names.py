@@ -30,10 +30,10 @@ from sparkbolt.core.model.interfaces import (
 )
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.progress import Progress
-from sparkbolt.core.model.reports import FailedTree, MicroBatchReport, Promotion
+from sparkbolt.core.model.reports import ErrorReport, Fail, FailedTree, MicroBatchReport, Promotion
 from sparkbolt.core.model.retry import RetryPolicy
-from sparkbolt.core.model.running import RunningTopology
-from sparkbolt.core.model.story import Story
+from sparkbolt.core.model.running import RunningTopology, Telemetry, TelemetrySink
+from sparkbolt.core.model.story import Hop, Story
 from sparkbolt.core.model.topology import BoltDeclarer, Topology, TopologyBuilder
 from sparkbolt.core.model.tree_life import TreeState
 from sparkbolt.core.model.tuples import Direct, Tuple
@@ -80,11 +80,14 @@ __all__: list[str] = [
     "EmitError",
     "EngineError",
     "EnoughRead",
+    "ErrorReport",
+    "Fail",
     "FailedException",
     "FailedTree",
     "FencedError",
     "Grouping",
     "GroupingContext",
+    "Hop",
     "InvalidTopology",
     "KeyValueState",
     "LateTuple",
@@ -106,6 +109,8 @@ __all__: list[str] = [
     "StateError",
     "StatefulBolt",
     "Story",
+    "Telemetry",
+    "TelemetrySink",
     "Topology",
     "TopologyBuilder",
     "TopologyContext",

@@ -22,6 +22,11 @@ from tests.services.fixtures import zookeeper as zookeeper
 
 SHARED = ("tests/contract/", "tests/spark/test_beginnings.py", "tests/spark/test_cluster.py")
 """Where tests on Spark share what their module sets up: a topology that runs takes a while to come up."""
+EXAMPLES_ON_SPARK = (
+    "sparkbolt/spark/",
+    "sparkbolt/core/model/running.py::sparkbolt.core.model.running.RunningTopology",
+)
+"""Where the examples of docstrings start topologies."""
 IN_CI = os.environ.get("CI") == "true"
 
 # No deadline: a machine with two busy cores is no reason for a failure. In CI the examples are the same each
@@ -53,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What follows from a test's place: its session, its patience, and whether it shares what its module sets up."""
     for item in items:
-        if item.nodeid.startswith("sparkbolt/spark/"):
+        if item.nodeid.startswith(EXAMPLES_ON_SPARK):
             item.add_marker(pytest.mark.spark)
         if item.get_closest_marker("spark") and shares_its_module(item) and not item.nodeid.startswith(SHARED):
             raise pytest.UsageError(f"{item.nodeid} shares what its module sets up: name the module in SHARED")

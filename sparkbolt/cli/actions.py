@@ -178,7 +178,7 @@ def draw_windows(options: argparse.Namespace) -> int:
 def graph(options: argparse.Namespace) -> int:
     """Draw a topology."""
     from sparkbolt.cli.graph import text_drawing
-    from sparkbolt.cli.svg import svg_drawing
+    from sparkbolt.drawing.svg import svg_drawing
 
     topology = load_topology(options.topology)
     if options.svg is None:

@@ -21,11 +21,8 @@ from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.statefulness import keeps_state, storing_methods
 from sparkbolt.core.model.topology import ComponentSpec, Topology
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
+from sparkbolt.drawing.stages import StageView, stage_level, stages_of
 
-FLOOR_SECS = 0.35
-"""About how many seconds a micro-batch without a stateful level takes at least, on two cores."""
-STATEFUL_LEVEL_SECS = 0.2
-"""About how many seconds each stateful level adds."""
 _READ_ONLY = (str, int, float, bool, bytes, type(None), tuple, frozenset)
 
 
@@ -57,22 +54,6 @@ class Examined:
     """Why it keeps state or not; empty for a spout."""
     streams: dict[str, list[str]]
     subscriptions: tuple[Subscribed, ...]
-
-
-@dataclass(frozen=True)
-class StageView:
-    """One stage of the lane."""
-
-    level: int
-    stateful: bool
-    components: tuple[str, ...]
-    secs: float
-    """About how many seconds it adds to each micro-batch; the source's value is the minimum of any micro-batch."""
-
-    @property
-    def name(self) -> str:
-        """``source`` or ``level n``."""
-        return f"level {self.level}" if self.level else "source"
 
 
 @dataclass(frozen=True)
@@ -111,29 +92,6 @@ def examine(topology: Topology, cores: int) -> Examination:
         stages=stages_of(lane),
         warnings=tuple(_warnings(lane, cores)),
     )
-
-
-def stage_level(lane: Lane, component: str) -> int:
-    """The level in whose stage a component runs, fused or not."""
-    while component in lane.fused_into:
-        component = lane.fused_into[component]
-    return lane.level_of[component]
-
-
-def stages_of(lane: Lane) -> tuple[StageView, ...]:
-    """The stages in order, each with all components that run in it."""
-    ids = list(lane.topology.components)
-    members = {level: tuple(id_ for id_ in ids if stage_level(lane, id_) == level) for level in (0, *_numbers(lane))}
-    source = StageView(0, False, members[0], FLOOR_SECS)
-    behind = (
-        StageView(level.number, level.stateful, members[level.number], STATEFUL_LEVEL_SECS if level.stateful else 0.0)
-        for level in lane.levels
-    )
-    return (source, *behind)
-
-
-def _numbers(lane: Lane) -> list[int]:
-    return [level.number for level in lane.levels]
 
 
 def _examined(spec: ComponentSpec, lane: Lane) -> Examined:

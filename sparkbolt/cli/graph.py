@@ -4,34 +4,14 @@ Which question it answers: how do tuples flow through the topology?
 Rule: the stages are drawn from top to bottom, fused bolts below their producer, and above each stage the streams that
 enter it.
 
-Read before: ``check``.
+Read before: ``drawing.stages``.
 """
 
 from __future__ import annotations
 
-from sparkbolt.cli.check import stage_level, stages_of
-from sparkbolt.core.model.groupings import Grouping
-from sparkbolt.core.model.lane import Lane, lay_out
+from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.topology import Subscription, Topology
-from sparkbolt.core.model.tuples import DEFAULT_STREAM
-
-TIMES = "\N{MULTIPLICATION SIGN}"
-
-
-def label_of(stream: str, grouping: Grouping) -> str:
-    """The label of an arrow: the grouping, preceded by the stream unless that is ``default``.
-
-    >>> from sparkbolt.core.model.groupings import FieldsGrouping
-    >>> label_of("default", FieldsGrouping(["word"])), label_of("late", FieldsGrouping(["word"]))
-    ('fields(word)', 'late: fields(word)')
-    """
-    described = grouping.describe()
-    return described if stream == DEFAULT_STREAM else f"{stream}: {described}"
-
-
-def drawn_lane(topology: Topology) -> Lane:
-    """The lane to draw; it is laid out for one core, since levels and fusion do not depend on the cores."""
-    return lay_out(topology, cores=1)
+from sparkbolt.drawing.stages import TIMES, drawn_lane, label_of, stage_level, stages_of
 
 
 def text_drawing(topology: Topology) -> str:

@@ -197,7 +197,7 @@ def run(
         stop_after_secs: stop, as with Ctrl-C, after so many seconds, counted from when Spark is up; None for never.
         drain_secs: how long a micro-batch may still run then; after that it is cancelled and left for replay.
         display: the display to use instead.
-=======
+    =======
         log_dir: the directory of files to which the log and what is printed are written, too; None for no files.
         options: further arguments of ``sparkbolt.spark.starting.start``.
 

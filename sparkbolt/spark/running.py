@@ -30,7 +30,7 @@ from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.progress import Progress, Sight
 from sparkbolt.core.model.reports import ErrorReport, MicroBatchReport, QueryFailure
-from sparkbolt.core.model.running import RunningTopology
+from sparkbolt.core.model.running import RunningTopology, TelemetrySink
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.worker.activity import Hangs
 from sparkbolt.core.worker.routing import routes_of
@@ -70,11 +70,13 @@ class RunningOnSpark(RunningTopology):
         temporary: str | None,
         open_secs: float | None = None,
         presence: Presence | None = None,
+        telemetry: TelemetrySink | None = None,
     ) -> None:
         """Begin a life and open the partitioned spouts; ``start`` begins to process.
 
         ``temporary`` is the folder of a checkpoint that is removed at the end, or None. The spouts may take
-        ``open_secs`` to open; None means no limit. ``presence`` shows the topology to those who operate it.
+        ``open_secs`` to open; None means no limit. ``presence`` shows the topology to those who operate it;
+        ``telemetry`` is closed at the end.
 
         Raises:
             EngineError: a spout cannot be opened.
@@ -88,6 +90,9 @@ class RunningOnSpark(RunningTopology):
         self._calls = Calls(self._changed)
         self._error_log = ErrorLog(topology.config)
         self._listeners = Listeners(self._calls, self._error_log.listener_raised)
+        self._telemetry = telemetry
+        if telemetry is not None:
+            self._listeners.add(telemetry.micro_batch)
         self._restarts = Restarts(topology.config)
         self._collected_before = 0
         self._stopping = threading.Event()
@@ -193,8 +198,8 @@ class RunningOnSpark(RunningTopology):
             EngineError: Spark does not accept the query. After any error everything is ended as by ``close``.
         """
         try:
-            if self._coordinator.ledger.replayed is not None:  # logged twice rather than never
-                self._error_log.promotion(self._coordinator.ledger.replayed, self._coordinator.ledger.outages.out())
+            if self._coordinator.ledger.replayed is not None:  # logged and traced twice rather than never
+                self._tell_of(self._coordinator, self._coordinator.ledger.replayed, 0.0)
             if self._presence is not None:
                 self._presence.attach(self._operated)
             for thread in self._make_threads():
@@ -298,17 +303,20 @@ class RunningOnSpark(RunningTopology):
                 log.warning("%s", warning(sight, who), extra=fields_of(sight.doing, who))
 
     def _tell(self, coordinator: Coordinator, promotion: Promotion) -> None:
-        self._error_log.promotion(promotion, coordinator.ledger.outages.out())
         self.recording.promoted(coordinator, promotion)
         reason = coordinator.reason_to_stop(promotion)
         if reason is not None and self._failure is None:
             self._failure = reason
             coordinator.active = False
-        metrics = coordinator.ledger.metrics.copy_for(self.topology.components)
-        self._operated.promoted(metrics)
         if self._steering is not None:
             self._operated.note_promotion(self._steering, promotion)
-        self._listeners.tell(MicroBatchReport(promotion, metrics, metrics.micro_batch_ms or 0.0))
+        self._tell_of(coordinator, promotion, coordinator.ledger.metrics.micro_batch_ms or 0.0)
+
+    def _tell_of(self, coordinator: Coordinator, promotion: Promotion, elapsed_ms: float) -> None:
+        self._error_log.promotion(promotion, coordinator.ledger.outages.out())
+        metrics = coordinator.ledger.metrics.copy_for(self.topology.components)
+        self._operated.promoted(metrics)
+        self._listeners.tell(MicroBatchReport(promotion, metrics, elapsed_ms))
 
     @property
     def _steering(self) -> Steering | None:
@@ -474,30 +482,16 @@ class RunningOnSpark(RunningTopology):
             thread.set_active(active)
 
     def await_idle(self, timeout_secs: float | None = None) -> bool:
-        """Wait until every tree is finished and spouts have nothing new; False if ``timeout_secs`` expire first.
-
-        Raises:
-            EngineError: the topology failed.
-        """
+        """Wait until every tree is finished and spouts have nothing new; False if ``timeout_secs`` expire first."""
         since_s = time.monotonic()
         return self._await(lambda: self._idle_since(since_s), timeout_secs)
 
     def await_finished(self, timeout_secs: float | None = None) -> bool:
-        """Wait until all spouts are exhausted and every tree is finished; False if ``timeout_secs`` expire first.
-
-        Raises:
-            EngineError: the topology failed.
-        """
+        """Wait until all spouts are exhausted and every tree is finished; False if ``timeout_secs`` expire first."""
         return self._await(lambda: self._coordinator.finished, timeout_secs)
 
     def await_drained(self, timeout_secs: float | None = None) -> bool:
-        """Wait until no tree is open and spouts have received every verdict; False if ``timeout_secs`` expire first.
-
-        Call ``deactivate`` before; otherwise new trees may come for ever.
-
-        Raises:
-            EngineError: the topology failed.
-        """
+        """Wait until no tree is open and spouts have received every verdict; False if ``timeout_secs`` expire first."""
         return self._await(lambda: self._coordinator.drained, timeout_secs)
 
     @property
@@ -528,16 +522,7 @@ class RunningOnSpark(RunningTopology):
         return True
 
     def stop(self, drain: bool = True, timeout_secs: float | None = None) -> bool:
-        """Stop the topology: spouts emit no new tuples, and then everything is ended.
-
-        Args:
-            drain: whether to wait for open trees first; trees that are not finished are left for replay.
-            timeout_secs: how long to wait at most; None for ``message_timeout_secs``.
-
-        Returns:
-            Whether no tree was left open. If user code that the topology calls in the driver (a spout, a listener)
-            calls ``stop``, it returns False at once, since it cannot wait for its own caller.
-        """
+        """Stop as ``RunningTopology.stop`` says: spouts emit no new tuples, and then everything is ended."""
         if self._calls.has_this_thread:  # ``stop`` would wait for the call in which it is called
             threading.Thread(target=self.stop, args=(drain, timeout_secs), name="sparkbolt-stop").start()
             return False
@@ -577,6 +562,11 @@ class RunningOnSpark(RunningTopology):
         close_all(self._threads)
         self._life.end()
         self._listeners.end()
+        if self._telemetry is not None:
+            try:
+                self._telemetry.close()
+            except Exception as error:  # noqa: BLE001  any library; the checkpoint must be closed all the same
+                self._error_log.listener_raised(self._telemetry.close, error)
         self._error_log.tell_withheld(at_once=True)
         self.recording.close()
         if self._presence is not None:

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from sparkbolt.core.driver.ledger.reader import TASKS_FILE, dump_tasks
 from sparkbolt.core.model.lane import lay_out
+from sparkbolt.core.model.running import Telemetry, TelemetrySink
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.errors import CheckpointError
 from sparkbolt.operate.documents import TopologyState
@@ -37,6 +38,7 @@ from sparkbolt.spark.session import (
     is_local,
     make_session,
 )
+from sparkbolt.telemetry import sink_for
 
 log = logging.getLogger("sparkbolt")
 
@@ -50,6 +52,7 @@ def start(
     settings: dict[str, str] | None = None,
     py_files: Sequence[str] = (),
     open_secs: float | None = None,
+    telemetry: Telemetry | None = None,
 ) -> RunningOnSpark:
     """Start a topology; does not block. Arguments, defaults and errors are those of ``Topology.start``."""
     if spark is not None:
@@ -66,10 +69,13 @@ def start(
     check_usable(session)
     check_reachable(session, place)
     code_shipping.send(session.sparkContext, py_files, cluster=not is_local(session))
+    sink = sink_for(topology, telemetry)
     temporary = scratch.make("checkpoint-") if place is None else None
     try:
-        running = _running(topology, session, place or str(temporary), temporary, open_secs)
+        running = _running(topology, session, place or str(temporary), temporary, open_secs, sink)
     except BaseException:
+        if sink is not None:
+            sink.close()
         if temporary is not None:
             scratch.remove(temporary)
         raise
@@ -78,7 +84,12 @@ def start(
 
 
 def _running(
-    topology: Topology, session: SparkSession, place: str, temporary: str | None, open_secs: float | None
+    topology: Topology,
+    session: SparkSession,
+    place: str,
+    temporary: str | None,
+    open_secs: float | None,
+    telemetry: TelemetrySink | None,
 ) -> RunningOnSpark:
     """Lock and check the checkpoint, lay out the topology, and begin the first life."""
     try:
@@ -100,7 +111,7 @@ def _running(
         held.keep_placement(lane, placement)
         held.files.write(TASKS_FILE, dump_tasks(lane))
         own = for_lane(session, lane.spark_partitions)
-        return RunningOnSpark(topology, lane, own, held, temporary, open_secs, presence)
+        return RunningOnSpark(topology, lane, own, held, temporary, open_secs, presence, telemetry)
     except OSError as error:
         held.close()
         why = f"checkpoint {place} cannot be written: {explain(str(error))}"

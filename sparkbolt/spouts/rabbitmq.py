@@ -108,6 +108,10 @@ class RabbitMQSpout(QueueSpout):
         """Reject the delivery: requeue it if ``again``, otherwise for good."""
         self._link.settle(message_id, Disposition.REQUEUE if again else Disposition.REJECT)
 
+    def trace_attributes(self, source: str | None, position: int | None) -> dict[str, str | int]:
+        """Return the queue."""
+        return {"messaging.system": "rabbitmq", "messaging.destination.name": self.queue}
+
     def close(self) -> None:
         """Send the last acks and close the connection."""
         self._link.close()

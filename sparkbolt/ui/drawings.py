@@ -5,7 +5,7 @@ Rule 1: the same documents give the same drawing. A layout is made once for each
 Rule 2: what a colour or a width says is also written as text.
 Rule 3: no inline style, and every name is escaped.
 
-Read before: ``shown``, ``operate.graph_layout``.
+Read before: ``shown``, ``drawing.graph_layout``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
+from sparkbolt.drawing.graph_layout import SMALL_EM, Edge, Layout, Node, lay_out_graph
 from sparkbolt.operate.documents import ComponentDocument, Numbers, TopologyDocument
-from sparkbolt.operate.graph_layout import SMALL_EM, Edge, Layout, Node, lay_out_graph
 from sparkbolt.ui import shown
 
 BOX = 66.0

@@ -44,21 +44,23 @@ LAYERS = {
     "errors": _layer("errors", ""),
     "core": _layer("errors core", ""),
     "core.base": _layer(BELOW, "numpy pyarrow"),
-    "core.model": _layer(MODEL, "numpy pyarrow cloudpickle"),
+    "core.model": _layer(MODEL, "numpy pyarrow cloudpickle pandas"),
     "core.protocol": _layer(PROTOCOL, "numpy pyarrow cloudpickle"),
     "core.state": _layer(f"{PROTOCOL} core.state", "numpy pyarrow"),
     "core.worker": _layer(WORKER, "numpy pyarrow cloudpickle"),
     "core.driver.ledger": _layer(f"{PROTOCOL} core.driver.ledger", "numpy pyarrow"),
     "core.driver": _layer(DRIVER, "numpy pyarrow"),
     "windows": _layer(f"{WORKER} windows", "numpy pyarrow"),
+    "drawing": _layer(f"{MODEL} drawing", ""),
     "spouts": _layer(f"{MODEL} spouts", None),
     "bolts": _layer(f"{MODEL} spouts bolts", None),
     "sim": _layer(f"{ALL_OF_CORE} sim", None),
     "operate": _layer(f"{ALL_OF_CORE} version spouts bolts operate", None),
-    "spark": _layer(f"{ALL_OF_CORE} version operate spark", None),
-    "ui": _layer(f"{ALL_OF_CORE} version operate spark ui", None),
-    "cli": _layer(f"{ALL_OF_CORE} version windows spouts bolts sim operate spark ui cli", None),
-    "launch": _layer(f"{BELOW} bolts spark cli launch", None),
+    "telemetry": _layer(f"{MODEL} telemetry", None),
+    "spark": _layer(f"{ALL_OF_CORE} version operate telemetry spark", None),
+    "ui": _layer(f"{ALL_OF_CORE} version operate drawing spark ui", None),
+    "cli": _layer(f"{ALL_OF_CORE} version drawing windows spouts bolts sim operate spark ui cli", None),
+    "launch": _layer(f"{BELOW} bolts drawing spark cli launch", None),
     "testing": _layer(f"{ALL_OF_CORE} windows sim launch testing", None),
     "door": _layer(f"{MODEL} version windows launch door", None),
 }
@@ -66,7 +68,7 @@ LAYERS = {
 CORE_ROOMS = frozenset(f"sparkbolt.{room}" for room in LAYERS if room.split(".")[0] == "core")
 
 # The library that brings a module, where the names differ.
-LIBRARY_OF = {"google": "protobuf", "py4j": "pyspark"}
+LIBRARY_OF = {"google": "protobuf", "opentelemetry": "opentelemetry_sdk", "py4j": "pyspark"}
 
 PURE_ROOMS = ("core", "windows")
 IMPURE_MODULES = frozenset(

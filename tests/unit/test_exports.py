@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import re
@@ -18,7 +19,13 @@ TOUCHED = {
     "BasicCollector", "BoltCollector", "ColumnCollector", "SpoutCollector", "WindowCollector", "TupleWindow",
     "KeyValueState", "RunningTopology", "MicroBatchReport", "TopologyMetrics", "ComponentMetrics", "FailedTree",
     "Story", "Progress", "Promotion", "EnoughRead", "LateTuple", "BoltDeclarer", "Component", "GroupingContext",
+    "Hop", "Fail", "ErrorReport", "Telemetry", "TelemetrySink",
 }  # fmt: skip
+REPORTED = (
+    "RunningTopology", "TopologyMetrics", "ComponentMetrics", "MicroBatchReport", "Promotion", "FailedTree", "Fail",
+    "ErrorReport", "Story", "Hop", "Progress", "TelemetrySink",
+)  # fmt: skip
+"""What a program gets from a topology that runs."""
 
 IMPORT = re.compile(r"\bfrom (sparkbolt[\w.]*) import (\([^)]*\)|[^\n;'\"]+)|\bimport (sparkbolt[\w.]*)")
 # Pages that show the code at work, and so import what is not public.
@@ -92,6 +99,16 @@ def test_what_is_at_the_door_says_what_it_is(name: str) -> None:
     for attribute, member in vars(thing).items() if inspect.isclass(thing) else ():
         if inspect.isfunction(member) and not attribute.startswith("_"):
             assert inspect.getdoc(member), f"{name}.{attribute}"
+
+
+@pytest.mark.parametrize("name", REPORTED)
+def test_what_a_running_topology_gives_has_types_and_an_example(name: str) -> None:
+    thing = getattr(sparkbolt, name)
+    methods = [member for key, member in vars(thing).items() if inspect.isfunction(member) and not key.startswith("_")]
+    assert ">>> " in "".join(inspect.getdoc(one) or "" for one in (thing, *methods))
+    assert all("return" in method.__annotations__ for method in methods)
+    if dataclasses.is_dataclass(thing):
+        assert all(field.type for field in dataclasses.fields(thing))
 
 
 def test_start_and_run_are_typed() -> None:

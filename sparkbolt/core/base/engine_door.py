@@ -1,4 +1,4 @@
-"""The engine door: how the core calls the packages above it that run topologies and write files.
+"""The engine door: how the core calls the packages above it that run topologies, write files and draw.
 
 Which question it answers: how does a topology reach the engine that runs it without importing it?
 Rule: ``sparkbolt.launch`` sets the door, and loading any public name of Sparkbolt loads ``sparkbolt.launch``.
@@ -24,6 +24,12 @@ class EngineDoor(Protocol):
 
     def file_sink(self, path: str) -> Any:
         """Return the ``DeadLetterSink`` that writes dead letters into a file."""
+
+    def topology_html(self, topology: Any) -> str:
+        """Return a picture of a topology for a notebook, as HTML."""
+
+    def running_html(self, running: Any) -> str:
+        """Return a table about a running topology for a notebook, as HTML."""
 
 
 _door: EngineDoor | None = None

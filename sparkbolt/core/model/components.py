@@ -4,7 +4,7 @@ Which question it answers: which methods does a component have, where are they c
 Rule: ``__init__`` runs once, in the process that builds the topology; ``prepare`` (``open`` of a spout) runs where a
 task starts. Components are values: they are pickled with the topology.
 
-Read before: ``tuples``, ``config``.
+Read before: ``tuples``, ``config``, ``trace_context``.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sparkbolt.core.base.exceptions import pass_on, printed
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.dead_letters import DeadLetters, DeadLetterSink, RawMessage
 from sparkbolt.core.model.retry import RetryPolicy
+from sparkbolt.core.model.trace_context import TracedSource
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, Outputs, Tuple, parse_outputs
 from sparkbolt.errors import EmitError
 
@@ -108,7 +109,7 @@ class Component(ABC):  # noqa: B024  spouts and bolts have no method in common
     """Names of attributes that are not durable: ``prepare`` must set them again."""
 
 
-class Spout(Component):
+class Spout(TracedSource, Component):
     """A source whose messages belong to a connection: a queue, a socket (Storm's ``IRichSpout``).
 
     Each task has its own instance in the driver process; one thread makes all calls to it.
@@ -314,7 +315,7 @@ def _position(value: Any) -> int:
     raise EmitError(f"the spout read a record at {printed(value):.60}, expected a position (an int)")
 
 
-class PartitionedSpout(Component):
+class PartitionedSpout(TracedSource, Component):
     """A source that can be read again from any position: a file, a log. Its reading scales with the executors.
 
     The driver only plans which ranges are read; the executors read them. Driver and executors use copies of the same

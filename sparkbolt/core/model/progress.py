@@ -111,7 +111,11 @@ class CallSight(Sight):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a micro-batch that is not committed yet has come."""
+    """How far a micro-batch that is not committed yet has come.
+
+    >>> Progress().sentence
+    'no micro-batch runs'
+    """
 
     micro_batch_id: int | None = None
     """The micro-batch that is running; None: none is."""

@@ -37,7 +37,12 @@ from sparkbolt.errors import (
 
 @dataclass(frozen=True)
 class Fail:
-    """The failure of one tuple of a tree."""
+    """The failure of one tuple of a tree; ``FailedTree.fail``.
+
+    >>> fail = Fail(1 << 48, "charge", 0, Cause.EXCEPTION, "ValueError: no price", micro_batch_id=3)
+    >>> f"{fail.component}[{fail.task}]: {fail.cause}, {fail.reason}"
+    'charge[0]: exception, ValueError: no price'
+    """
 
     key: int
     component: str
@@ -58,7 +63,11 @@ class Fail:
 
 @dataclass(frozen=True)
 class ErrorReport:
-    """An error that a component reported, or that failed one of its tuples; for logs, never for verdicts."""
+    """An error that a component reported, or that failed one of its tuples; for logs, never for verdicts.
+
+    >>> ErrorReport("charge", 0, "ValueError: no price").text
+    'ValueError: no price'
+    """
 
     # alike: ``Fail``, which is a verdict: the same author and reason, but nothing depends on a report.
     component: str
@@ -69,7 +78,13 @@ class ErrorReport:
 
 @dataclass(frozen=True)
 class FailedTree:
-    """A tree that failed, and what happens to its message."""
+    """A tree that failed, and what happens to its message.
+
+    >>> fail = Fail(1 << 48, "charge", 0, Cause.EXCEPTION, "ValueError: no price", micro_batch_id=3)
+    >>> tree = FailedTree(fail.key, "orders", 0, "orders.txt", 40, 1, fail, MessageOutcome.RETRY, "root ...")
+    >>> tree.next_attempt, tree.to_story().message, tree.to_story().why
+    (2, 'orders[0] orders.txt@40', 'by charge[0] in micro-batch 3: ValueError: no price')
+    """
 
     key: int
     component: str
@@ -145,7 +160,13 @@ class Completed(NamedTuple):
 
 @dataclass
 class Promotion:
-    """The results of the promotion of one micro-batch."""
+    """The results of the promotion of one micro-batch.
+
+    >>> first = np.array([1 << 48], dtype=np.uint64)
+    >>> promotion = Promotion(3, acked_first=first, acked_last=first + np.uint64(9), acked_counts=np.array([10]))
+    >>> sum(trees for _, _, trees in promotion.acked), len(promotion.failed)
+    (10, 0)
+    """
 
     micro_batch_id: int
     acked_first: U64 = field(default_factory=empty_u64)
@@ -162,6 +183,8 @@ class Promotion:
     """Dead letters that could not be written, and are retried."""
     progress_moved: dict[str, dict[str, int]] = field(default_factory=dict)
     """Component -> source -> the position below which everything is finished now; only positions that moved."""
+    traced: list[Story] = field(default_factory=list)
+    """The stories of trees that were followed, and are acked now."""
     reports: list[ErrorReport] = field(default_factory=list)
     outages: list[OutageChange] = field(default_factory=list)
     """Bolts whose outage begins or ends with this micro-batch."""
@@ -198,11 +221,21 @@ class Promotion:
 
 @dataclass(frozen=True)
 class MicroBatchReport:
-    """What listeners receive after each promotion."""
+    """What listeners receive after each promotion (``RunningTopology.on_micro_batch``).
+
+    >>> def listener(report: MicroBatchReport) -> None:
+    ...     trees = sum(count for _, _, count in report.promotion.acked)
+    ...     print(f"micro-batch {report.promotion.micro_batch_id}: {trees} acked in {report.elapsed_ms:.0f} ms")
+    >>> listener(MicroBatchReport(Promotion(3), TopologyMetrics(), 412.0))
+    micro-batch 3: 0 acked in 412 ms
+    """
 
     promotion: Promotion
+    """The results of the micro-batch."""
     metrics: TopologyMetrics
+    """The totals after it."""
     elapsed_ms: float
+    """How long it took from its plan to its promotion, in milliseconds."""
 
 
 def why(fail: Fail) -> str:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
+from sparkbolt.core.base.engine_door import engine_door
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.reports import FailedTree, MicroBatchReport
 from sparkbolt.core.model.story import Story
@@ -22,10 +23,56 @@ if TYPE_CHECKING:
     from sparkbolt.core.model.topology import Topology
 
 
+class TelemetrySink(Protocol):
+    """Receives the reports of one topology, to send them to another system; ``Telemetry.build`` returns it.
+
+    >>> class Counts:
+    ...     def __init__(self) -> None: self.failed = 0
+    ...     def micro_batch(self, report): self.failed += len(report.promotion.failed)
+    ...     def close(self): print(f"{self.failed} trees failed")
+    >>> sink: TelemetrySink = Counts()
+    >>> sink.close()
+    0 trees failed
+    """
+
+    def micro_batch(self, report: MicroBatchReport) -> None:
+        """Take the report of a committed micro-batch; it must not wait for the other system.
+
+        After a crash of the driver, the report of the last micro-batch before it may come once more.
+        """
+
+    def close(self) -> None:
+        """Send what is left, and end; called once, when the topology ends."""
+
+
+class Telemetry(Protocol):
+    """What ``telemetry=`` of ``Topology.start`` takes, such as ``sparkbolt.telemetry.OpenTelemetry``."""
+
+    def build(self, topology: Topology) -> TelemetrySink:
+        """Return a sink for a topology that starts.
+
+        Raises:
+            ConfigError: the telemetry cannot be used as it is configured.
+        """
+
+
 class RunningTopology(ABC):
     """A running topology; ``Topology.start`` returns it. Used in a ``with`` statement, it is stopped at the end.
 
-    All methods may be called from any thread.
+    All methods may be called from any thread. A notebook shows it as a table of its state and counts at that moment.
+
+    >>> from sparkbolt import TopologyBuilder, bolt
+    >>> from sparkbolt.spouts import GeneratorSpout
+    >>> @bolt(outputs=["square"])
+    ... def square(tup): yield [tup["n"] ** 2]
+    >>> builder = TopologyBuilder("squares")
+    >>> builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(20)), outputs=["n"]))
+    >>> _ = builder.set_bolt("square", square).shuffle_grouping("numbers")
+    >>> with builder.build().start() as running:
+    ...     running.await_finished(timeout_secs=300)
+    ...     running.metrics().components["square"].executed
+    True
+    20
     """
 
     topology: Topology
@@ -182,6 +229,10 @@ class RunningTopology(ABC):
         Raises:
             EngineError: the topology failed, or was stopped.
         """
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the state, the counts and the latencies at this moment."""
+        return engine_door().running_html(self)
 
     def __enter__(self) -> Self:
         """Return the running topology itself."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -63,6 +63,8 @@ class Hop:
     """The tuple that failed, otherwise the first tuple that the task got (that a spout emitted), shortened."""
     emitted: tuple[tuple[str, int], ...] = ()
     """(stream, how many tuples); 0 if the number is unknown, because only the tuple that led to this story is known."""
+    trace_parent: str = ""
+    """For a spout: the ``traceparent`` that came with the message, if there was one."""
 
     @property
     def who(self) -> str:
@@ -80,13 +82,15 @@ class Hop:
         return self.held > 0 and not (self.tuples or self.acked or self.failed or self.emitted)
 
     def to_json(self) -> list[Any]:
-        """Return the hop as a list."""
-        return list(astuple(self))
+        """Return the hop as a list; without ``trace_parent`` if it is empty, as before there was one."""
+        values = list(astuple(self))
+        return values if self.trace_parent else values[:-1]
 
     @classmethod
     def from_json(cls, value: Sequence[Any]) -> Hop:
         """The inverse of ``to_json``."""
-        return cls(*[*value[:-1], tuple((stream, count) for stream, count in value[-1])])
+        emitted = tuple((stream, count) for stream, count in value[_EMITTED])
+        return cls(*[*value[:_EMITTED], emitted, *value[_EMITTED + 1 :]])
 
     def words(self) -> str:
         """Return the hop as a short text.
@@ -115,6 +119,9 @@ class Hop:
         return f", emitted {', '.join(lines)}" if lines else ""
 
 
+_EMITTED = [field_.name for field_ in fields(Hop)].index("emitted")
+
+
 @dataclass
 class TreeNotes:
     """The recorded path of a tree that has not ended."""
@@ -136,7 +143,15 @@ NO_NOTES = TreeNotes()
 
 @dataclass(frozen=True)
 class Story:
-    """Everything that is known about one tree."""
+    """Everything that is known about one tree.
+
+    >>> hop = Hop(1 << 48, 12, 1500, 0, "lines", 0, emitted=(("line", 1),))
+    >>> story = Story(1 << 48, "lines", 0, TreeState.ACKED, source="a.txt", position=40, attempt=1, hops=(hop,))
+    >>> for line in story.lines(): print(line)
+    root 33c3a78b9b45efb1: acked
+      message   lines[0] a.txt@40, attempt 1 (task 1, sequence 0)
+      00:00:01.500Z  started by lines[0] in micro-batch 12, emitted 1 (line)
+    """
 
     key: int
     component: str
@@ -176,14 +191,20 @@ class Story:
         """Identifies the message, such as ``lines[0] books/a.txt@40``."""
         return message_text(self.component, self.task, self.source, self.position, self.message_id)
 
+    @property
+    def trace_parent(self) -> str | None:
+        """The ``traceparent`` that came with the message, if there was one and the tree was followed."""
+        return next((hop.trace_parent for hop in self.hops if hop.trace_parent), None)
+
     def to_json(self) -> dict[str, Any]:
         """Return the story for programs: ``root``, ``task_number`` and ``sequence`` for the key, hops as objects."""
         number, sequence = split_key(self.key)
         body = {name: value for name, value in asdict(self).items() if name not in ("key", "hops")}
         hops = [{**asdict(hop), "emitted": dict(hop.emitted)} for hop in self.hops]
         for hop in hops:
-            del hop["key"], hop["depth"]
-        return {"root": self.root, "task_number": number, "sequence": sequence, **body, "hops": hops}
+            del hop["key"], hop["depth"], hop["trace_parent"]
+        parent = {"trace_parent": self.trace_parent} if self.trace_parent else {}
+        return {"root": self.root, "task_number": number, "sequence": sequence, **body, **parent, "hops": hops}
 
     def lines(self) -> list[str]:
         """Return the story for people, line by line."""
@@ -287,7 +308,7 @@ def merged(hops: Iterable[Hop]) -> list[Hop]:
         known = groups.get(_place(hop))
         if known is None:
             groups[_place(hop)] = hop
-        elif not hop.is_passage:
+        elif not hop.is_passage or hop.trace_parent:
             groups[_place(hop)] = _added(known, hop)
     return list(groups.values())
 
@@ -310,6 +331,7 @@ def _added(one: Hop, other: Hop) -> Hop:
         source=values[0],
         values=values[1],
         emitted=tuple(sorted(emitted.items())),
+        trace_parent=one.trace_parent or other.trace_parent,
     )
 
 

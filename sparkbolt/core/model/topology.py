@@ -41,7 +41,7 @@ from sparkbolt.core.model.groupings import (
     ShuffleGrouping,
 )
 from sparkbolt.core.model.metrics import TopologyMetrics
-from sparkbolt.core.model.running import RunningTopology
+from sparkbolt.core.model.running import RunningTopology, Telemetry
 from sparkbolt.core.model.statefulness import keeps_state
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.core.model.validation import Declaration, Role, Subscription, mistakes_of
@@ -269,6 +269,7 @@ class Topology:
         spark: Any = None,
         settings: Mapping[str, str] | None = None,
         py_files: Sequence[str] = (),
+        telemetry: Telemetry | None = None,
         display: Any = None,
         log_dir: str | os.PathLike[str] | None = None,
     ) -> TopologyMetrics:
@@ -286,6 +287,7 @@ class Topology:
             spark: the session to use.
             settings: further settings of a new session.
             py_files: modules for the executors.
+            telemetry: where traces go, as for ``start``.
             display: a display that replaces the default one (``sparkbolt.cli.display.Display``).
             log_dir: a directory of files to which the log, and what is printed, is written as well, with rotation.
 
@@ -298,11 +300,12 @@ class Topology:
             KeyboardInterrupt: the run was stopped, and trees were left for replay. A program that does not catch it
                 ends like `sparkbolt run`, with exit code 130 (4 if ``stop_after_secs`` expired) and no traceback.
         """
-        given = _given(checkpoint=checkpoint, master=master, spark=spark, settings=settings, py_files=py_files)
+        options = {"master": master, "spark": spark, "settings": settings, "py_files": py_files}
+        given = _given(checkpoint=checkpoint, telemetry=telemetry, **options)
         if drain_secs is not None:
             given["drain_secs"] = drain_secs
-        options = {"stop_after_secs": stop_after_secs, "display": display, "log_dir": log_dir, **given}
-        metrics: TopologyMetrics = engine_door().run(self, options)
+        given = {"stop_after_secs": stop_after_secs, "display": display, "log_dir": log_dir, **given}
+        metrics: TopologyMetrics = engine_door().run(self, given)
         return metrics
 
     def start(
@@ -314,6 +317,7 @@ class Topology:
         settings: Mapping[str, str] | None = None,
         py_files: Sequence[str] = (),
         open_secs: float | None = None,
+        telemetry: Telemetry | None = None,
     ) -> RunningTopology:
         """Start on Spark and return at once; also in a notebook.
 
@@ -330,6 +334,8 @@ class Topology:
                 automatically.
             open_secs: how long the ``PartitionedSpout.open`` of all spouts together may take; by default there is no
                 limit.
+            telemetry: where the traces of trees go (``sparkbolt.telemetry.OpenTelemetry``); by default where the
+                standard variables of the environment say (``OTEL_EXPORTER_OTLP_ENDPOINT``), or nowhere.
 
         Returns:
             The running topology.
@@ -339,9 +345,13 @@ class Topology:
             CheckpointError: the checkpoint is corrupt, belongs to another topology, or is in use.
         """
         options = {"master": master, "spark": spark, "settings": settings, "py_files": py_files, "open_secs": open_secs}
-        given = _given(checkpoint=checkpoint, **options)
+        given = _given(checkpoint=checkpoint, telemetry=telemetry, **options)
         running: RunningTopology = engine_door().start(self, given)
         return running
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the picture that ``sparkbolt graph --svg`` draws."""
+        return engine_door().topology_html(self)
 
     def __repr__(self) -> str:
         """Return one line: the name, and each component with its parallelism."""

@@ -19,7 +19,7 @@ Read before: ``story``, ``tuple_batch``, ``routing``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +70,8 @@ class HopRecorder:
         self._failed: set[int] = set()
         self._ceiling = 1 << 64
         """Marked roots from this one on are not among the smallest."""
+        self._parents: dict[int, str] = {}
+        """By root: the ``traceparent`` of its message."""
 
     # What a stage records.
 
@@ -129,6 +131,10 @@ class HopRecorder:
             if is_spout and not action.values:
                 action.values = short_values(stream.fields, _row(block.columns, int(of_root[0])))
 
+    def came_with(self, parents: Mapping[int, str]) -> None:
+        """Record the ``traceparent`` of messages whose trees are followed, by root."""
+        self._parents.update((root, text) for root, text in parents.items() if self._wants(root))
+
     def settled(self, context: TopologyContext, acked: Iterable[Tuple], failed: Iterable[Tuple]) -> None:
         """Record that a task has acked or failed tuples that it had kept."""
         for tup in acked:
@@ -183,6 +189,7 @@ class HopRecorder:
                 action.source,
                 action.values,
                 tuple(sorted(action.emitted.items())),
+                self._parents.get(root, "") if self._lane.depths[component] == 0 else "",
             )
             told.append(hop)
         return told
@@ -209,6 +216,7 @@ class HopRecorder:
         if len(marked) > limit:
             self._ceiling = marked[limit]
             self._actions = {place: action for place, action in self._actions.items() if self._wants(place[0])}
+            self._parents = {root: text for root, text in self._parents.items() if self._wants(root)}
 
     def _pass(self, root: int, path: Path) -> None:
         """Record that each task on the path has emitted a tuple of the tree, or an ancestor of one."""

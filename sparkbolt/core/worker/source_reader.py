@@ -33,7 +33,7 @@ from sparkbolt.core.protocol.edges import Parents
 from sparkbolt.core.protocol.frames import Clock, FrameKind, Moment, encode_control
 from sparkbolt.core.protocol.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Record
 from sparkbolt.core.worker.failures import Failure, failure_of
-from sparkbolt.core.worker.hop_recorder import Chooser
+from sparkbolt.core.worker.hop_recorder import TRACED_MAX, Chooser
 from sparkbolt.core.worker.results import Row, StageResult
 from sparkbolt.core.worker.routing import EmittedRows, StreamRoutes
 from sparkbolt.core.worker.stage import Stage
@@ -66,6 +66,8 @@ class EntryReader:
         """The last position that was read, if it gave tuples: there may be more of them."""
         self._misplaced: list[int] = []
         """Positions that came after later ones, and so were not accepted."""
+        self._shift = 0
+        """What a record's sequence is more than its position."""
 
     def read(self, records: Sequence[Record] = ()) -> None:
         """Read what the entry names: a range, single positions again, or the given records of a ``Spout``."""
@@ -134,7 +136,7 @@ class EntryReader:
         """
         worker = self._stage.worker
         spout: PartitionedSpout = worker.spout(self._entry.task)
-        self._bad, self._broken = False, None
+        self._bad, self._broken, self._shift = False, None, shift
         self._seen, self._cut, self._misplaced = range_.start - 1, None, []
         chunks: Iterator[Any] | None = None
         while True:
@@ -328,12 +330,35 @@ class EntryReader:
             parents = Parents(roots, roots, ordinals, None, of)
             self._stage.start_trees(*xor_by_key(started, np.zeros(len(started), dtype=np.uint64)))
         attempts = self._attempts(stream, columns, parents, sequences)
+        if attempts is not None and parents is not None and self._entry.source is not None:
+            self._ask_for_parents(sequences[attempts > 1])
         first = self._emitted.get(stream.name, 0)
         self._emitted[stream.name] = first + len(keys)
         path = ((self._entry.task, stream.index),)
         self._stage.send(
             EmittedRows(stream, columns, len(keys), first, parents, attempts, direct_to, path), self._entry.task
         )
+
+    def _ask_for_parents(self, followed: npt.NDArray[np.int64]) -> None:
+        """Ask the spout for the ``traceparent`` of messages whose trees are followed.
+
+        Args:
+            followed: int64[rows], the sequences of their rows.
+        """
+        spout: PartitionedSpout = self._stage.worker.spout(self._entry.task)
+        if type(spout).trace_parents is PartitionedSpout.trace_parents or not len(followed):
+            return
+        base = tree_key(self._entry.task, 0)
+        roots = {mix64(base + sequence): sequence for sequence in np.unique(followed).tolist()}
+        chosen = dict(sorted(roots.items())[:TRACED_MAX])
+        try:
+            found = spout.trace_parents(sorted(sequence - self._shift for sequence in chosen.values()))
+        except BaseException as error:  # noqa: BLE001  user code may raise anything
+            pass_on(error)
+            self._report(failure_of(error))
+            return
+        parents = {root: found.get(sequence - self._shift) for root, sequence in chosen.items()}
+        self._stage.recorder.came_with({root: text for root, text in parents.items() if text})
 
     def _attempts(
         self, stream: StreamRoutes, columns: Sequence[Any], parents: Parents | None, sequences: npt.NDArray[np.int64]

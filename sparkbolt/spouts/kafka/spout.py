@@ -22,6 +22,7 @@ from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range, 
 from sparkbolt.core.model.dead_letters import DeadLetters, DeadLetterSink, RawMessage
 from sparkbolt.core.model.reports import SourceView
 from sparkbolt.core.model.retry import RetryPolicy
+from sparkbolt.core.model.trace_context import traceparent_of
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters, raw_of
 from sparkbolt.spouts.kafka.driver.cluster import Cluster, Topics
@@ -40,7 +41,7 @@ from sparkbolt.spouts.kafka.executor.decoding import (
     Translator,
     check_decoding,
 )
-from sparkbolt.spouts.kafka.executor.reading import PartitionReader
+from sparkbolt.spouts.kafka.executor.reading import MessageChunk, PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 from sparkbolt.spouts.kafka.sources import KafkaPartition, Source, is_mark, is_topic, marked
 from sparkbolt.spouts.opened import OpenedInEachProcess
@@ -102,7 +103,7 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
     ['customer']
     """
 
-    _opened = ("_watcher", "_readers", "_shaper", "_reserved", "_single", "_planner", "_sizes")
+    _opened = ("_watcher", "_readers", "_shaper", "_reserved", "_single", "_chunk", "_planner", "_sizes")
 
     first_budget = 10_000
 
@@ -184,6 +185,8 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
         """At most once: ranges to read once the offsets store has them, and the number of the call that stores them."""
         self._single: tuple[Range, Any] | None = None
         """The last message that was read by a range of one offset."""
+        self._chunk: MessageChunk | None = None
+        """The messages that are being read."""
         self._enough: int | None = None
         """After this many bytes the rest of a range is left for later; None without ``max_bytes``."""
         self._read_bytes = 0
@@ -402,6 +405,7 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
                 yield chunk
                 continue
             self._read_bytes += chunk.size
+            self._chunk = chunk
             if range_.end - range_.start == 1:
                 self._single = range_, chunk.messages[0]
             for shaped in self._shaper.shape(chunk.messages, chunk.offsets):
@@ -409,6 +413,34 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
                     yield shaped
                 else:
                     yield np.asarray(shaped[0], dtype=np.int64), shaped[1]
+        self._chunk = None  # it may be large, and the next range may come late
+
+    def trace_parents(self, positions: Sequence[int]) -> dict[int, str]:
+        """Return the ``traceparent`` of each of these messages that has a valid header of that name."""
+        if self._chunk is None:
+            return {}
+        wanted = np.array(positions, dtype=np.int64)
+        places = np.searchsorted(self._chunk.offsets, wanted)
+        found = {}
+        for place, offset in zip(places.tolist(), positions, strict=True):
+            if place < len(self._chunk.offsets) and self._chunk.offsets[place] == offset:
+                text = traceparent_of(self._chunk.messages[place].headers() or ())
+                if text is not None:
+                    found[offset] = text
+        return found
+
+    def trace_attributes(self, source: str | None, position: int | None) -> dict[str, str | int]:
+        """Return the topic, kafka_partition, offset and group."""
+        if source is None:
+            return {}
+        place = Source.parse(source).place
+        attributes: dict[str, str | int] = {
+            "messaging.system": "kafka",
+            "messaging.destination.name": place.topic,
+            "messaging.destination.partition.id": str(place.number),
+            "messaging.consumer.group.name": self.group,
+        }
+        return attributes if position is None else {**attributes, "messaging.kafka.offset": position}
 
     def read_bytes(self) -> int | None:
         """Return the bytes of keys and values of the range that was read last; None without ``max_bytes``."""

@@ -25,7 +25,7 @@ from sparkbolt import (
 from sparkbolt import Count as Tuples
 from sparkbolt.cli.check import examine, report_lines, state_reason
 from sparkbolt.cli.graph import text_drawing
-from sparkbolt.cli.svg import svg_drawing
+from sparkbolt.drawing.svg import svg_drawing
 from tests.unit.cli.words import Lines
 
 

@@ -503,7 +503,9 @@ class Ledger:
         def end(key: int, notes: TreeNotes) -> Story:
             live = self.messages.lives_of(np.array([key], dtype=np.uint64))[0]
             story = story_of(key, TreeState.ACKED, live, notes, self._task_owner)
-            return replace(story, ended_in=plan.micro_batch_id, ended_ms=plan.now_ms)
+            story = replace(story, ended_in=plan.micro_batch_id, ended_ms=plan.now_ms)
+            promotion.traced.append(story)
+            return story
 
         acked = Ranges(promotion.acked_first, promotion.acked_last)
         self._stories.settle(acked.contain, lambda keys: self._trees.find(keys)[1], end)

@@ -12,7 +12,7 @@ from sparkbolt.bolts import KafkaBolt
 from sparkbolt.cli import main
 from sparkbolt.cli.check import examine, report_lines
 from sparkbolt.cli.graph import text_drawing
-from sparkbolt.cli.svg import svg_drawing
+from sparkbolt.drawing.svg import svg_drawing
 from sparkbolt.errors import ConfigError
 from sparkbolt.operate.letters.topic import client_properties
 from sparkbolt.sim.engine import LocalEngine

@@ -12,6 +12,8 @@ import pytest
 
 from sparkbolt import Config, RetryPolicy
 from sparkbolt.cli import main
+from sparkbolt.core.driver.ledger.ledger import Ledger
+from sparkbolt.core.driver.ledger.settings import spout_infos
 from sparkbolt.core.model.components import Range, TopologyContext
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts.kafka import KafkaMessage
@@ -121,6 +123,43 @@ def test_a_message_becomes_several_tuples_of_one_tree_or_none(kafka, name):
     assert SEEN[name][0]["headers"] == [("trace", b"ab")]
     assert engine.ledger.metrics.of("messages").acked == 2
     assert committed(kafka.brokers, name)[0][0] == 3
+
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def test_the_traceparent_of_a_followed_message_reaches_its_story_and_survives_a_restart(kafka, name):
+    kafka.produce(name, ["0", "1"], kafka_partition=0)
+    kafka.produce(name, ["2", "3"], kafka_partition=0, headers={"traceparent": PARENT})
+    kafka.produce(name, ["4"], kafka_partition=0, headers={"traceparent": "nonsense"})
+    own = spout(kafka.brokers, name, stop_at_end=True)
+    built = topology(name, own, Keep(name, lambda tup: tup["line"] == "3"), trace=1.0, max_attempts=2)
+    engine = run_to_end(built)
+    parents = {story.position: story.trace_parent for story in engine.ledger.traced}
+    assert parents == {0: None, 1: None, 2: PARENT, 4: None}
+    assert [(tree.attempt, tree.to_story().trace_parent) for tree in engine.ledger.failed] == [(1, PARENT), (2, PARENT)]
+    again = Ledger.restore(engine.ledger.snapshot(), spout_infos(engine.lane), task_owner=built.task_owner)
+    assert [story.trace_parent for story in again.traced] == [story.trace_parent for story in engine.ledger.traced]
+
+
+def test_only_a_message_that_is_tried_again_is_asked_for_its_traceparent_where_nothing_is_traced(kafka, name):
+    kafka.produce(name, ["0", "1"], kafka_partition=0, headers={"traceparent": PARENT})
+    own = spout(kafka.brokers, name, stop_at_end=True)
+    engine = run_to_end(topology(name, own, Keep(name, lambda tup: tup["line"] == "1"), max_attempts=2))
+    parents = [(tree.position, tree.attempt, tree.to_story().trace_parent) for tree in engine.ledger.failed]
+    assert parents == [(1, 1, None), (1, 2, PARENT)]
+
+
+def test_a_record_is_found_by_the_attributes_that_opentelemetry_names(name):
+    own = spout("localhost:9092", name)
+    assert own.trace_attributes(f"{name}/3~1", 42) == {
+        "messaging.system": "kafka",
+        "messaging.destination.name": name,
+        "messaging.destination.partition.id": "3",
+        "messaging.consumer.group.name": own.group,
+        "messaging.kafka.offset": 42,
+    }
+    assert own.trace_attributes(None, None) == {}
 
 
 def test_a_message_fails_whole_when_one_of_its_tuples_fails(kafka, name):

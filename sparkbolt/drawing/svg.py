@@ -7,7 +7,7 @@ follows the preferred colour scheme.
 
 Components stand in columns, by stage and, inside a stage, by the depth of their fusion; ``graph_layout`` does the rest.
 
-Read before: ``graph``, ``operate.graph_layout``.
+Read before: ``stages``, ``graph_layout``.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from sparkbolt.cli.check import StageView, stage_level, stages_of
-from sparkbolt.cli.graph import TIMES, drawn_lane, label_of
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.topology import ComponentSpec, Topology
-from sparkbolt.operate.graph_layout import SMALL_EM, Edge, Layout, Node, lay_out_graph
+from sparkbolt.drawing.graph_layout import SMALL_EM, Edge, Layout, Node, lay_out_graph
+from sparkbolt.drawing.stages import TIMES, StageView, drawn_lane, label_of, stage_level, stages_of
 
 MARGIN = 24.0
 TITLE = 40.0

@@ -1,0 +1,1 @@
+"""Drawing: pictures of a topology and of a run, for terminals, documents and notebooks."""

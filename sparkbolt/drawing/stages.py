@@ -1,0 +1,77 @@
+"""Stages: what all drawings of a topology have in common.
+
+Which question it answers: in which stage does each component run, and what is written at an arrow?
+Rule: all facts come from ``core.model.lane``; this module decides nothing.
+
+Read before: ``core.model.lane``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkbolt.core.model.groupings import Grouping
+from sparkbolt.core.model.lane import Lane, lay_out
+from sparkbolt.core.model.topology import Topology
+from sparkbolt.core.model.tuples import DEFAULT_STREAM
+
+FLOOR_SECS = 0.35
+"""About how many seconds a micro-batch without a stateful level takes at least, on two cores."""
+STATEFUL_LEVEL_SECS = 0.2
+"""About how many seconds each stateful level adds."""
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+def label_of(stream: str, grouping: Grouping) -> str:
+    """The label of an arrow: the grouping, preceded by the stream unless that is ``default``.
+
+    >>> from sparkbolt.core.model.groupings import FieldsGrouping
+    >>> label_of("default", FieldsGrouping(["word"])), label_of("late", FieldsGrouping(["word"]))
+    ('fields(word)', 'late: fields(word)')
+    """
+    described = grouping.describe()
+    return described if stream == DEFAULT_STREAM else f"{stream}: {described}"
+
+
+def drawn_lane(topology: Topology) -> Lane:
+    """The lane to draw; it is laid out for one core, since levels and fusion do not depend on the cores."""
+    return lay_out(topology, cores=1)
+
+
+@dataclass(frozen=True)
+class StageView:
+    """One stage of the lane."""
+
+    level: int
+    stateful: bool
+    components: tuple[str, ...]
+    secs: float
+    """About how many seconds it adds to each micro-batch; the source's value is the minimum of any micro-batch."""
+
+    @property
+    def name(self) -> str:
+        """``source`` or ``level n``."""
+        return f"level {self.level}" if self.level else "source"
+
+
+def stage_level(lane: Lane, component: str) -> int:
+    """The level in whose stage a component runs, fused or not."""
+    while component in lane.fused_into:
+        component = lane.fused_into[component]
+    return lane.level_of[component]
+
+
+def stages_of(lane: Lane) -> tuple[StageView, ...]:
+    """The stages in order, each with all components that run in it."""
+    ids = list(lane.topology.components)
+    members = {level: tuple(id_ for id_ in ids if stage_level(lane, id_) == level) for level in (0, *_numbers(lane))}
+    source = StageView(0, False, members[0], FLOOR_SECS)
+    behind = (
+        StageView(level.number, level.stateful, members[level.number], STATEFUL_LEVEL_SECS if level.stateful else 0.0)
+        for level in lane.levels
+    )
+    return (source, *behind)
+
+
+def _numbers(lane: Lane) -> list[int]:
+    return [level.number for level in lane.levels]

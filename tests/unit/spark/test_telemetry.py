@@ -1,0 +1,120 @@
+"""Telemetry of a topology on Spark: it hears each promotion, and what is wrong with it harms nothing."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparkbolt import MicroBatchReport
+from sparkbolt.core.model.lane import lay_out
+from sparkbolt.core.model.reports import Promotion
+from sparkbolt.sim.engine import LocalEngine
+
+pytest.importorskip("pyspark")
+
+from sparkbolt.spark import running as running_module
+from sparkbolt.spark.running import RunningOnSpark
+from tests.unit.spark.lives import FakeQuery, NoLock, topology
+
+
+class Sink:
+    """Remembers what it gets; raises if asked to."""
+
+    def __init__(self, raises: bool = False) -> None:
+        self.heard: list[tuple[int, float]] = []
+        self.closed = 0
+        self.raises = raises
+
+    def build(self, topology: Any) -> Sink:
+        return self
+
+    def micro_batch(self, report: MicroBatchReport) -> None:
+        self.heard.append((report.promotion.micro_batch_id, report.elapsed_ms))
+        if self.raises:
+            raise OSError("no route to the collector")
+
+    def close(self) -> None:
+        self.closed += 1
+        if self.raises:
+            raise OSError("no route to the collector")
+
+
+class Held(NoLock):
+    """A checkpoint that says whether it was closed."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.was_closed = False
+
+    def close(self) -> None:
+        self.was_closed = True
+
+
+def begun(sink: Sink, checkpoint: Held, monkeypatch: pytest.MonkeyPatch, replayed: Promotion | None = None) -> Any:
+    """A running topology whose life is a fake."""
+    own = topology()
+    query = FakeQuery()
+    coordinator = LocalEngine(own).coordinator
+    coordinator.ledger.replayed = replayed
+    life = SimpleNamespace(coordinator=coordinator, query=query, passing=False, promoted=False, failure=None)
+    life.start = life.end = lambda: None
+    life.stop_query, life.sights = query.stop, dict
+    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
+    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
+    running = RunningOnSpark(own, lay_out(own, 2), None, checkpoint, None, telemetry=sink)  # type: ignore[arg-type]
+    running.start()
+    return running
+
+
+def test_telemetry_hears_each_promotion_and_is_closed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = Sink()
+    running = begun(sink, Held(tmp_path), monkeypatch)
+    running._coordinator.ledger.metrics.micro_batch_ms = 250.0
+    running._tell(running._coordinator, Promotion(0))
+    running._tell(running._coordinator, Promotion(1))
+    assert sink.heard == [(0, 250.0), (1, 250.0)]
+    running.close()
+    running.close()
+    assert sink.closed == 1
+
+
+def test_the_promotion_before_a_crash_is_heard_once_more_rather_than_never(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = Sink()
+    running = begun(sink, Held(tmp_path), monkeypatch, replayed=Promotion(41))
+    assert sink.heard == [(41, 0.0)], "how long it took is not known any more"
+    running.close()
+
+
+def test_telemetry_that_raises_is_logged_and_harms_neither_the_topology_nor_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink, checkpoint = Sink(raises=True), Held(tmp_path)
+    running = begun(sink, checkpoint, monkeypatch)
+    with caplog.at_level(logging.WARNING, "sparkbolt"):
+        running._tell(running._coordinator, Promotion(0))
+        running._tell(running._coordinator, Promotion(1))
+        running.close()
+    assert [number for number, _ in sink.heard] == [0, 1]
+    assert checkpoint.was_closed
+    assert "no route to the collector" in caplog.text
+
+
+def test_telemetry_is_closed_if_the_topology_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = Sink()
+
+    def refuse(*_: Any) -> Any:
+        raise RuntimeError("the checkpoint is another topology's")
+
+    for name in ("refuse_if_in_use", "quieten_py4j", "make_session", "check_usable", "check_reachable", "is_local"):
+        monkeypatch.setattr(running_module, name, lambda *_: SimpleNamespace(sparkContext=None))
+    monkeypatch.setattr(running_module, "_running", refuse)
+    monkeypatch.setattr(running_module, "code_shipping", SimpleNamespace(send=lambda *_, **__: None))
+    with pytest.raises(RuntimeError, match="another topology"):
+        running_module.start(topology(), checkpoint="state", telemetry=sink)
+    assert sink.closed == 1
