@@ -237,7 +237,7 @@ def test_two_hundred_components_have_a_row_each() -> None:
         one["inputs"] = [shop.way(sender, "SHUFFLE")]
     document["components"] = [spout, *bolts]  # type: ignore[list-item]
     page = seen(operator, BASE)
-    links = [link["href"] for link in page.all("a") if "/components/" in (link["href"] or "")]
+    links = [link["href"] for link in page.all("a")]
     assert {f"{BASE}/components/bolt-{number}" for number in range(199)} <= set(links)
     assert len([link for link in page.all("a") if (link.get("class") or "").startswith("box ")]) == 200
 
@@ -386,6 +386,32 @@ def test_a_mistake_in_a_record_is_shown_beside_what_was_typed() -> None:
     form = {f"letter-{LETTER}": "on", "field-0": "c-1 without quotes", "field-1": '"k-7"', "field-2": "1"}
     acted(operator, f"{BASE}/do/replay", form, shows_it)
     assert operator.asked == []
+
+
+def test_a_message_that_could_not_be_read_is_edited_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = Shop()
+    broken = {**shop.letter(1), "tuples": [], "fields": []}
+    broken["raw"] = {**broken["raw"], "value": {"$bytes": "eyJzdW0iOg=="}}
+    monkeypatch.setattr(operator, "letters", lambda *arguments, **options: [broken])
+    page = seen(operator, f"{BASE}/dead-letters/{LETTER}")
+    assert '{"sum":' in page.words
+    acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "raw-value": '{"sum": 1}'})
+    assert operator.asked == [("replay", ORDERS, [LETTER], {"$value": '{"sum": 1}'})]
+    operator.asked.clear()
+    acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "raw-value": '{"sum":'})
+    assert operator.asked == [("replay", ORDERS, [LETTER], None)]
+
+
+def test_a_topology_that_is_known_by_its_checkpoint_only_has_pages() -> None:
+    operator = Shop()
+    one = shop.entry(NIGHTLY, "ended", id="/data/old words", why="it is known by its checkpoint only")
+    operator.known.append(one)
+    operator.documents[one["id"]] = shop.document(one)
+    links = [link["href"] or "" for link in seen(operator, "/").all("a")]
+    path = next(link for link in links if "~" in link)
+    for part in ("", "/trees", "/components/enrich", "/log"):
+        assert "/data/old words" in seen(operator, path + part).words
+    seen(operator, "/topologies/~zz", 404)
 
 
 @pytest.mark.parametrize(
