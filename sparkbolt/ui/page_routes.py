@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from sparkbolt.ui import action_pages, message_pages, topology_pages
+from sparkbolt.ui.pages import error_page as error_page
 from sparkbolt.ui.pages import rendered
 from sparkbolt.ui.security import local_path
 

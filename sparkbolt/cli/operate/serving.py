@@ -30,6 +30,7 @@ def ui(options: argparse.Namespace) -> int:
     """
     try:
         serve: Any = import_module("sparkbolt.ui").serve
+        pages: Any = import_module("sparkbolt.ui.page_routes")
     except ModuleNotFoundError as error:
         raise MissingPackageError(
             f"sparkbolt ui needs the package {error.name!r}, which is not installed: pip install 'sparkbolt[ui]'"
@@ -43,6 +44,8 @@ def ui(options: argparse.Namespace) -> int:
             open_files=open_files,
             private=options.private,
             allowed_hosts=options.allow_host,
+            routes=pages.page_routes(),
+            page_error=pages.error_page,
         )
     except OSError as error:
         raise WrongUseError(
