@@ -147,7 +147,8 @@ async function refresh(say) {
 
 function setUpLive() {
   const button = document.getElementById("switch-live");
-  if (!document.querySelector("[data-part]") || document.querySelector("[aria-invalid]")) return;
+  // The answer to a form has no URL of its own that it could be renewed from.
+  if (!document.querySelector("[data-part]") || document.body.hasAttribute("data-still")) return;
   let isLive = kept.get("live") !== "no";
   let isAsking = false;
   const state = document.getElementById("live-state");

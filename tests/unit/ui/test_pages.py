@@ -95,6 +95,18 @@ def seen(operator: Any, path: str, status: int = 200) -> Page:
     return Page(answer.text)
 
 
+def test_what_answers_a_form_is_not_renewed_since_it_has_no_url_of_its_own() -> None:
+    client = client_of(Shop())
+    letter = client.get(f"{BASE}/dead-letters/{LETTER}").text
+    csrf = re.search(r'name="csrf" value="([^"]+)"', letter)
+    assert csrf
+    form = {"csrf": csrf[1], f"letter-{LETTER}": "on"}
+    confirm = client.post(f"{BASE}/do/replay", data=form, headers={"Origin": "http://localhost"})
+    assert confirm.status_code == 200
+    assert "<body data-still>" in confirm.text
+    assert "<body>" in letter
+
+
 @pytest.mark.parametrize("path", ["/", BASE])
 def test_a_home_that_cannot_be_read_is_said_on_every_page(path: str) -> None:
     operator = Shop()
