@@ -32,12 +32,15 @@ log = logging.getLogger("sparkbolt")
 class Presence:
     """One topology in this process, as it is seen from outside."""
 
-    def __init__(self, name: str, checkpoint: str | None, *, log_directory: str | None = None) -> None:
+    def __init__(
+        self, name: str, checkpoint: str | None, *, directory: str | None = None, log_directory: str | None = None
+    ) -> None:
         """Register a topology that starts now.
 
         Args:
             name: the topology's.
             checkpoint: its path or URL; None if it is temporary.
+            directory: where the files of a temporary checkpoint are.
             log_directory: where its log goes, if it goes to files.
         """
         self.steering: Steering | None = None
@@ -47,7 +50,12 @@ class Presence:
         try:
             self._home = Home()
             entry = first_entry(
-                self._home, name, checkpoint=checkpoint, command=_command(), now_ms=time.time_ns() // 1_000_000
+                self._home,
+                name,
+                checkpoint=checkpoint,
+                directory=directory,
+                command=_command(),
+                now_ms=time.time_ns() // 1_000_000,
             )
             entry["log_directory"] = log_directory
             self._registration = Registration(self._home, entry, self._news)

@@ -45,7 +45,15 @@ class News(TypedDict, total=False):
     gist: Gist
 
 
-def first_entry(home: Home, name: str, *, checkpoint: str | None, command: list[str], now_ms: int) -> TopologyEntry:
+def first_entry(
+    home: Home,
+    name: str,
+    *,
+    checkpoint: str | None,
+    directory: str | None = None,
+    command: list[str],
+    now_ms: int,
+) -> TopologyEntry:
     """The entry of a topology that starts now in this process; its id is new."""
     process = this_process()
     return TopologyEntry(
@@ -63,6 +71,7 @@ def first_entry(home: Home, name: str, *, checkpoint: str | None, command: list[
         pid_started=process.started,
         pid_space=process.space,
         checkpoint=checkpoint,
+        directory=checkpoint if directory is None else directory,
         control=None,
         spark_ui=None,
         application_id=None,

@@ -130,8 +130,10 @@ class Steering:
         self._set_level(intent.log_level)
         self._operable.override(intent.overrides(self._topology))
         self.note("started", self._started_text())
-        described = Description.of(self._operable.lane, describe.settings_of(self._operable.lane, intent))
-        self._operable.write(DESCRIPTION_FILE, described.dumps())
+        try:
+            self._operable.write(DESCRIPTION_FILE, self._description().dumps())
+        except OSError as error:
+            log.warning("what topology %r consists of cannot be written: %s", self._topology.name, line_of(error))
         if not intent.active:
             self._operable.set_active(False)
             log.warning(
@@ -141,6 +143,10 @@ class Steering:
                 intent.by or "somebody",
                 self._topology.name,
             )
+
+    def _description(self) -> Description:
+        lane = self._operable.lane
+        return Description.of(lane, describe.settings_of(lane, self._intent), self._operable.letters_directory)
 
     def begin(self) -> None:
         """Begin to carry out requests."""

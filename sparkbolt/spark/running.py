@@ -274,8 +274,8 @@ class RunningOnSpark(RunningTopology):
             self._collected_before += old.collected_bytes
             self._life = life
         life.start()
-        if self._stopping.is_set():  # ``close`` looked for a query to stop before this one existed
-            life.stop_query()
+        if self._stopping.is_set() or self._operated.takes_restart(life):
+            life.stop_query()  # who wanted it to stop looked for it before it existed
 
     # Reports to users.
 

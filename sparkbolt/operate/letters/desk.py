@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from sparkbolt.core.base.exceptions import line_of
-from sparkbolt.core.model.dead_letters import CHECKPOINT, DeadLetter
+from sparkbolt.core.model.dead_letters import CHECKPOINT, FILE, DeadLetter
 from sparkbolt.errors import SparkboltError, WrongUseError
 from sparkbolt.operate.description import Description
 from sparkbolt.operate.documents import Answer
@@ -49,13 +49,14 @@ class LetterDesk:
 
     def _places(self) -> list[str]:
         named = dict.fromkeys(self._description.letters.values()) or {CHECKPOINT: None}
-        return [self._directory if place == CHECKPOINT else place for place in named]
+        own = self._description.letters_directory or self._directory
+        return [own if place == CHECKPOINT else place for place in named]
 
     def _stores(self) -> list[LetterStore]:
         found = []
         for place in self._places():
             try:
-                client = self._client_config if place.startswith(KAFKA) or place == self._directory else None
+                client = self._client_config if place.startswith(KAFKA) or not place.startswith(FILE) else None
                 found.append(open_store(LetterLocation(place, client), self._open_files))
             except WrongUseError:  # nothing was ever written there
                 continue

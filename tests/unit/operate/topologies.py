@@ -48,6 +48,7 @@ def entry_of(id_: str = "words-1-100", **fields: Any) -> TopologyEntry:
         "pid_started": process.started,
         "pid_space": process.space,
         "checkpoint": None,
+        "directory": None,
         "control": None,
         "spark_ui": None,
         "application_id": None,
@@ -57,6 +58,7 @@ def entry_of(id_: str = "words-1-100", **fields: Any) -> TopologyEntry:
         "command": [],
         "gist": no_gist(),
     }
+    fields.setdefault("directory", fields.get("checkpoint"))
     return {**known, **fields}  # type: ignore[typeddict-item]
 
 
@@ -81,6 +83,10 @@ class FakeRunning:
     @property
     def checkpoint(self) -> str | None:
         return "/state"
+
+    @property
+    def letters_directory(self) -> str | None:
+        return None
 
     def places(self) -> Places:
         return Places("local[2]")
