@@ -435,6 +435,7 @@ class Steering:
                 log.error("a request of an operator could not be carried out: %s", text)
                 job.answer = refused(f"it could not be carried out: {text}")
             job.over.set()
+            self._flush()
 
     def _remember(self, intent: Intent) -> None:
         self._operable.write(CONTROL_FILE, intent.dumps())

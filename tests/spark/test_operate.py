@@ -147,6 +147,8 @@ def test_a_topology_that_was_deactivated_stays_so_over_kill_9_and_a_home_that_wa
     assert not operator.deactivate("numbers", by="alice")["refused"]
     programs.document(lambda found: found["entry"]["state"] == TopologyState.INACTIVE)
     [entry] = operator.topologies()
+    events = programs.directory / "state" / "events"
+    programs.document(lambda found: events.exists() and "deactivated" in events.read_text())
     os.kill(first.pid, signal.SIGKILL)
     programs.end(first)
     [dead] = operator.topologies()
