@@ -50,7 +50,8 @@ class Description:
         """The description of a topology that starts."""
         spouts = lane.topology.spouts
         letters = {spec.id: where for spec in spouts if (where := letters_of(spec)) is not None}
-        brokers = {spec.id: found for spec in spouts if (found := _brokers(spec.component)) is not None}
+        kafka = [spec for spec in spouts if _reads_kafka(spec.component)]
+        brokers = {spec.id: found for spec in kafka if (found := _brokers(spec.component)) is not None}
         return cls(lane.topology.name, components_of(lane), dict(settings), letters, brokers, letters_directory)
 
     @classmethod
@@ -89,6 +90,11 @@ def letters_of(spec: ComponentSpec) -> str | None:
         return f"file:{way.path}"
     topic, brokers = getattr(way, "topic", None), _brokers(way)
     return f"kafka:{brokers}/{topic}" if isinstance(topic, str) and brokers is not None else None
+
+
+def _reads_kafka(component: object) -> bool:
+    """Whether it is a ``KafkaSpout``, which is not imported here: its package is large."""
+    return any(kind.__module__ == "sparkbolt.spouts.kafka.spout" for kind in type(component).__mro__)
 
 
 def _brokers(thing: Any) -> str | None:
