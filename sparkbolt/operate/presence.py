@@ -117,12 +117,14 @@ class Presence:
         server, self._server = self._server, None
         if server is not None:
             server.close()
+        gist = None
         if self.steering is not None:
+            gist = self.steering.last_gist()
             words = {TopologyState.FAILED: "failed"}
             self.steering.note(words.get(state, "stopped"), why or "it has ended")
             self.steering.end()
         if self._registration is not None:
-            self._registration.end(state, why)
+            self._registration.end(state, why, gist=gist)
             try:
                 if server is not None and server.address.startswith("tcp:"):
                     self._home.remove_token(self._registration.entry["id"])

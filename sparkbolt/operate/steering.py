@@ -191,6 +191,14 @@ class Steering:
         gist = describe.gist_of(look)
         return {**gist, "rate": round(self._rate.seen(gist["acked"], time.monotonic()), 3)}
 
+    def last_gist(self) -> Gist | None:
+        """The numbers with which the topology ends; None if they cannot be told."""
+        try:
+            return {**self.gist(self._operable.look(0.0)), "rate": 0.0}
+        except Exception as error:  # noqa: BLE001  it ends all the same
+            log.debug("the last numbers of topology %r cannot be told: %s", self._topology.name, line_of(error))
+            return None
+
     def _started_text(self) -> str:
         kept = [] if self._intent.active else [f"inactive, as {self._intent.by or 'somebody'} has asked for"]
         kept += [f"{key} changed" for key in self._intent.settings]
@@ -259,9 +267,12 @@ class Steering:
         return self._carry_out(lambda: self._set_active(False, by), "its spouts stop as soon as it takes it in")
 
     def _set_active(self, active: bool, by: str) -> Answer:
-        self._remember(replace(self._intent, active=active, by=by, since_ms=self._now_ms()))
         before = self._operable.look(0.0).state
+        if before in (TopologyState.KILLED, TopologyState.ENDED):
+            return refused("it was killed, and is ending")
+        self._remember(replace(self._intent, active=active, by=by, since_ms=self._now_ms()))
         self._operable.set_active(active)
+        log.warning("topology %r is %s by %s", self._topology.name, "activated" if active else "deactivated", by)
         self.note("activated" if active else "deactivated", "its spouts emit" if active else "its spouts stop", by)
         word = "active" if active else "inactive"
         if before == (TopologyState.ACTIVE if active else TopologyState.INACTIVE):
@@ -323,6 +334,7 @@ class Steering:
             whose = f" of {where!r}" if where else ""
             shown = "as in its Config" if parsed == RESET else "without a limit" if parsed is None else str(parsed)
             self.note("set", f"{name}{whose} is {shown}", by)
+            log.warning("topology %r: %s%s is %s now, set by %s", self._topology.name, name, whose, shown, by)
             return done(f"{name}{whose} is {shown} now, and stays so{self._how_long()}")
 
         return self._carry_out(act, "it applies as soon as it takes it in")

@@ -163,14 +163,30 @@ def test_a_topology_that_was_deactivated_stays_so_over_kill_9_and_a_home_that_wa
     found = programs.document(lambda found: "restarted" in {event["kind"] for event in found["events"]})
     assert emitted(found) == before
     assert not operator.activate("numbers", by="bob")["refused"]
-    programs.document(lambda found: emitted(found) > before)
+    found = programs.document(lambda found: emitted(found) > before)
+    # Nobody knows which message comes next, so some are asked for of which one is sure to come.
+    for ahead in range(8):
+        message = f"generator-0@{emitted(found) + 100 * 2**ahead}"
+        assert not operator.trace("numbers", message, by="bob")["refused"]
+    programs.document(lambda found: operator.stories("numbers", "acked"))
+    [story, *_] = operator.stories("numbers", "acked")
+    assert [hop["component"] for hop in story["hops"]] == ["numbers", "bolt"]
     assert not operator.kill("numbers", by="bob")["refused"]
     assert programs.end(second) == 0
     newest, older = operator.topologies()
     assert (newest["state"], newest["why"], newest["exit_code"]) == (TopologyState.ENDED, "killed by bob", 0)
     assert older["state"] == TopologyState.DEAD
     kinds = [event["kind"] for event in operator.document(newest["id"])["events"]]
-    assert kinds == ["started", "deactivated", "started", "restarted", "activated", "killed", "stopped"]
+    assert kinds == [
+        "started",
+        "deactivated",
+        "started",
+        "restarted",
+        "activated",
+        *["traced"] * 8,
+        "killed",
+        "stopped",
+    ]
 
 
 def test_a_topology_answers_while_a_bolt_sleeps_and_is_killed_in_the_midst_of_it(programs: Programs) -> None:

@@ -94,7 +94,8 @@ class FakeRunning:
     def look(self, patience_secs: float) -> Look:
         counts = {"lines": ComponentMetrics(emitted=5, acked=3, pending=2), "split": ComponentMetrics(executed=4)}
         metrics = TopologyMetrics(counts, micro_batches=7, open_trees=2)
-        return Look(TopologyState.ACTIVE if self.active else TopologyState.INACTIVE, metrics=metrics)
+        state = TopologyState.ACTIVE if self.active else TopologyState.INACTIVE
+        return Look(TopologyState.KILLED if self.killed else state, metrics=metrics)
 
     def set_active(self, active: bool) -> None:
         if self.stopped:
