@@ -87,7 +87,10 @@ class Operator:
             return self.home.find(topology)
         place = _absolute(topology)
         with contextlib.suppress(HomeError):
-            for entry in self.home.entries():
+            entries = self.home.entries()
+            if any(topology in (entry["id"], entry["name"]) for entry in entries):
+                return self.home.find(topology)
+            for entry in entries:
                 if entry["checkpoint"] is not None and _absolute(entry["checkpoint"]) == place:
                     return entry
         return self._entry_of_checkpoint(place)

@@ -68,8 +68,12 @@ class Presence:
         """The entry as it was told last; None if the topology is not registered."""
         return self._registration.entry if self._registration is not None else None
 
-    def attach(self, operable: Operable) -> Steering:
+    def attach(self, operable: Operable, folder: str | None = None) -> Steering:
         """Let operators steer a topology that is about to process: what they asked for earlier applies from now on.
+
+        Args:
+            operable: the topology.
+            folder: a private folder for the socket, if its path is short enough; None: one is made.
 
         Raises:
             SparkboltError: what was asked for earlier cannot apply, since the topology was stopped meanwhile.
@@ -78,30 +82,30 @@ class Presence:
         steering.apply_first()
         self.steering = steering
         steering.begin()
-        self._serve(steering)
+        self._serve(steering, folder)
         registration = self._registration
         if registration is not None:
             steering.events.listeners.append(lambda _: registration.beat_now())
             registration.beat_now()
         return steering
 
-    def _serve(self, steering: Steering) -> None:
+    def _serve(self, steering: Steering, folder: str | None) -> None:
         wanted = os.environ.get(CONTROL_ENV, "").strip()
         if wanted == "off":
             return
         try:
-            self._server = self._server_at(wanted, steering)
+            self._server = self._server_at(wanted, steering, folder)
         except (OSError, SparkboltError) as error:
             log.warning("control at %s cannot be opened (%s): a socket of this machine is used", wanted, _text(error))
             try:
-                self._server = ControlServer(steering.ask)
+                self._server = ControlServer(steering.ask, folder=folder)
             except (OSError, SparkboltError) as worse:
                 log.warning("the topology cannot be steered from outside: %s", _text(worse))
 
-    def _server_at(self, wanted: str, steering: Steering) -> ControlServer:
+    def _server_at(self, wanted: str, steering: Steering, folder: str | None) -> ControlServer:
         address = tcp_address(wanted)
         if address is None:
-            return ControlServer(steering.ask)
+            return ControlServer(steering.ask, folder=folder)
         entry = self.entry
         token = self._home.write_token(entry["id"]) if entry is not None else os.environ.get("SPARKBOLT_TOKEN")
         return ControlServer(steering.ask, tcp=address, token=token)

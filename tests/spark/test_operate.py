@@ -142,7 +142,7 @@ def test_a_topology_that_was_deactivated_stays_so_over_kill_9_and_a_home_that_wa
 ) -> None:
     operator, first = programs.operator, programs.run("passes")
     programs.document(lambda found: emitted(found) > 0)
-    shutil.rmtree(programs.home)
+    shutil.rmtree(programs.home.rename(programs.directory / "removed"))
     programs.document(lambda found: True)
     assert not operator.deactivate("numbers", by="alice")["refused"]
     programs.document(lambda found: found["entry"]["state"] == TopologyState.INACTIVE)
