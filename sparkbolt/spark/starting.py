@@ -99,7 +99,8 @@ def _running(
     log_files = current_log()
     presence = Presence(
         topology.name,
-        None if temporary is not None else held.directory,
+        held.directory if temporary is None else None,
+        directory=held.directory,
         log_directory=log_files.directory if log_files is not None else None,
     )
     try:
