@@ -38,6 +38,7 @@ REQUEST_BYTES_MAX = 64 << 10
 CONNECTIONS_MAX = 32
 REQUEST_SECS = 5.0
 """How long a request may take to come in, and its answer to be taken."""
+LINGER_SECS = 0.5
 SOCKET_PATH_MAX = 100
 """The system allows paths of sockets of 103 to 107 characters."""
 BY_CHARACTERS_MAX = 100
@@ -168,14 +169,13 @@ class ControlServer:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            with connection:
-                lines = _Lines(connection)
-                while not self._closed.is_set() and (line := lines.next()) is not None:
-                    connection.settimeout(REQUEST_SECS)
-                    _send(connection, self._answer(connection, line))
+            lines = _Lines(connection)
+            while not self._closed.is_set() and (line := lines.next()) is not None:
+                connection.settimeout(REQUEST_SECS)
+                _send(connection, self._answer(connection, line))
         except RefusedError as error:
             with contextlib.suppress(OSError):
-                _send(connection, {"error": str(error), "kind": "refused"})
+                _send_last(connection, {"error": str(error), "kind": "refused"})
         except OSError as error:
             log.debug("a request to control ended early: %s", error)
         except Exception:
@@ -252,6 +252,16 @@ class _Lines:
 
 def _send(connection: socket.socket, body: Mapping[str, Any]) -> None:
     connection.sendall(json.dumps(body, separators=(",", ":"), default=str).encode() + b"\n")
+
+
+def _send_last(connection: socket.socket, body: Mapping[str, Any]) -> None:
+    """Send, and read on a little: with unread data, closing would take the answer away from the other end."""
+    connection.settimeout(LINGER_SECS)
+    _send(connection, body)
+    connection.shutdown(socket.SHUT_WR)
+    until = time.monotonic() + LINGER_SECS
+    while time.monotonic() < until and connection.recv(64 << 10):
+        continue
 
 
 def _listen_unix(path: str) -> socket.socket:

@@ -71,8 +71,10 @@ class Presence:
         self.steering = steering
         steering.begin()
         self._serve(steering)
-        if self._registration is not None:
-            self._registration.beat_now()
+        registration = self._registration
+        if registration is not None:
+            steering.events.listeners.append(lambda _: registration.beat_now())
+            registration.beat_now()
         return steering
 
     def _serve(self, steering: Steering) -> None:

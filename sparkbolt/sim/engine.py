@@ -126,7 +126,8 @@ class LocalEngine:
         rows = clock_rows(self.lane, plan)
         for piece, entry in enumerate(plan.alive_entries(self.coordinator.life)):
             records = self.coordinator.records_of(entry) if entry.source is None else ()
-            rows += run_entry(self.worker, moment, piece, entry, records).to_rows(self.lane)
+            traced = self.coordinator.traced_of(entry)
+            rows += run_entry(self.worker, moment, piece, entry, records, traced).to_rows(self.lane)
         for level in self.lane.levels:
             runs = by_dest(rows) if level.stateful else [rows]
             results = [run_level(self.worker, level.number, run, self._store_of) for run in runs]

@@ -127,11 +127,11 @@ class Operated:
             return TopologyState.ENDED, kill.why if kill is not None else None
         if kill is not None:
             return TopologyState.KILLED, kill.why
-        if self._restart_of is running._life:
-            return TopologyState.RESTARTING, self._restart_why
         trouble = running.trouble
         if running._failed is not None and trouble is not None:
             return TopologyState.RESTARTING, trouble
+        if self._restart_of is not None and not (self._restart_of is not running._life and running._life_works):
+            return TopologyState.RESTARTING, self._restart_why
         if not running._coordinator.active:
             return TopologyState.INACTIVE, trouble
         if running._life_works:
