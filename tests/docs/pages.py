@@ -172,7 +172,8 @@ def end_topologies(home: Path) -> None:
     for file in home.glob("topologies/*.json"):
         entry = json.loads(file.read_text(encoding="utf-8"))
         if entry.get("control") and entry["pid"] != os.getpid():
-            os.kill(entry["pid"], signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(entry["pid"], signal.SIGKILL)
 
 
 def commands_of(text: str) -> Iterator[tuple[str, str]]:
