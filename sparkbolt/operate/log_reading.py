@@ -178,7 +178,7 @@ def _without_head(topology: str, lines: list[str]) -> LogLine:
     )
 
 
-class Follower:
+class LogFollower:
     """Reads the lines that are written to a log from now on, through all rotations."""
 
     def __init__(self, directory: str, topology: str, *, component: str | None = None, search: str = "") -> None:
