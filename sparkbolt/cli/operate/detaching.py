@@ -201,6 +201,8 @@ def ready(display: Display) -> Iterator[Display]:
 class Detached(PlainLines):
     """Writes its lines to the log, and tells once how the topology came up."""
 
+    logs = True
+
     def __init__(self, log: TopologyLog, telling: int) -> None:
         """Tell to the file descriptor ``telling``, which is closed then."""
         super().__init__()
