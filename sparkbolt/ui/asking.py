@@ -13,7 +13,9 @@ Read before: ``operator``, ``documents``.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -96,8 +98,12 @@ class Asking:
         return (await self._find(topology))[0]
 
     async def document(self, topology: str) -> TopologyDocument:
-        """As ``Operator.document``."""
-        return cast(TopologyDocument, await self._about(topology, "document"))
+        """As ``Operator.document``, with the entry's id as it is listed."""
+        entry, _ = await self._find(topology)
+        document = cast(TopologyDocument, await self._about(topology, "document"))
+        if document["entry"]["id"] == entry["id"]:
+            return document
+        return {**document, "entry": {**document["entry"], "id": entry["id"]}}
 
     async def series(self, topology: str, since_ms: int | None = None, until_ms: int | None = None) -> SeriesDocument:
         """As ``Operator.series``."""
@@ -171,7 +177,8 @@ class Asking:
                 _log.warning("checkpoint %s cannot be read, and is not listed until it can: %s", path, error)
             return None, path
         self._told.discard(path)
-        return document["entry"], path
+        entry: TopologyEntry = {**document["entry"], "id": id_of_place(document["entry"]["id"])}
+        return entry, path
 
     async def _find(self, topology: str) -> tuple[TopologyEntry, str]:
         listed = await self._listed()
@@ -241,6 +248,18 @@ class Asking:
                     self._known = {each: known for each, known in self._known.items() if known[0] > now}
                 if len(self._known) < ANSWERS_MAX:
                     self._known[key] = (now + FRESH_SECS, value[0])
+
+
+def id_of_place(id_: str) -> str:
+    """The id of a topology that is known by its checkpoint only: its place, as a text that may stand in a URL's path.
+
+    >>> id_of_place("words-1-1767262800"), id_of_place("/data/old words")
+    ('words-1-1767262800', 'old_words-7a040573')
+    """
+    if re.fullmatch(r"[\w.-]+", id_, re.ASCII):
+        return id_
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", id_.rstrip("/").rpartition("/")[2]) or "checkpoint"
+    return f"{name}-{hashlib.sha256(id_.encode()).hexdigest()[:8]}"
 
 
 async def _result(future: Future[Any], wait_secs: float, what: str) -> Any:
