@@ -177,7 +177,8 @@ class Asking:
                 _log.warning("checkpoint %s cannot be read, and is not listed until it can: %s", path, error)
             return None, path
         self._told.discard(path)
-        entry: TopologyEntry = {**document["entry"], "id": id_of_place(document["entry"]["id"])}
+        entry: TopologyEntry = document["entry"].copy()
+        entry["id"] = id_of_place(entry["id"])
         return entry, path
 
     async def _find(self, topology: str) -> tuple[TopologyEntry, str]:
