@@ -44,6 +44,9 @@ TOPOLOGY_CALLS_MAX = 4
 ANSWERS_MAX = 512
 """How many answers are kept at most."""
 
+UNSURE = "it may be done all the same: look at the topology before you ask again"
+"""What is said of a change that was not answered in time."""
+
 _log = logging.getLogger(__name__)
 _ALL = ""
 """Stands for the question about all topologies."""
@@ -152,7 +155,7 @@ class Asking:
         _, asked = await self._find(topology)
         try:
             future = self._start(asked, lambda: getattr(self._operator, what)(asked, *arguments, **options))
-            return cast(Answer, await _result(future, CHANGE_SECS, f"{what} of {topology!r}"))
+            return cast(Answer, await _result(future, CHANGE_SECS, f"{what} of {topology!r}", UNSURE))
         finally:
             with self._lock:
                 self._known = {key: known for key, known in self._known.items() if key[0] not in (asked, _ALL)}
@@ -263,10 +266,10 @@ def id_of_place(id_: str) -> str:
     return f"{name}-{hashlib.sha256(id_.encode()).hexdigest()[:8]}"
 
 
-async def _result(future: Future[Any], wait_secs: float, what: str) -> Any:
+async def _result(future: Future[Any], wait_secs: float, what: str, then: str = "ask again in some seconds") -> Any:
     try:
         return await asyncio.wait_for(asyncio.wrap_future(future), wait_secs)
     except TimeoutError:
         if future.done():  # then it is the question's own error
             raise
-        raise NoAnswerError(f"{what}: no answer within {wait_secs:g} s; ask again in some seconds") from None
+        raise NoAnswerError(f"{what}: no answer within {wait_secs:g} s; {then}") from None

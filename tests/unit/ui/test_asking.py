@@ -111,6 +111,16 @@ def test_a_topology_that_hangs_is_told_of_and_others_answer(
     operator.gate.set()
 
 
+def test_a_change_that_was_not_answered_is_not_told_as_undone(
+    asking: Asking, operator: UiOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHANGE_SECS", 0.05)
+    operator.gate = threading.Event()
+    with pytest.raises(NoAnswerError, match="it may be done all the same"):
+        run(asking.change("words", "activate", by="ann"))
+    operator.gate.set()
+
+
 def test_an_error_of_the_operator_reaches_all_who_asked_and_is_not_kept(asking: Asking, operator: UiOperator) -> None:
     operator.raises = OSError("the directory is away")
     found = run(all_of(asking.document("words"), asking.document("words")))
