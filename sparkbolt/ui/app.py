@@ -29,7 +29,7 @@ from sparkbolt.ui.asking import AmbiguousTopology, Asking, NoAnswerError, Unknow
 from sparkbolt.ui.login import login_routes
 from sparkbolt.ui.prometheus import prometheus_routes
 from sparkbolt.ui.rest import rest_routes
-from sparkbolt.ui.security import ANSWER_HEADERS, Guard, Refusal, Sessions, refused
+from sparkbolt.ui.security import ANSWER_HEADERS, DeniedRequest, Guard, Sessions, refused
 from sparkbolt.ui.storm_rest import storm_routes
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -109,4 +109,4 @@ def _told(request: Request, error: Exception) -> Response:
     no_route = isinstance(error, HTTPException) and error.detail == HTTPStatus(status).phrase
     if request.url.path.startswith("/api/v1/") and not no_route:
         status = max(status, 500)  # Storm's interface knows no other
-    return refused(request.scope, Refusal(status, sentence))
+    return refused(request.scope, DeniedRequest(status, sentence))

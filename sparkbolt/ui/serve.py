@@ -50,7 +50,7 @@ def serve(
     checkpoints: Sequence[str] = (),
     token: str | None = None,
     *,
-    open_files: Callable[[str], Files],
+    open_files: Callable[..., Files],
     private: bool = False,
     allowed_hosts: Sequence[str] = (),
     routes: Sequence[BaseRoute] = (),
