@@ -13,6 +13,9 @@ Read before: ``operator``, ``documents``.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -41,6 +44,10 @@ TOPOLOGY_CALLS_MAX = 4
 ANSWERS_MAX = 512
 """How many answers are kept at most."""
 
+UNSURE = "it may be done all the same: look at the topology before you ask again"
+"""What is said of a change that was not answered in time."""
+
+_log = logging.getLogger(__name__)
 _ALL = ""
 """Stands for the question about all topologies."""
 
@@ -75,6 +82,7 @@ class Asking:
         self._known: dict[Any, tuple[float, Any]] = {}
         self._waiting: dict[Any, Future[Any]] = {}
         self._running: dict[str, int] = {}
+        self._told: set[str] = set()
 
     # What is known.
 
@@ -93,8 +101,12 @@ class Asking:
         return (await self._find(topology))[0]
 
     async def document(self, topology: str) -> TopologyDocument:
-        """As ``Operator.document``."""
-        return cast(TopologyDocument, await self._about(topology, "document"))
+        """As ``Operator.document``, with the entry's id as it is listed."""
+        entry, _ = await self._find(topology)
+        document = cast(TopologyDocument, await self._about(topology, "document"))
+        if document["entry"]["id"] == entry["id"]:
+            return document
+        return {**document, "entry": {**document["entry"], "id": entry["id"]}}
 
     async def series(self, topology: str, since_ms: int | None = None, until_ms: int | None = None) -> SeriesDocument:
         """As ``Operator.series``."""
@@ -143,7 +155,7 @@ class Asking:
         _, asked = await self._find(topology)
         try:
             future = self._start(asked, lambda: getattr(self._operator, what)(asked, *arguments, **options))
-            return cast(Answer, await _result(future, CHANGE_SECS, f"{what} of {topology!r}"))
+            return cast(Answer, await _result(future, CHANGE_SECS, f"{what} of {topology!r}", UNSURE))
         finally:
             with self._lock:
                 self._known = {key: known for key, known in self._known.items() if key[0] not in (asked, _ALL)}
@@ -152,14 +164,25 @@ class Asking:
 
     async def _listed(self) -> list[tuple[TopologyEntry, str]]:
         """(entry, what the Operator knows it by)."""
+        asked = self._shared((_ALL,), "the list of topologies", self._operator.topologies)
+        entries, *opened = await asyncio.gather(asked, *map(self._opened, self._checkpoints))
+        listed: list[tuple[TopologyEntry, str]] = [(entry, entry["id"]) for entry in entries]
+        ids = {entry["id"] for entry, _ in listed}
+        return listed + [(entry, path) for entry, path in opened if entry is not None and entry["id"] not in ids]
 
-        def ask() -> list[tuple[TopologyEntry, str]]:
-            listed = [(entry, entry["id"]) for entry in self._operator.topologies()]
-            ids = {entry["id"] for entry, _ in listed}
-            opened = [(self._operator.document(path)["entry"], path) for path in self._checkpoints]
-            return listed + [(entry, path) for entry, path in opened if entry["id"] not in ids]
-
-        return cast(list[tuple[TopologyEntry, str]], await self._shared((_ALL,), "the list of topologies", ask))
+    async def _opened(self, path: str) -> tuple[TopologyEntry | None, str]:
+        """The entry of a checkpoint's topology; None if it cannot be read now, which must not hide the others."""
+        try:
+            document = await self._shared((path, "document", ()), path, lambda: self._operator.document(path))
+        except (SparkboltError, OSError) as error:
+            if path not in self._told:
+                self._told.add(path)
+                _log.warning("checkpoint %s cannot be read, and is not listed until it can: %s", path, error)
+            return None, path
+        self._told.discard(path)
+        entry: TopologyEntry = document["entry"].copy()
+        entry["id"] = id_of_place(entry["id"])
+        return entry, path
 
     async def _find(self, topology: str) -> tuple[TopologyEntry, str]:
         listed = await self._listed()
@@ -231,10 +254,22 @@ class Asking:
                     self._known[key] = (now + FRESH_SECS, value[0])
 
 
-async def _result(future: Future[Any], wait_secs: float, what: str) -> Any:
+def id_of_place(id_: str) -> str:
+    """The id of a topology that is known by its checkpoint only: its place, as a text that may stand in a URL's path.
+
+    >>> id_of_place("words-1-1767262800"), id_of_place("/data/old words")
+    ('words-1-1767262800', 'old_words-7a040573')
+    """
+    if re.fullmatch(r"[\w.-]+", id_, re.ASCII):
+        return id_
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", id_.rstrip("/").rpartition("/")[2]) or "checkpoint"
+    return f"{name}-{hashlib.sha256(id_.encode()).hexdigest()[:8]}"
+
+
+async def _result(future: Future[Any], wait_secs: float, what: str, then: str = "ask again in some seconds") -> Any:
     try:
         return await asyncio.wait_for(asyncio.wrap_future(future), wait_secs)
     except TimeoutError:
         if future.done():  # then it is the question's own error
             raise
-        raise NoAnswerError(f"{what}: no answer within {wait_secs:g} s; ask again in some seconds") from None
+        raise NoAnswerError(f"{what}: no answer within {wait_secs:g} s; {then}") from None

@@ -27,6 +27,7 @@ from starlette.responses import Response, StreamingResponse
 
 from sparkbolt.errors import SparkboltError
 from sparkbolt.operate.documents import TopologyDocument, TopologyState
+from sparkbolt.ui.answers import finite
 from sparkbolt.ui.asking import Asking
 from sparkbolt.ui.rest_types import NumbersEvent, StateEvent
 
@@ -125,13 +126,15 @@ def event_text(name: str, value: Any, id_: str = "") -> str:
     'id: 1.0.0.0\nevent: state\ndata: {"text":"a\\nb"}\n\n'
     """
     head = f"id: {id_}\n" if id_ else ""
-    return f"{head}event: {name}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n"
+    return f"{head}event: {name}\ndata: {json.dumps(finite(value), separators=(',', ':'))}\n\n"
 
 
 async def changes(request: Request) -> Response:
     """The stream of a topology's changes."""
     asking: Asking = request.app.state.asking
     entry = await asking.entry(request.path_params["topology"])
+    if request.method == "HEAD":
+        return Response(media_type="text/event-stream")
     cursor = Cursor.of_text(request.headers.get("last-event-id", ""))
     if cursor is not None and not TopologyState.of(entry["state"]).runs:
         return Response(status_code=204)

@@ -16,7 +16,7 @@ from typing import Any, TypedDict
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from sparkbolt.operate.documents import (
@@ -26,6 +26,7 @@ from sparkbolt.operate.documents import (
     TopologyDocument,
     TopologyEntry,
 )
+from sparkbolt.ui.answers import JsonAnswer
 from sparkbolt.ui.asking import Asking
 from sparkbolt.ui.changes import changes
 from sparkbolt.ui.openapi import Operation, Parameter, Schema, document, mistake, schema_of
@@ -48,7 +49,7 @@ from sparkbolt.ui.security import json_body
 
 PREFIX = "/api/v2"
 LAST_MAX = 10_000
-LAST_TREES = 1000
+LAST_TREES = 500
 SEARCH_CHARACTERS_MAX = 1000
 
 Handler = Callable[[Request, dict[str, Any]], Awaitable[Any]]
@@ -149,9 +150,10 @@ async def _letters(request: Request, given: dict[str, Any]) -> Any:
 
 async def _letter(request: Request, _given: dict[str, Any]) -> Any:
     letter = request.path_params["letter"]
-    for each in await _asking(request).letters(_topology(request), last=LAST_MAX):
-        if each["id"] == letter:
-            return each
+    for search in (letter, ""):  # an id may be searched for, and if not, all are looked through
+        for each in await _asking(request).letters(_topology(request), search=search, last=LAST_MAX):
+            if each["id"] == letter:
+                return each
     raise HTTPException(404, f"there is no dead letter {letter!r}")
 
 
@@ -332,7 +334,7 @@ def rest_routes() -> list[Route]:
     schemas = description["components"]["schemas"]
 
     async def openapi(_request: Request) -> Response:
-        return JSONResponse(description)
+        return JsonAnswer(description)
 
     return [
         Route(f"{PREFIX}/openapi.json", openapi, methods=["GET"]),
@@ -354,7 +356,7 @@ def _route(operation: Operation, endpoint: Callable[[Request], Awaitable[Respons
 def _reading(handler: Handler, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         given = {each.name: read_parameter(each, request.query_params.get(each.name)) for each in operation.parameters}
-        return JSONResponse(await handler(request, given))
+        return JsonAnswer(await handler(request, given))
 
     return answer
 
@@ -370,7 +372,7 @@ def _changing(
         if wrong:
             raise HTTPException(400, wrong)
         done: Answer = await handler(request, given)
-        return JSONResponse(done, 409 if done["refused"] else 200 if done["done"] else 202)
+        return JsonAnswer(done, 409 if done["refused"] else 200 if done["done"] else 202)
 
     return answer
 

@@ -12,6 +12,7 @@ Read before: ``documents``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote_plus
@@ -62,7 +63,7 @@ def decimal(value: float | None) -> str:
     >>> decimal(2.1116), decimal(None)
     ('2.112', '0.000')
     """
-    return f"{value or 0.0:.3f}"
+    return f"{value if value is not None and math.isfinite(value) else 0.0:.3f}"
 
 
 def uptime(secs: int) -> str:
@@ -107,18 +108,13 @@ def listed(entries: Iterable[TopologyEntry]) -> list[TopologyEntry]:
 # ---- windows
 
 
-def window_of(document: TopologyDocument, window: str, series: SeriesDocument | None) -> WindowDocument:
-    """A window's sums. ``series`` is the history over the window, if it is none of Storm's.
+def window_of(document: TopologyDocument, window: str, series: SeriesDocument) -> WindowDocument:
+    """The sums of a window that the document has not, from the history over it.
 
-    Then what components emitted, executed, acked and failed is counted from the history. How that is shared among
+    What components emitted, executed, acked and failed is counted from the history. How that is shared among
     streams and tasks, what was transferred, and latencies are taken from the smallest of Storm's windows around it.
     """
-    known = document["windows"].get(window)
-    if known is not None:
-        return known
     around = document["windows"].get(_around(window)) or document["windows"].get(ALL_TIME) or empty_window(window)
-    if series is None:
-        return around
     shares: dict[str, dict[str, float]] = {}
     components: dict[str, Numbers] = {}
     secs = sum(point["secs"] for point in series["points"])
@@ -142,11 +138,6 @@ def window_of(document: TopologyDocument, window: str, series: SeriesDocument | 
         "streams": [_scaled(stream, shares.get(stream["component"], {})) for stream in around["streams"]],
         "micro_batches": sum(point["micro_batches"] for point in series["points"]),
     }
-
-
-def is_own_window(window: str) -> bool:
-    """Whether it is one of Storm's windows, which need no history."""
-    return window == ALL_TIME or window in WINDOWS_SECS
 
 
 def _around(window: str) -> str:

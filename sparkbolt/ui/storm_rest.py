@@ -15,10 +15,11 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from sparkbolt.operate.documents import ALL_TIME, Answer, TopologyDocument, WindowDocument
+from sparkbolt.ui.answers import JsonAnswer
 from sparkbolt.ui.asking import Asking, NoAnswerError
 from sparkbolt.ui.security import json_body
 from sparkbolt.ui.storm_pages import (
@@ -26,8 +27,8 @@ from sparkbolt.ui.storm_pages import (
     WINDOW_SECS_MAX,
     Json,
     alive_secs,
+    empty_window,
     head_of,
-    is_own_window,
     listed,
     megabytes,
     uptime,
@@ -61,7 +62,7 @@ def storm_routes() -> list[Route]:
         "/topology/{id}/metrics": topology_metrics,
         "/topology/{id}/lag": topology_lag,
         "/topology/{id}/visualization": topology_visualization,
-        "/topology/{id}/component/{component}": topology_component,
+        "/topology/{id}/component/{component:path}": topology_component,
         "/topology/{id}/logconfig": log_config,
     }
     changing: dict[str, Page] = {
@@ -84,7 +85,7 @@ def _answering(page: Page) -> Callable[[Request], Awaitable[Response]]:
         if "callback" in request.query_params:
             sentence = "JSONP is not answered, since every site could read it; ask without callback"
             raise HTTPException(400, sentence)
-        return JSONResponse(await page(request))
+        return JsonAnswer(await page(request))
 
     return answer
 
@@ -115,8 +116,8 @@ async def _document(request: Request) -> TopologyDocument:
 
 async def _window(request: Request, document: TopologyDocument) -> WindowDocument:
     window = request.query_params.get("window", ALL_TIME)
-    if is_own_window(window):
-        return window_of(document, window, None)
+    if window == ALL_TIME or window in document["windows"]:
+        return document["windows"].get(window) or empty_window(window)
     if not (window.isdecimal() and window.isascii() and len(window) < 10 and 0 < int(window) <= WINDOW_SECS_MAX):
         sentence = f"window={window!r} is neither {ALL_TIME} nor a number of seconds up to {WINDOW_SECS_MAX}"
         raise HTTPException(400, sentence)

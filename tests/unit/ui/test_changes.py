@@ -192,6 +192,15 @@ def test_streams_are_bounded(server: Serving, app: Starlette, monkeypatch: pytes
     until(lambda: not app.state.streams)
 
 
+def test_who_only_asks_for_the_head_gets_no_stream(server: Serving, app: Starlette) -> None:
+    with server.raw() as client:
+        client.sendall(
+            f"HEAD /api/v2/topologies/words/changes HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n".encode()
+        )
+        assert client.recv(10_000).startswith(b"HTTP/1.1 200")
+    assert not app.state.streams
+
+
 def test_the_stream_of_an_unknown_topology_is_an_error(server: Serving) -> None:
     assert server.get("/api/v2/topologies/none/changes")[0] == 404
 

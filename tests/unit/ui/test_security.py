@@ -134,8 +134,8 @@ def test_a_private_server_shows_nothing_without_the_token(operator: UiOperator) 
     with make_client(operator, private=True) as client:
         assert [client.get(path).status_code for path in PAGES] == [401, 401, 401, 200, 401, 401, 401]
         assert client.get("/api/v2/topologies", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
-        page = client.get("/topology/words", headers={"accept": "text/html"})
-        assert (page.status_code, page.headers["location"]) == (303, "/login?next=/topology/words")
+        page = client.get("/topology/words?window=600", headers={"accept": "text/html"})
+        assert (page.status_code, page.headers["location"]) == (303, "/login?next=/topology/words%3Fwindow%3D600")
         client.post("/login", data={"token": TOKEN}, headers={"origin": ORIGIN})
         assert client.get("/api/v2/topologies").status_code == 200
 

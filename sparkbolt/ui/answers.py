@@ -1,0 +1,50 @@
+"""Answers: JSON that every reader can read, whatever users put into their tuples.
+
+Which question it answers: what becomes of a value that JSON or UTF-8 has no place for?
+Rule: a value that cannot be told does not keep the rest from being told: NaN and infinities become null, and characters
+that are none (lone surrogates, as in file names that are no UTF-8) stay escaped.
+
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+
+class JsonAnswer(JSONResponse):
+    """As ``JSONResponse``, of any value that Python can write as JSON."""
+
+    def render(self, content: Any) -> bytes:
+        """The body."""
+        try:
+            text = json.dumps(content, separators=(",", ":"), allow_nan=False)
+        except ValueError:
+            text = json.dumps(finite(content), separators=(",", ":"), allow_nan=False)
+        return text.encode("ascii")
+
+
+def finite(value: Any) -> Any:
+    """A value of JSON without the numbers that JSON has not.
+
+    >>> finite({"a": [1.5, float("nan")]})
+    {'a': [1.5, None]}
+    """
+    if isinstance(value, dict):
+        return {name: finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def readable(text: str) -> str:
+    r"""A text that UTF-8 has a place for: what is no character becomes a question mark.
+
+    >>> readable("a\udce4b")
+    'a?b'
+    """
+    return text.encode("utf-8", "replace").decode()
