@@ -5,8 +5,8 @@ Rule: a user's mistake is reported as one sentence on standard error, without a 
 ``SPARKBOLT_DEBUG=1`` shows the traceback.
 
 Exit codes: 0 finished, or stopped with nothing left; 3 the same, but messages were set aside; 1 failed; 2 wrong use;
-4 the time of ``--for`` expired, and 130 stopped by Ctrl-C. With 4 and 130 open trees, or records that failed, are left
-for replay.
+4 the time of ``--for`` expired or it was killed, and 130 stopped by Ctrl-C. With 4 and 130 open trees, or records that
+failed, are left for replay.
 
 Read before: ``program`` for what a run is, then ``check``, ``graph`` and ``stories``.
 """
@@ -38,7 +38,8 @@ working directory first.
 
 exit codes: 0 finished, or stopped with nothing left; 3 the same, with messages
 set aside; 1 failed; 2 wrong use; and with trees, or records that failed, left
-for replay: 4 if the time of --for was over, 130 if it was stopped by Ctrl-C.
+for replay: 4 if the time of --for was over, or if it was killed from outside,
+130 if it was stopped by Ctrl-C.
 
 environment: SPARKBOLT_SPARK_LOG=FILE (or - for the terminal) takes Spark's own
 log; SPARKBOLT_DEBUG=1 is --debug.

@@ -84,7 +84,8 @@ def _running(
         held = Checkpoint(session, place, letters=None if temporary is None else letters_beside(topology.name))
     except OSError as error:
         raise CheckpointError(f"checkpoint {place} cannot be used: {explain(str(error))}") from None
-    presence = Presence(topology.name, None if temporary is not None else held.directory)
+    lasting = held.directory if temporary is None else None
+    presence = Presence(topology.name, lasting, directory=held.directory)
     try:
         held.cut_back()
         placement = held.placement(topology)

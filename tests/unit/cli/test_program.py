@@ -58,6 +58,7 @@ class FakeRunning:
     waits_for: str | None = None
     killed: str | None = None
     exit_code: int | None = None
+    is_running: bool = False
     set_aside_here: Mapping[str, int] = field(default_factory=dict)
     dead_letters_directory: str = "state/words/dead-letters"
 
@@ -149,6 +150,18 @@ def test_a_micro_batch_that_does_not_end_is_broken_off_when_the_time_is_over(mon
     outcome, text = outcome_of(monkeypatch, Limits(0.0, drain_secs=0.0), None, **fake)
     assert (outcome.broken_off, outcome.time_over, outcome.exit_code) == (1, True, 4)
     assert text.splitlines()[-1].endswith("left for replay (and there is no --checkpoint to replay from)")
+
+
+def test_a_topology_that_was_killed_ends_by_itself_and_its_exit_code_says_what_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake: dict[str, Any] = {"signals": [], "finishes": False, "killed": "killed by alice"}
+    outcome, text = outcome_of(monkeypatch, **fake)
+    assert (outcome.kind, outcome.drained, outcome.exit_code) == ("stopped", True, 0)
+    assert "stopped, killed by alice, after" in text
+    assert outcome_of(monkeypatch, **fake, set_aside_here={"lines": 1})[0].exit_code == 3
+    assert outcome_of(monkeypatch, **fake, retries=1)[0].exit_code == 4
+    assert outcome_of(monkeypatch, **fake, drains=False)[0].exit_code == 4
 
 
 def hung(secs: float, *, waited_for: bool = True) -> CallSight:

@@ -1,0 +1,101 @@
+"""A topology that is operated from outside: killed, restarted, and what it shows meanwhile; without Spark."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+from sparkbolt import EngineError, Progress
+from sparkbolt.operate.documents import TopologyState
+from tests.unit.spark.lives import Lives, idle_running, topology
+from tests.unit.spark.lives import start as start
+
+
+def test_a_restart_that_was_asked_for_begins_another_life_and_is_no_failure(
+    start: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    lives = Lives()
+    with caplog.at_level(logging.WARNING, "sparkbolt"):
+        running = start(lives, restarts_max=0)
+        lives.await_begun(1)
+        running._operated.restart("restarted by alice")
+        assert lives.await_begun(2).coordinator.life == 1
+        lives.begun[1].promoted = True
+        running._operated.restart("restarted by alice")
+        assert lives.await_begun(3).coordinator.life == 2
+    assert running.failure is None
+    assert "query failed" not in caplog.text
+    assert caplog.text.count("restarted by alice") == 2
+
+
+def test_a_query_that_fails_while_it_is_asked_to_restart_is_no_failure(start: Any) -> None:
+    lives = Lives()
+    running = start(lives, restarts_max=0)
+    life = lives.await_begun(1)
+    life.stop_query = lambda: life.query.end(ValueError("a job was cancelled"))
+    running._operated.restart("restarted by alice")
+    lives.await_begun(2)
+    assert running.failure is None
+
+
+def test_a_topology_that_is_killed_drains_and_ends_and_who_waits_is_told(start: Any) -> None:
+    lives = Lives()
+    running = start(lives)
+    lives.await_begun(1).coordinator.finished = False
+    running._operated.kill(30, "killed by alice")
+    assert running._closed.wait(30)
+    assert not running.is_running
+    assert running.killed == "killed by alice"
+    with pytest.raises(EngineError, match="topology 't' is not running: it was killed by alice"):
+        running.await_finished()
+    with pytest.raises(EngineError, match="was stopped"):
+        running._operated.restart("restarted by bob")
+
+
+def test_a_second_kill_may_only_shorten_the_time(start: Any) -> None:
+    lives = Lives()
+    running = start(lives)
+    life = lives.await_begun(1)
+    life.coordinator.drained = False
+    running._operated.kill(1000, "killed by alice")
+    assert running._operated._state()[0] == TopologyState.KILLED
+    running._operated.kill(2000, "killed by bob")
+    running._operated.kill(0, "killed by bob")
+    assert running._closed.wait(30)
+    assert running.killed == "killed by alice"
+    assert running.stop(drain=False) is False
+
+
+def test_who_closes_a_topology_that_is_being_closed_waits_for_its_end(start: Any) -> None:
+    lives = Lives()
+    running = start(lives)
+    lives.await_begun(1)
+    running._operated.kill(0, "killed by alice")
+    running.close()
+    assert running._closed.is_set()
+
+
+def test_what_is_shown_never_waits_for_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = idle_running(topology(), monkeypatch)
+    running._life.progress = Progress
+    running._life.promoted, running._life.quiet = True, False
+    monkeypatch.setattr(type(running), "trouble", None)
+    monkeypatch.setattr(type(running), "waits_for", None)
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with running._changed:
+            held.set()
+            release.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    assert not running._operated.look(0.0).fresh
+    assert not running._operated.look(0.01).fresh
+    release.set()
+    thread.join()
+    assert running._operated.look(0.0).fresh
