@@ -44,7 +44,6 @@ LoginForm = Callable[[Request, str, str, int], Response]
 
 def login_routes(sessions: Sessions, login_form: LoginForm | None = None) -> list[Route]:
     """``/login`` (a plain form, unless ``login_form`` makes another one) and ``/logout``."""
-
     asks = login_form or _form
 
     async def form(request: Request) -> Response:
