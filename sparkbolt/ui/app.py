@@ -26,7 +26,7 @@ from starlette.routing import BaseRoute
 from sparkbolt.errors import SparkboltError
 from sparkbolt.operate.operator import Operator
 from sparkbolt.ui.asking import AmbiguousTopology, Asking, NoAnswerError, UnknownTopology
-from sparkbolt.ui.login import login_routes
+from sparkbolt.ui.login import LoginForm, login_routes
 from sparkbolt.ui.prometheus import prometheus_routes
 from sparkbolt.ui.rest import rest_routes
 from sparkbolt.ui.security import ANSWER_HEADERS, DeniedRequest, Guard, Sessions, refused
@@ -47,6 +47,7 @@ def make_app(
     private: bool = False,
     checkpoints: Sequence[str] = (),
     page_error: ErrorHandler | None = None,
+    login_form: LoginForm | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Starlette:
     """Make the application: Storm's REST, our own, metrics, the login, and the given ``routes`` (pages) before them.
@@ -59,6 +60,7 @@ def make_app(
         private: whether reading needs the token too.
         checkpoints: paths or URLs of checkpoints that are shown besides.
         page_error: makes the answer of an error outside of the interfaces; ``error_status`` gives its status.
+        login_form: makes the page that asks for the token; None: a plain one.
         clock: seconds since the epoch.
 
     Raises:
@@ -76,7 +78,7 @@ def make_app(
 
     kinds: Mapping[Any, Any] = dict.fromkeys((HTTPException, SparkboltError, OSError, Exception), told)
     app = Starlette(
-        routes=[*routes, *storm_routes(), *rest_routes(), *prometheus_routes(), *login_routes(sessions)],
+        routes=[*routes, *storm_routes(), *rest_routes(), *prometheus_routes(), *login_routes(sessions, login_form)],
         middleware=[Middleware(Guard, sessions=sessions, allowed_hosts=tuple(allowed_hosts), private=private)],
         exception_handlers=kinds,
     )

@@ -185,9 +185,9 @@ class _Frame:
 def _grid(frame: _Frame, unit: str) -> str:
     parts = []
     for tick in frame.ticks:
-        y, text = frame.y(tick), escape(tick_text(tick, unit))
+        y, label = frame.y(tick), escape(tick_text(tick, unit))
         parts.append(f'<path class="grid" d="M{LEFT},{y:.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 3.5:.1f}" text-anchor="end">{text}</text>')
+        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 3.5:.1f}" text-anchor="end">{label}</text>')
     long = frame.last_ms - frame.first_ms > 36 * 3_600_000
     for time_ms in time_ticks(frame.first_ms, frame.last_ms):
         at = shown.utc(time_ms)

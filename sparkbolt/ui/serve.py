@@ -30,6 +30,7 @@ from sparkbolt.core.base.files import Files
 from sparkbolt.errors import ConfigError
 from sparkbolt.operate.operator import Operator
 from sparkbolt.ui.app import LOOPBACK_HOSTS, ErrorHandler, make_app
+from sparkbolt.ui.login import LoginForm
 from sparkbolt.ui.security import TOKEN_CHARACTERS_MIN
 
 DEFAULT_PORT = 8088
@@ -55,6 +56,7 @@ def serve(
     allowed_hosts: Sequence[str] = (),
     routes: Sequence[BaseRoute] = (),
     page_error: ErrorHandler | None = None,
+    login_form: LoginForm | None = None,
     say: Callable[[str], None] = print,
 ) -> None:
     """Serve the UI and its interfaces until SIGINT or SIGTERM.
@@ -70,6 +72,7 @@ def serve(
         allowed_hosts: names of this server beside ``host``, without ports.
         routes: the pages.
         page_error: makes the answer of an error outside of the interfaces.
+        login_form: makes the page that asks for the token.
         say: is told where it listens and which token it takes, once.
 
     Raises:
@@ -87,6 +90,7 @@ def serve(
         private=private,
         checkpoints=checkpoints,
         page_error=page_error,
+        login_form=login_form,
     )
     run(app, host, port, lambda url: say(f"Sparkbolt's UI is at {url}\nchanges need this token: {token}"))
 

@@ -6,7 +6,7 @@ Rule 2: a time is written in UTC, inside an element that names the moment, so th
 Rule 3: everything is escaped here or by the templates: what this module returns as ``Markup`` contains no value that
 came from outside.
 
-Read before: ``core.model.metrics`` (``span_text``).
+Read before: ``core.model.metrics``.
 """
 
 from __future__ import annotations

@@ -42,40 +42,22 @@ from sparkbolt.ui.pages import (
     wanted_rows,
 )
 from sparkbolt.ui.shown import VERY_BUSY, words
+from sparkbolt.ui.storm_pages import NO_NUMBERS
 
 MICRO_BATCHES_SHOWN = 40
 LOG_LINES = 200
 COLOURS = "abcd"
 """The colours of lines, as ``Line.colour``."""
-CHANGEABLE = {
-    "log-level": ("log level", "How much the log says: DEBUG, INFO, WARNING or ERROR."),
-    "max-spout-pending": (
-        "max spout pending",
-        "How many trees of a spout's task may be open at once; 0: no limit.",
-    ),
-    "micro-batch-target": ("micro-batch target", "How long a micro-batch should take, in milliseconds."),
+MEANINGS = {
+    "log-level": "How much the log says.",
+    "max-spout-pending": "How many trees of a spout's task may be open at once.",
+    "micro-batch-target": "How long a micro-batch should take.",
+    "message-timeout": "After how long a tree that is not complete fails.",
+    "max-attempts": "How often a message is tried before it is given up.",
 }
-"""The settings that can be changed while a topology runs: their names for people, and what they mean."""
-SETTING_OF = {"max-spout-pending": "max_spout_pending", "micro-batch-target": "micro_batch_target_ms"}
-"""By what is changed, the name of the setting in the document."""
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
-NO_NUMBERS: Numbers = {
-    "emitted": 0,
-    "transferred": 0,
-    "executed": 0,
-    "acked": 0,
-    "failed": 0,
-    "set_aside": 0,
-    "retried": 0,
-    "errors": 0,
-    "execute_ms": 0.0,
-    "execute_latency_ms": None,
-    "process_latency_ms": None,
-    "complete_latency_ms": None,
-    "execute": {},
-    "complete": {},
-    "capacity": None,
-}
+"""What the settings mean that can be changed while a topology runs."""
+SETTING_OF = {"micro-batch-target": "micro_batch_target_ms", "message-timeout": "message_timeout_secs"}
+"""By what is changed, the name of the setting in the document, where it is not the same with underscores."""
 
 
 async def topologies_page(request: Request) -> Response:

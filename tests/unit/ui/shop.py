@@ -251,7 +251,10 @@ def now() -> NowDocument:
     lag = {f"orders-{number}": value for number, value in enumerate((21_402, 14_118, 9_022, 2_470))}
     return NowDocument(
         time_ms=NOW_MS, open_trees=5_480, retries=214, hung=[], outages=[], trouble=None, waits_for=None,
-        micro_batch={"micro_batch_id": 8_112, "elapsed_ms": 740.0, "doing": "micro-batch 8112 runs for 1 s: level 2 of 4, 3,100 executed so far"},
+        micro_batch={
+            "micro_batch_id": 8_112, "elapsed_ms": 740.0,
+            "doing": "micro-batch 8112 runs for 1 s: level 2 of 4, 3,100 executed so far",
+        },
         lag={"orders": lag, "refunds": {"refunds-0": 1_204, "refunds-1": 14}},
         pending={"orders": 5_420, "refunds": 60},
         watermarks={

@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 from sparkbolt.operate.documents import TopologyDocument
 from sparkbolt.ui.app import make_app
 from sparkbolt.ui.asking import NoAnswerError
-from sparkbolt.ui.page_routes import page_routes
-from sparkbolt.ui.pages import error_page, path_of
+from sparkbolt.ui.page_routes import page_options
+from sparkbolt.ui.pages import path_of
 from tests.unit.ui import shop
 from tests.unit.ui.shop import CLICKS, NASTY, NIGHTLY, NOW_MS, ORDERS, STOCK, Shop
 
@@ -82,7 +82,7 @@ class Page(HTMLParser):
 
 
 def client_of(operator: Any, *, logged_in: bool = True) -> TestClient:
-    app = make_app(operator, token=TOKEN, routes=page_routes(), page_error=error_page, clock=lambda: NOW_MS / 1000)
+    app = make_app(operator, token=TOKEN, **page_options(), clock=lambda: NOW_MS / 1000)
     client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
     if logged_in:
         assert client.post("/login", data={"token": TOKEN}, follow_redirects=False).status_code == 303
@@ -237,7 +237,7 @@ def test_two_hundred_components_have_a_row_each() -> None:
         one["inputs"] = [shop.way(sender, "SHUFFLE")]
     document["components"] = [spout, *bolts]  # type: ignore[list-item]
     page = seen(operator, BASE)
-    links = [link["href"] for link in page.all("a") if "/components/" in (link["href"] or "")]
+    links = [link["href"] for link in page.all("a")]
     assert {f"{BASE}/components/bolt-{number}" for number in range(199)} <= set(links)
     assert len([link for link in page.all("a") if (link.get("class") or "").startswith("box ")]) == 200
 
@@ -388,6 +388,32 @@ def test_a_mistake_in_a_record_is_shown_beside_what_was_typed() -> None:
     assert operator.asked == []
 
 
+def test_a_message_that_could_not_be_read_is_edited_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = Shop()
+    broken = {**shop.letter(1), "tuples": [], "fields": []}
+    broken["raw"] = {**broken["raw"], "value": {"$bytes": "eyJzdW0iOg=="}}
+    monkeypatch.setattr(operator, "letters", lambda *arguments, **options: [broken])
+    page = seen(operator, f"{BASE}/dead-letters/{LETTER}")
+    assert '{"sum":' in page.words
+    acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "raw-value": '{"sum": 1}'})
+    assert operator.asked == [("replay", ORDERS, [LETTER], {"$value": '{"sum": 1}'})]
+    operator.asked.clear()
+    acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "raw-value": '{"sum":'})
+    assert operator.asked == [("replay", ORDERS, [LETTER], None)]
+
+
+def test_a_topology_that_is_known_by_its_checkpoint_only_has_pages() -> None:
+    operator = Shop()
+    one = shop.entry(NIGHTLY, "ended", id="/data/old words", why="it is known by its checkpoint only")
+    operator.known.append(one)
+    operator.documents[one["id"]] = shop.document(one)
+    links = [link["href"] or "" for link in seen(operator, "/").all("a")]
+    path = next(link for link in links if "~" in link)
+    for part in ("", "/trees", "/components/enrich", "/log"):
+        assert "/data/old words" in seen(operator, path + part).words
+    seen(operator, "/topologies/~zz", 404)
+
+
 @pytest.mark.parametrize(
     ("action", "form"),
     [
@@ -407,6 +433,15 @@ def test_a_form_that_says_too_little_changes_nothing_and_says_what_is_expected(
     operator = Shop()
     assert "refused" in acted(operator, f"{BASE}/do/{action}", {**form, "confirmed": "yes"}).words
     assert operator.asked == []
+
+
+def test_a_wrong_token_is_told_on_the_page_that_asks_for_it() -> None:
+    answer = client_of(Shop(), logged_in=False).post("/login", data={"token": NASTY, "next": f"{BASE}/log"})
+    assert answer.status_code == 401
+    page = Page(answer.text)
+    assert "This is not the token." in page.words
+    assert NASTY not in answer.text
+    assert f"{BASE}/log" in [field.get("value") for field in page.all("input")]
 
 
 def test_nothing_is_changed_by_a_link_without_the_token_or_without_the_csrf_text() -> None:
