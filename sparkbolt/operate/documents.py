@@ -312,6 +312,7 @@ class TopologyDocument(TypedDict):
     """The newest last."""
 
 
+# alike: ``Gist``: the same counts, of one step and not since the first start.
 class SeriesPoint(TypedDict):
     """One step of a series."""
 

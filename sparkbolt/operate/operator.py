@@ -162,7 +162,7 @@ class Operator:
         answer, _ = self._asked(entry, "series", {"since_ms": since_ms, "until_ms": until_ms}, "")
         if isinstance(answer, dict):
             return cast(SeriesDocument, answer)
-        past = self._past(entry["checkpoint"])
+        past = self._past(entry)
         now_ms = time.time_ns() // 1_000_000
         ended_ms = entry["ended_ms"] or entry["beat_ms"] or now_ms
         span = span_of(since_ms, until_ms, ended_ms)
@@ -176,7 +176,7 @@ class Operator:
         answer, _ = self._asked(entry, "micro_batches", {"last": last}, "")
         if isinstance(answer, list):
             return cast(list[MicroBatchDocument], answer)
-        past = self._past(entry["checkpoint"])
+        past = self._past(entry)
         return micro_batches_of(past.history(), last) if past is not None else []
 
     def stories(

@@ -3,6 +3,8 @@
 Which question it answers: how is the user interface started, and what is missing if it is not?
 Rule: its packages are an extra; without them every other command works.
 
+It is apart from ``actions`` because it is loaded with the packages of the user interface.
+
 Read before: ``ui``.
 """
 
