@@ -30,7 +30,7 @@ from sparkbolt.core.model.outage import OutageChange, Phase
 from sparkbolt.core.model.reports import ErrorReport, Promotion
 from sparkbolt.errors import EngineError
 from sparkbolt.operate.documents import MemoryDocument, TopologyState
-from sparkbolt.operate.operable import Look, Places
+from sparkbolt.operate.operable import Places, TopologyView
 from sparkbolt.operate.steering import Steering
 from sparkbolt.spark.life import Life
 from sparkbolt.spark.recording import now_ms
@@ -100,7 +100,7 @@ class Operated:
         self._flows = dict(self._running._coordinator.ledger.flows)
         self._retries = self._running._coordinator.retries
 
-    def look(self, patience_secs: float) -> Look:
+    def look(self, patience_secs: float) -> TopologyView:
         """What it shows now; with patience, spouts are asked for their lag, too."""
         running = self._running
         fresh = running._changed.acquire(timeout=patience_secs) if patience_secs else running._changed.acquire(False)
@@ -110,7 +110,7 @@ class Operated:
             finally:
                 running._changed.release()
         state, why = self._state()
-        return Look(
+        return TopologyView(
             state=state,
             why=why,
             metrics=self._metrics,
