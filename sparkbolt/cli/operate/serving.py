@@ -3,7 +3,7 @@
 Which question it answers: how is the user interface started, and what is missing if it is not?
 Rule: its packages are an extra; without them every other command works.
 
-Read before: ``ui``.
+Read before: ``asking``.
 """
 
 from __future__ import annotations
