@@ -70,6 +70,7 @@ _ENTRY: Mapping[str, tuple[tuple[type, ...], Any]] = {
     "pid_started": ((int, float), 0.0),
     "pid_space": ((str,), ""),
     "checkpoint": ((str, type(None)), None),
+    "directory": ((str, type(None)), None),
     "control": ((str, type(None)), None),
     "spark_ui": ((str, type(None)), None),
     "application_id": ((str, type(None)), None),

@@ -56,6 +56,10 @@ class Operable(Protocol):
     def checkpoint(self) -> str | None:
         """The path or URL of the checkpoint; None if it is temporary."""
 
+    @property
+    def letters_directory(self) -> str | None:
+        """The directory of dead letters, if it is not in the checkpoint; None if it is."""
+
     def places(self) -> Places:
         """Where it runs."""
 

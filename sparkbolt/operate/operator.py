@@ -87,13 +87,16 @@ class Operator:
             return self.home.find(topology)
         place = _absolute(topology)
         with contextlib.suppress(HomeError):
-            for entry in self.home.entries():
+            entries = self.home.entries()
+            if any(topology in (entry["id"], entry["name"]) for entry in entries):
+                return self.home.find(topology)
+            for entry in entries:
                 if entry["checkpoint"] is not None and _absolute(entry["checkpoint"]) == place:
                     return entry
         return self._entry_of_checkpoint(place)
 
     def _entry_of_checkpoint(self, place: str) -> TopologyEntry:
-        past = self._past(place)
+        past = self._past_at(place)
         if past is None or (past.reader() is None and past.description().name == ""):
             why = past.trouble if past is not None else "it cannot be opened"
             raise UnknownTopologyError(f"{place} is no checkpoint, nor the name of a topology: {why}")
@@ -101,7 +104,14 @@ class Operator:
         name = reader.topology if reader is not None else past.description().name
         entry = checked_entry(b'{"id": "", "name": ""}')
         assert entry is not None
-        entry = {**entry, "id": place, "name": name, "state": TopologyState.ENDED, "checkpoint": place}
+        entry = {
+            **entry,
+            "id": place,
+            "name": name,
+            "state": TopologyState.ENDED,
+            "checkpoint": place,
+            "directory": place,
+        }
         entry["ended_ms"] = entry["beat_ms"] = reader.last_ms if reader is not None else 0
         entry["why"] = "it is known by its checkpoint only"
         return entry
@@ -116,7 +126,7 @@ class Operator:
 
     def _past_document(self, entry: TopologyEntry, why: str | None) -> TopologyDocument:
         """The document of a topology that does not answer, from its checkpoint and its registration."""
-        past = self._past(entry["checkpoint"])
+        past = self._past(entry)
         now_ms = time.time_ns() // 1_000_000
         metrics = past.metrics() if past is not None else describe.nothing_counted()
         description = past.description() if past is not None else None
@@ -159,12 +169,12 @@ class Operator:
         ``search`` is a part of a message id, a source, a root or a reason; an exact root, ``task[i]:sequence`` or
         ``source@position`` finds its tree in any state.
         """
-        past = self._past(self.find(topology)["checkpoint"])
+        past = self._past(self.find(topology))
         return past.stories(state, search.strip(), last) if past is not None else []
 
     def story(self, topology: str, root: str) -> dict[str, Any] | None:
         """One tree: as in ``stories``, with ``other_attempts``; None if nothing is known of it."""
-        past = self._past(self.find(topology)["checkpoint"])
+        past = self._past(self.find(topology))
         return past.story(root) if past is not None else None
 
     def letters(
@@ -175,7 +185,7 @@ class Operator:
         ``search`` is a part of an id, a message, a cause or a reason. Without ``replayed`` or ``discarded``, such
         letters are left out.
         """
-        past = self._past(self.find(topology)["checkpoint"])
+        past = self._past(self.find(topology))
         if past is None:
             return []
         desk = self._desk(past)
@@ -183,7 +193,7 @@ class Operator:
 
     def letter(self, topology: str, id_: str) -> dict[str, Any] | None:
         """One dead letter, as in ``letters``; None if there is none with that id."""
-        past = self._past(self.find(topology)["checkpoint"])
+        past = self._past(self.find(topology))
         return self._desk(past).one(id_) if past is not None else None
 
     def log(
@@ -300,7 +310,7 @@ class Operator:
 
     def _with_letters(self, topology: str, by: str, act: Any) -> Answer:
         entry = self.find(topology)
-        past = self._past(entry["checkpoint"])
+        past = self._past(entry)
         if past is None:
             return _refused(f"topology {entry['id']} has no checkpoint that can be read, and so no dead letters here")
         try:
@@ -327,8 +337,11 @@ class Operator:
         except Exception as error:  # noqa: BLE001  it is done, even if it cannot be noted
             log.warning("what %s did with dead letters cannot be noted: %s", by, line_of(error))
 
-    def _past(self, checkpoint: str | None) -> Past | None:
-        """The checkpoint at a place; None if there is none, or it cannot be opened."""
+    def _past(self, entry: TopologyEntry) -> Past | None:
+        """The checkpoint of a topology, also a temporary one; None if there is none, or it cannot be opened."""
+        return self._past_at(entry["checkpoint"] or entry["directory"])
+
+    def _past_at(self, checkpoint: str | None) -> Past | None:
         if checkpoint is None:
             return None
         with self._lock:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
+from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.driver.overrides import Overrides
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.metrics import TopologyMetrics
@@ -75,6 +76,11 @@ class Operated:
         """The path or URL of the checkpoint; None if it is temporary."""
         return None if self._running._temporary is not None else self._running._checkpoint.directory
 
+    @property
+    def letters_directory(self) -> str | None:
+        """The directory of dead letters, if it is not in the checkpoint."""
+        return self._running.dead_letters_directory if self._running._temporary is not None else None
+
     def places(self) -> Places:
         """Where it runs; Spark is asked once."""
         if self._places is None:
@@ -114,7 +120,10 @@ class Operated:
         coordinator = self._running._coordinator
         metrics = coordinator.ledger.metrics
         if ask_spouts:
-            metrics.see_sources(coordinator.spouts)
+            try:
+                metrics.see_sources(coordinator.spouts)
+            except Exception as error:  # noqa: BLE001  user code; its lag is as it was
+                log.debug("a spout cannot tell its lag: %s", line_of(error))
         self._metrics = metrics.copy_for(self._running.topology.components)
         self._retries = coordinator.retries
         self._outages = tuple(coordinator.ledger.outages.sentences(now_ms()))

@@ -316,6 +316,9 @@ def test_ten_thousand_letters_are_listed_without_holding_them(operator: Operator
         put_letters(ended, *(letter(f"{batch * 100 + one:032d}") for one in range(100)), micro_batch=batch)
     found = operator.letters("t", last=3)
     assert [int(one["id"]) for one in found] == [9997, 9998, 9999]
+    answer = operator.discard("t", [f"{one:032d}" for one in range(0, 10_000, 4)], by="alice")
+    assert answer["text"].startswith("2500 dead letter(s) discarded: 000000000000")
+    assert "and 2495 more" in answer["text"]
 
 
 # The log.
