@@ -1,11 +1,10 @@
 """Serving: ``sparkbolt ui``.
 
 Which question it answers: how is the user interface started, and what is missing if it is not?
-Rule: its packages are an extra; without them every other command works.
+Rule: its packages are an extra; without them every other command works. It is apart from ``actions``, because it knows
+what the server may raise.
 
-It is apart from ``actions`` because it is loaded with the packages of the user interface.
-
-Read before: ``ui``.
+Read before: ``asking``.
 """
 
 from __future__ import annotations
