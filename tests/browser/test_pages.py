@@ -214,7 +214,6 @@ PICTURES = {
     **{name: (name, 1280, "light") for name in PAGES if name not in NOT_SHOWN},
     "topology-dark": ("topology", 1280, "dark"),
     "topology-narrow": ("topology", 400, "dark"),
-    "dead-letter-narrow": ("dead-letter", 400, "light"),
 }
 HIGHEST = 1500
 COLOURS = 160
