@@ -227,7 +227,9 @@ def memory_of(document: TopologyDocument) -> Json:
 
 
 def alive_secs(entry: TopologyEntry, now_ms: int) -> int:
-    """For how long it runs, or ran."""
+    """For how long it runs, or ran; 0 if it is known by its checkpoint only, which does not tell its start."""
+    if not entry["started_ms"]:
+        return 0
     until = entry["ended_ms"] if entry["ended_ms"] is not None else now_ms
     return max(0, until - entry["started_ms"]) // 1000
 

@@ -257,6 +257,12 @@ def test_a_dead_topology_is_listed_until_it_is_started_again(client: TestClient,
     assert get(client, "topology/nightly")["status"] == "KILLED"
 
 
+def test_a_topology_whose_start_is_unknown_has_no_uptime(client: TestClient, operator: UiOperator) -> None:
+    operator.known[2]["started_ms"] = 0
+    page = get(client, "topology/nightly")
+    assert (page["uptime"], page["uptimeSeconds"]) == ("", 0)
+
+
 def test_a_dead_run_is_not_listed_beside_a_new_one(client: TestClient, operator: UiOperator) -> None:
     again = entry("orders", TopologyState.ACTIVE, 2, started_ms=NOW_MS - 1000)
     operator.known.append(again)
