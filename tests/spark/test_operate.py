@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -104,7 +105,7 @@ class Programs:
 
     def document(self, condition: Callable[[TopologyDocument], Any]) -> TopologyDocument:
         """What the topology itself answers, as soon as the condition holds."""
-        until = time.monotonic() + PATIENCE_SECS
+        until, pause = time.monotonic() + PATIENCE_SECS, threading.Event()
         while True:
             entries = self.operator.topologies(ended=False) if self.home.exists() else []
             if entries:
@@ -114,7 +115,7 @@ class Programs:
             ended = [process.poll() for process in self.begun]
             assert ended[-1] is None, (self.directory / "output.txt").read_text()
             assert time.monotonic() < until, (entries, (self.directory / "output.txt").read_text())
-            time.sleep(0.1)
+            pause.wait(0.1)
 
     def end(self, process: subprocess.Popen[bytes]) -> int:
         return process.wait(PATIENCE_SECS)
