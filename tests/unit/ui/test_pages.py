@@ -344,6 +344,7 @@ def acted(operator: Shop, path: str, form: dict[str, str], read: Callable[[Page]
         ),
         ("trace", {"message": "orders/3@41"}, ("trace", ORDERS, "orders/3@41", None)),
         ("replay", {"letter-aa": "on", "letter-bb": "on"}, ("replay", ORDERS, ["aa", "bb"], None)),
+        ("replay", {"letter-aa": "on", "target": "again.jsonl"}, ("replay", ORDERS, ["aa"], None, "again.jsonl")),
         ("discard", {"letter-aa": "on"}, ("discard", ORDERS, ["aa"])),
     ],
 )
