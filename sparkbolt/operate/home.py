@@ -10,6 +10,8 @@ entry was rewritten within ``BEAT_LOST_SECS``. A topology that died without a wo
 Rule 2: clocks of machines differ. So a reader that looks again counts by its own clock since when the entry has not
 changed, and a first look compares times of one clock, that of the file system, where it can.
 Rule 3: nobody waits for a home: what a file system does not answer within ``READ_SECS`` is taken from the last look.
+A home that is gone is no home without topologies: those of the last look stay, ``trouble`` says why, and nobody is
+taken for dead because of it.
 Rule 4: what cannot be read as an entry is not one, and is passed over: half of a disk may be lost in a power cut.
 
 Read before: ``documents``, ``home_files``, ``processes``.
@@ -163,6 +165,8 @@ class Home:
         self._last: list[TopologyEntry] | None = None
         self._reading: threading.Thread | None = None
         self._trouble: str | None = None
+        self._looked_s = mono()
+        """When the home answered last, on this reader's own monotonic clock."""
 
     # For readers.
 
@@ -190,24 +194,38 @@ class Home:
 
     @property
     def trouble(self) -> str | None:
-        """Why the last look failed, or has not come back; then ``entries`` are those of an earlier one."""
+        """Why the last look failed, or has not come back, in a sentence; then ``entries`` are those of an earlier one."""
         reading = self._reading
         if reading is not None and reading.is_alive():
             return f"the home {self.place} does not answer"
-        return self._trouble
+        return f"the home {self.place} cannot be read: {self._trouble}" if self._trouble is not None else None
 
     def _look(self) -> None:
         try:
             listing = self.files.listing(FOLDER)
+            if not listing and self._is_gone():
+                return
             watched: dict[str, _Watched] = {}
             for name, seen in listing.items():
                 one = self._watch(name, seen) if name.endswith(".json") else None
                 if one is not None:
                     watched[name] = one
             self._watched, self._last = watched, [one.entry for one in watched.values()]
-            self._trouble = None
+            self._trouble, self._looked_s = None, self._mono()
         except Exception as error:  # noqa: BLE001  any file system may be gone in its own way
             self._trouble = f"{type(error).__name__}: {error}"
+
+    def _is_gone(self) -> bool:
+        """Whether the home, or what it held, is there no more; then the last look stays as it is."""
+        if self._last:
+            if self.files.exists(FOLDER):
+                return False
+            self._trouble = "what it held is gone"
+            return True
+        if self.files.exists(""):
+            return False
+        self._last, self._trouble = [], "there is no such directory; the first topology that starts makes it"
+        return True
 
     def _watch(self, name: str, seen: Seen) -> _Watched | None:
         known = self._watched.get(name)
@@ -236,11 +254,12 @@ class Home:
     def _silent_secs(self, entry: TopologyEntry) -> float:
         """For how many seconds an entry has not been rewritten, as far as this reader can know (rule 2)."""
         watched = self._watched.get(f"{entry['id']}.json")
-        own = self._mono() - watched.since_s if watched is not None else 0.0
+        blind = self._mono() - self._looked_s if self.trouble is not None else 0.0
+        own = self._mono() - blind - watched.since_s if watched is not None else 0.0
         if watched is None or watched.changed or own > BEAT_LOST_SECS:
             return own
         modified_ms = watched.seen[0] // 1_000_000
-        age = time.time() - max(entry["beat_ms"], modified_ms) / 1000
+        age = time.time() - blind - max(entry["beat_ms"], modified_ms) / 1000
         if age > BEAT_LOST_SECS:  # the clocks may differ: what does the clock of the file system say?
             now_ms = self.files.now_ms()
             age = age if now_ms is None else (now_ms - modified_ms) / 1000
@@ -254,7 +273,13 @@ class Home:
             AmbiguousTopologyError: two of that name run; the message names their ids.
             HomeError: the home does not answer.
         """
-        return chosen(self.entries(), topology, self.place)
+        known = self.entries()
+        try:
+            return chosen(known, topology, self.place)
+        except UnknownTopologyError:
+            if self.trouble is None:
+                raise
+            raise UnknownTopologyError(f"no topology {topology!r} is known: {self.trouble}") from None
 
     def token(self, id_: str) -> str | None:
         """The secret of a topology that is asked over TCP; None if none is known here."""

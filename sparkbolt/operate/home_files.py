@@ -44,6 +44,9 @@ class HomeFiles(Protocol):
     def listing(self, folder: str) -> dict[str, Seen]:
         """The names of the files in a folder, with what shows whether they changed; none if there is no folder."""
 
+    def exists(self, folder: str) -> bool:
+        """Whether a folder, or the home itself (an empty name), is there; True where folders need not exist."""
+
     def remove(self, name: str) -> None:
         """Remove a file if it exists."""
 
@@ -136,6 +139,10 @@ class DiskFiles:
             return {}
         return found
 
+    def exists(self, folder: str) -> bool:
+        """See ``HomeFiles.exists``."""
+        return (self.root / folder).is_dir()
+
     def remove(self, name: str) -> None:
         """See ``HomeFiles.remove``."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -217,6 +224,10 @@ class ArrowFiles:
             for info in infos
             if info.type == fs.FileType.File and not info.base_name.startswith(".")
         }
+
+    def exists(self, folder: str) -> bool:
+        """See ``HomeFiles.exists``: a store of objects has no folders."""
+        return True
 
     def remove(self, name: str) -> None:
         """See ``HomeFiles.remove``."""

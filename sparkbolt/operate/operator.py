@@ -77,6 +77,11 @@ class Operator:
         """
         return [entry for entry in self.home.entries() if ended or TopologyState.of(entry["state"]).runs]
 
+    @property
+    def trouble(self) -> str | None:
+        """Why the home cannot be read, in a sentence; then ``topologies`` are those of an earlier look. None if it can."""
+        return self.home.trouble
+
     def find(self, topology: str) -> TopologyEntry:
         """The entry of a topology.
 
@@ -200,7 +205,7 @@ class Operator:
     ) -> list[dict[str, Any]]:
         """Its dead letters: ``DeadLetter.to_json`` with ``replayed`` (bool) and ``discarded`` (bool), the newest last.
 
-        ``search`` is a part of an id, a message, a cause or a reason. Without ``replayed`` or ``discarded``, such
+        ``search`` is a part of an id, a message, its record, a cause or a reason. Without ``replayed`` or ``discarded``, such
         letters are left out.
         """
         past = self._past(self.find(topology))

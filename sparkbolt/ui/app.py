@@ -24,6 +24,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from sparkbolt.errors import SparkboltError
+from sparkbolt.operate.home import HomeError
 from sparkbolt.operate.operator import Operator
 from sparkbolt.ui.asking import AmbiguousTopology, Asking, NoAnswerError, UnknownTopology
 from sparkbolt.ui.login import LoginForm, login_routes
@@ -97,7 +98,7 @@ def error_status(error: Exception) -> tuple[int, str]:
         return 404, str(error)
     if isinstance(error, AmbiguousTopology):
         return 409, str(error)
-    if isinstance(error, NoAnswerError):
+    if isinstance(error, NoAnswerError | HomeError):
         return 503, str(error)
     if isinstance(error, OSError):
         return 503, f"it cannot be read now ({type(error).__name__}: {error}); ask again in some seconds"

@@ -91,6 +91,11 @@ class Asking:
         entries = [entry for entry, _ in await self._listed()]
         return [entry for entry in entries if ended or TopologyState.of(entry["state"]).runs]
 
+    @property
+    def trouble(self) -> str | None:
+        """As ``Operator.trouble``; it never waits."""
+        return self._operator.trouble
+
     async def entry(self, topology: str) -> TopologyEntry:
         """The entry of an id, or of a name: then of the one that runs, or else of the newest.
 

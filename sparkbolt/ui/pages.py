@@ -174,6 +174,7 @@ def rendered(request: Request, template: str, *, status: int = 200, **values: An
         "query": request.query_params,
         "now": now_ms(request),
         "linked": linked,
+        "home_trouble": asking_of(request).trouble,
     }
     return HTMLResponse(environment().get_template(template).render({**session, **values}), status)
 

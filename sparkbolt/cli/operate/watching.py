@@ -41,6 +41,8 @@ def list_(options: argparse.Namespace) -> int:
     shown = entries if options.all else worth_showing(entries)
     if options.json:
         printed([as_json(entry) for entry in shown])
+        if operator.home.trouble:
+            print(f"sparkbolt: {nothing_runs(operator, 0)}", file=sys.stderr)
     elif shown:
         printed(list_lines(shown, now_ms(), terminal_width()))
     else:
@@ -50,6 +52,8 @@ def list_(options: argparse.Namespace) -> int:
 
 def nothing_runs(operator: Operator, ended: int) -> str:
     """The sentence if there is nothing to show."""
+    if operator.home.trouble:
+        return f"no topology is known: {operator.home.trouble}"
     more = f"; `sparkbolt list --all` shows {ended:,} that have ended" if ended else ""
     return f"no topology runs (looked in {operator.home.place}){more}"
 

@@ -8,13 +8,14 @@ Read before: ``stores``, ``edits``, ``operate.description``.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
 
 from sparkbolt.core.base.exceptions import line_of
-from sparkbolt.core.model.dead_letters import CHECKPOINT, FILE, DeadLetter
+from sparkbolt.core.model.dead_letters import CHECKPOINT, FILE, DeadLetter, plain
 from sparkbolt.errors import SparkboltError, WrongUseError
 from sparkbolt.operate.description import Description
 from sparkbolt.operate.documents import Answer
@@ -190,8 +191,16 @@ def _matches(letter: DeadLetter, search: str) -> bool:
     if not search:
         return True
     last = letter.last
+    wanted = search.lower()
     texts = (letter.id, letter.where, last.cause, last.reason, last.component, last.root)
-    return any(search.lower() in text.lower() for text in texts)
+    return any(wanted in text.lower() for text in texts) or wanted in _record_of(letter).lower()
+
+
+def _record_of(letter: DeadLetter) -> str:
+    """What is searched of a letter's record: its values, or the message as it came."""
+    if letter.tuples:
+        return json.dumps(plain([list(values) for values in letter.tuples]), ensure_ascii=False)
+    return letter.raw.value.decode("utf-8", "replace") if letter.raw is not None and letter.raw.value else ""
 
 
 def _to_json(letter: DeadLetter, replayed: bool, discarded: bool) -> dict[str, Any]:

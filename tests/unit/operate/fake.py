@@ -312,6 +312,10 @@ class FakeOperator:
         ]  # fmt: skip
         self.tries = 0
 
+    @property
+    def trouble(self) -> str | None:
+        return self.home.trouble
+
     def topologies(self, *, ended: bool = True) -> list[TopologyEntry]:
         return [one for one in self.known if ended or TopologyState.of(one["state"]).runs]
 

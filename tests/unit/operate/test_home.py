@@ -185,6 +185,7 @@ def test_two_of_one_name_that_run_are_both_listed_and_must_be_told_apart(home: P
 def test_an_unknown_name_gets_the_most_similar_one(home: Path) -> None:
     with pytest.raises(UnknownTopologyError, match=r"no topology 'wrods' is registered in .*: did you mean 'words'\?"):
         stored(home, entry_of()).find("wrods")
+    (home / "empty").mkdir()
     with pytest.raises(UnknownTopologyError, match="none is"):
         Home(str(home / "empty")).find("words")
 
@@ -241,6 +242,43 @@ def test_a_home_that_never_answered_is_an_error_that_names_it(monkeypatch: pytes
         registry.entries()
     assert registry.new_id("words", 5000) == f"words-{os.getpid()}-5"
     files.answers.set()
+
+
+def test_a_home_that_is_gone_is_no_home_without_topologies(home: Path) -> None:
+    registry = stored(home, entry_of())
+    assert registry.entries() == [entry_of()]
+    home.rename(home.with_name("away"))
+    assert registry.entries() == [entry_of()]
+    assert registry.trouble == f"the home {home} cannot be read: what it held is gone"
+    assert registry.find("words") == entry_of()
+    with pytest.raises(UnknownTopologyError, match="no topology 'others' is known: the home .* what it held is gone"):
+        registry.find("others")
+    home.with_name("away").rename(home)
+    assert registry.entries() == [entry_of()]
+    assert registry.trouble is None
+
+
+def test_a_first_look_at_a_home_that_is_not_there_says_so(home: Path) -> None:
+    registry = Home(str(home))
+    assert registry.entries() == []
+    assert registry.trouble is not None
+    assert "cannot be read: there is no such directory; the first topology that starts makes it" in registry.trouble
+    home.mkdir()
+    assert registry.entries() == []
+    assert registry.trouble is None
+
+
+def test_nobody_is_taken_for_dead_because_the_home_is_gone(home: Path) -> None:
+    clock = Clock()
+    registry = Home(str(home), mono=clock)
+    for beat in (1, 2):
+        registry.write(elsewhere(beat_ms=beat))
+        assert registry.entries()[0]["state"] == TopologyState.ACTIVE
+    home.rename(home.with_name("away"))
+    clock.now_s += 3600
+    assert registry.entries()[0]["state"] == TopologyState.ACTIVE
+    home.with_name("away").rename(home)
+    assert registry.entries()[0]["state"] == TopologyState.DEAD
 
 
 def test_a_url_that_nobody_knows_is_refused() -> None:

@@ -6,13 +6,14 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sparkbolt.core.driver.ledger.files import LETTERS_FOLDER
-from sparkbolt.core.model.dead_letters import DeadLetter
+from sparkbolt.core.model.dead_letters import DeadLetter, RawMessage
 from sparkbolt.operate.books import EVENTS_FILE
 from sparkbolt.operate.control import ControlServer
 from sparkbolt.operate.description import Description
@@ -309,6 +310,14 @@ def test_what_is_done_with_letters_of_a_topology_that_runs_is_on_its_timeline(
         assert [event["kind"] for event in operator.document("words-9-100")["events"]][-1] == "letters"
     finally:
         one.close()
+
+
+def test_letters_are_found_by_what_is_in_their_records(operator: Operator, ended: Path) -> None:
+    read = replace(letter("a" * 32), fields=("name", "tags"), tuples=(("Ann", ["Grün", b"x"]),))
+    unread = replace(letter("b" * 32), fields=(), tuples=(), raw=RawMessage(b'{"name": "bob'))
+    put_letters(ended, read, unread)
+    for search, ids in (("ann", ["a"]), ("grün", ["a"]), ('"BOB', ["b"]), ("carl", [])):
+        assert [one["id"][0] for one in operator.letters("t", search=search)] == ids
 
 
 def test_ten_thousand_letters_are_listed_without_holding_them(operator: Operator, ended: Path) -> None:

@@ -403,6 +403,7 @@ class Shop:
         self.trees, self.letters_count = trees, letters
         self.asked: list[tuple[Any, ...]] = []
         self.refusal: str | None = None
+        self.trouble: str | None = None
         self.seen: set[str] = set()
         """The letters that were given again or discarded."""
 

@@ -95,6 +95,15 @@ def seen(operator: Any, path: str, status: int = 200) -> Page:
     return Page(answer.text)
 
 
+@pytest.mark.parametrize("path", ["/", BASE])
+def test_a_home_that_cannot_be_read_is_said_on_every_page(path: str) -> None:
+    operator = Shop()
+    operator.trouble = "the home /shared cannot be read: what it held is gone"
+    words = seen(operator, path).words
+    assert "the home /shared cannot be read: what it held is gone. What is shown of topologies is what" in words
+    assert "cannot be read" not in seen(Shop(), path).words
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page_is_whole_and_can_be_used_with_a_keyboard_and_a_screen_reader(path: str) -> None:
     page = seen(Shop(), path)

@@ -52,6 +52,17 @@ def test_list_shows_what_runs_and_what_has_died_with_their_places(printed: Print
     )
 
 
+def test_list_does_not_take_a_home_that_is_not_there_for_one_without_topologies(
+    fake: FakeOperator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.known.clear()
+    fake.home.trouble = f"the home {HOME} cannot be read: there is no such directory"
+    assert main(["list"]) == 0
+    assert capsys.readouterr().out == f"no topology is known: {fake.home.trouble}\n"
+    assert main(["list", "--json"]) == 0
+    assert capsys.readouterr() == ("", f"sparkbolt: no topology is known: {fake.home.trouble}\n")
+
+
 def test_list_all_shows_what_has_ended_and_why(printed: Printed) -> None:
     assert printed("list", "--all").endswith(
         "    bolt-1, 2026-01-01 02:20Z, exit code 0, no checkpoint\n"
