@@ -194,7 +194,7 @@ class Home:
 
     @property
     def trouble(self) -> str | None:
-        """Why the last look failed, or has not come back, in a sentence; then ``entries`` are those of an earlier one."""
+        """Why the last look failed, or has not come back, in a sentence; ``entries`` are of an earlier one then."""
         reading = self._reading
         if reading is not None and reading.is_alive():
             return f"the home {self.place} does not answer"

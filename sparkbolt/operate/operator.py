@@ -79,7 +79,7 @@ class Operator:
 
     @property
     def trouble(self) -> str | None:
-        """Why the home cannot be read, in a sentence; then ``topologies`` are those of an earlier look. None if it can."""
+        """Why the home cannot be read, in a sentence, and ``topologies`` are of an earlier look; None if it can."""
         return self.home.trouble
 
     def find(self, topology: str) -> TopologyEntry:
@@ -205,8 +205,8 @@ class Operator:
     ) -> list[dict[str, Any]]:
         """Its dead letters: ``DeadLetter.to_json`` with ``replayed`` (bool) and ``discarded`` (bool), the newest last.
 
-        ``search`` is a part of an id, a message, its record, a cause or a reason. Without ``replayed`` or ``discarded``, such
-        letters are left out.
+        ``search`` is a part of an id, a message, its record, a cause or a reason. Without ``replayed`` or
+        ``discarded``, such letters are left out.
         """
         past = self._past(self.find(topology))
         if past is None:

@@ -251,7 +251,7 @@ def test_a_home_that_is_gone_is_no_home_without_topologies(home: Path) -> None:
     assert registry.entries() == [entry_of()]
     assert registry.trouble == f"the home {home} cannot be read: what it held is gone"
     assert registry.find("words") == entry_of()
-    with pytest.raises(UnknownTopologyError, match="no topology 'others' is known: the home .* what it held is gone"):
+    with pytest.raises(UnknownTopologyError, match=r"no topology 'others' is known: the home .* what it held is gone"):
         registry.find("others")
     home.with_name("away").rename(home)
     assert registry.entries() == [entry_of()]
