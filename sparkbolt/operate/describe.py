@@ -26,7 +26,7 @@ from sparkbolt.operate.documents import (
     WindowDocument,
 )
 from sparkbolt.operate.intent import Intent
-from sparkbolt.operate.operable import Look
+from sparkbolt.operate.operable import TopologyView
 
 ACKER = "__acker"
 _STORM_GROUPINGS = {
@@ -125,7 +125,7 @@ def settings_of(lane: Lane, intent: Intent) -> dict[str, Any]:
     return found
 
 
-def gist_of(look: Look) -> Gist:
+def gist_of(look: TopologyView) -> Gist:
     """The few numbers of a list of topologies, without a rate."""
     metrics = look.metrics
     components = metrics.components.values()
@@ -180,7 +180,7 @@ def windows_of(metrics: TopologyMetrics, entry: TopologyEntry, now_ms: int) -> d
     }
 
 
-def now_of(look: Look, now_ms: int) -> NowDocument:
+def now_of(look: TopologyView, now_ms: int) -> NowDocument:
     """What is so at this moment."""
     progress, metrics = look.progress, look.metrics
     micro_batch = None

@@ -20,7 +20,7 @@ from sparkbolt.operate.documents import TopologyState
 
 
 @dataclass(frozen=True)
-class Look:
+class TopologyView:
     """What a running topology shows at a moment."""
 
     state: TopologyState
@@ -63,7 +63,7 @@ class Operable(Protocol):
     def places(self) -> Places:
         """Where it runs."""
 
-    def look(self, patience_secs: float) -> Look:
+    def look(self, patience_secs: float) -> TopologyView:
         """What it shows now; waits at most ``patience_secs`` for fresh numbers, and then gives the last ones."""
 
     def set_active(self, active: bool) -> None:

@@ -33,10 +33,10 @@ from sparkbolt.operate.documents import (
     TopologyState,
 )
 from sparkbolt.operate.home import Home, HomeError, UnknownTopologyError, checked_entry, is_place
-from sparkbolt.operate.letters.desk import LetterDesk
+from sparkbolt.operate.letters.of_topology import TopologyLetters
 from sparkbolt.operate.letters.stores import OpenFiles
 from sparkbolt.operate.log_reading import last_lines
-from sparkbolt.operate.operable import Look
+from sparkbolt.operate.operable import TopologyView
 from sparkbolt.operate.past import Past
 
 ANSWER_SECS = 1.0
@@ -132,7 +132,7 @@ class Operator:
         description = past.description() if past is not None else None
         reader = past.reader() if past is not None else None
         runs = TopologyState.of(entry["state"]).runs
-        look = Look(
+        look = TopologyView(
             state=TopologyState.of(entry["state"]),
             metrics=metrics,
             retries=max(entry["gist"]["retries"], reader.retries if reader is not None else 0),
@@ -188,13 +188,13 @@ class Operator:
         past = self._past(self.find(topology))
         if past is None:
             return []
-        desk = self._desk(past)
-        return desk.newest(search.strip(), last, replayed=replayed, discarded=discarded)
+        letters = self._letters_of(past)
+        return letters.newest(search.strip(), last, replayed=replayed, discarded=discarded)
 
     def letter(self, topology: str, id_: str) -> dict[str, Any] | None:
         """One dead letter, as in ``letters``; None if there is none with that id."""
         past = self._past(self.find(topology))
-        return self._desk(past).one(id_) if past is not None else None
+        return self._letters_of(past).one(id_) if past is not None else None
 
     def log(
         self, topology: str, *, component: str | None = None, search: str = "", last: int = 200
@@ -302,11 +302,11 @@ class Operator:
             target: a file, or ``kafka:HOST:PORT[/TOPIC]``; None: where the messages came from, if that was Kafka.
             by: who asks.
         """
-        return self._with_letters(topology, by, lambda desk: desk.replay(ids, values, target))
+        return self._with_letters(topology, by, lambda letters: letters.replay(ids, values, target))
 
     def discard(self, topology: str, ids: Sequence[str], *, by: str) -> Answer:
         """Mark dead letters as seen to: they are no longer listed as waiting."""
-        return self._with_letters(topology, by, lambda desk: desk.discard(ids))
+        return self._with_letters(topology, by, lambda letters: letters.discard(ids))
 
     def _with_letters(self, topology: str, by: str, act: Any) -> Answer:
         entry = self.find(topology)
@@ -314,7 +314,7 @@ class Operator:
         if past is None:
             return _refused(f"topology {entry['id']} has no checkpoint that can be read, and so no dead letters here")
         try:
-            answer: Answer = act(self._desk(past))
+            answer: Answer = act(self._letters_of(past))
         except SparkboltError as error:
             return _refused(str(error))
         except Exception as error:  # noqa: BLE001  a full disk: who asked is told
@@ -323,8 +323,8 @@ class Operator:
             self._note(entry, past, answer["text"], by)
         return answer
 
-    def _desk(self, past: Past) -> LetterDesk:
-        return LetterDesk(past.directory, past.description(), self._open_files, self._client_config)
+    def _letters_of(self, past: Past) -> TopologyLetters:
+        return TopologyLetters(past.directory, past.description(), self._open_files, self._client_config)
 
     def _note(self, entry: TopologyEntry, past: Past, text: str, by: str) -> None:
         """Note what was done with dead letters: the topology does, or the checkpoint if it has ended."""

@@ -39,7 +39,7 @@ from sparkbolt.operate.intent import (
     Trace,
     checked_setting,
 )
-from sparkbolt.operate.operable import Look, Operable
+from sparkbolt.operate.operable import Operable, TopologyView
 from sparkbolt.operate.registration import News, Rate
 
 WAIT_SECS = 0.5
@@ -180,13 +180,13 @@ class Steering:
             gist=self.gist(look),
         )
 
-    def _look(self, patience_secs: float) -> Look:
+    def _look(self, patience_secs: float) -> TopologyView:
         look = self._operable.look(patience_secs)
         if look.state == TopologyState.INACTIVE and look.why is None and not self._intent.active:
             return replace(look, why=f"deactivated by {self._intent.by or 'somebody'}")
         return look
 
-    def gist(self, look: Look) -> Gist:
+    def gist(self, look: TopologyView) -> Gist:
         """The few numbers of a list of topologies."""
         gist = describe.gist_of(look)
         return {**gist, "rate": round(self._rate.seen(gist["acked"], time.monotonic()), 3)}

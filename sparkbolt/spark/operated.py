@@ -27,7 +27,7 @@ from sparkbolt.core.model.outage import OutageChange, Phase
 from sparkbolt.core.model.reports import ErrorReport, Promotion
 from sparkbolt.errors import EngineError
 from sparkbolt.operate.documents import TopologyState
-from sparkbolt.operate.operable import Look, Places
+from sparkbolt.operate.operable import Places, TopologyView
 from sparkbolt.operate.steering import Steering
 from sparkbolt.spark.life import Life, now_ms
 
@@ -94,7 +94,7 @@ class Operated:
         self._metrics = metrics
         self._retries = self._running._coordinator.retries
 
-    def look(self, patience_secs: float) -> Look:
+    def look(self, patience_secs: float) -> TopologyView:
         """What it shows now; with patience, spouts are asked for their lag, too."""
         running = self._running
         fresh = running._changed.acquire(timeout=patience_secs) if patience_secs else running._changed.acquire(False)
@@ -104,7 +104,7 @@ class Operated:
             finally:
                 running._changed.release()
         state, why = self._state()
-        return Look(
+        return TopologyView(
             state=state,
             why=why,
             metrics=self._metrics,

@@ -11,7 +11,7 @@ from sparkbolt.core.model.lane import Lane, lay_out
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.operate.documents import TopologyEntry, TopologyState
 from sparkbolt.operate.home import no_gist
-from sparkbolt.operate.operable import Look, Places
+from sparkbolt.operate.operable import Places, TopologyView
 from sparkbolt.operate.processes import this_process
 from sparkbolt.spouts import GeneratorSpout
 
@@ -91,11 +91,11 @@ class FakeRunning:
     def places(self) -> Places:
         return Places("local[2]")
 
-    def look(self, patience_secs: float) -> Look:
+    def look(self, patience_secs: float) -> TopologyView:
         counts = {"lines": ComponentMetrics(emitted=5, acked=3, pending=2), "split": ComponentMetrics(executed=4)}
         metrics = TopologyMetrics(counts, micro_batches=7, open_trees=2)
         state = TopologyState.ACTIVE if self.active else TopologyState.INACTIVE
-        return Look(TopologyState.KILLED if self.killed else state, metrics=metrics)
+        return TopologyView(TopologyState.KILLED if self.killed else state, metrics=metrics)
 
     def set_active(self, active: bool) -> None:
         if self.stopped:

@@ -1,4 +1,4 @@
-"""Desk: the dead letters of one topology, wherever they are.
+"""Of topology: the dead letters of one topology, wherever they are.
 
 Which question it answers: which dead letters wait, and how is one given again, or discarded?
 Rule: only letters that are asked for are held in memory, however many there are.
@@ -30,7 +30,7 @@ AT_ONCE_MAX = 10_000
 """How many letters may be given again with one request."""
 
 
-class LetterDesk:
+class TopologyLetters:
     """The stores of a topology's dead letters."""
 
     def __init__(
