@@ -19,7 +19,7 @@ from benchmarks.runs import Options, in_turn
 from benchmarks.text import Text, zipf_text
 from benchmarks.words import class_bolts
 from sparkbolt.core.driver.history import History
-from sparkbolt.core.driver.recorder import Recorder
+from sparkbolt.core.driver.recorder import Observed, Recorder
 from sparkbolt.core.model.measurements import FlowCounts
 from sparkbolt.core.worker.meter import Meter
 from sparkbolt.sim.engine import LocalEngine
@@ -54,9 +54,9 @@ def cpu_secs(text: Text, *, measured: bool) -> float:
         engine.now_ms += 6000
         if measured:
             coordinator = engine.coordinator
-            coordinator.times.promoted_ms = engine.now_ms
-            latencies = coordinator.take_latencies()
-            recorder.promoted(promotion, engine.ledger.metrics, coordinator.measured, coordinator.times, latencies)
+            coordinator.observed.times.promoted_ms = engine.now_ms
+            recorder.promoted(promotion, engine.ledger.metrics, coordinator.observed)
+            coordinator.observed = Observed()
             history.changed_files(engine.now_ms)
     spent = time.process_time() - began
     done = engine.ledger.metrics.of("count").executed

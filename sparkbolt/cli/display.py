@@ -109,6 +109,9 @@ def going_on(progress: Progress, spouts: tuple[str, ...], *, read: bool, waits_f
 class Display:
     """Stores what the other displays show; it shows nothing itself."""
 
+    logs = False
+    """Whether it writes to the topology's log what it shows."""
+
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Begin with no counters; ``clock`` returns monotonic seconds."""
         self._clock = clock

@@ -28,7 +28,8 @@ id, as `sparkbolt list` shows it.
 exit codes: 0 finished, done, or stopped with nothing left; 3 the same, with
 messages set aside; 1 failed, or refused; 2 wrong use, such as an unknown NAME;
 and with trees, or records that failed, left for replay: 4 if the time of --for
-was over, or after kill --wait; 130 if it was stopped by Ctrl-C.
+was over, or if it was killed by kill (whose --wait ends with the same code);
+130 if it was stopped by Ctrl-C.
 
 environment: SPARKBOLT_HOME=DIR is where running topologies are registered;
 SPARKBOLT_SPARK_LOG=FILE (or - for the terminal) takes Spark's own log;

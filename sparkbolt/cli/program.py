@@ -266,6 +266,9 @@ def perform(topology: Topology, display: Display, limits: Limits | None = None, 
     began = time.monotonic()
     with requests.caught():
         try:
+            log = current_log()
+            if log is not None and not display.logs:
+                log.write("INFO", f"{topology.name}: starting Spark")
             display.starting(topology)
             with _prints_logged():
                 outcome = _start_and_watch(topology, display, requests, limits, options, began)
@@ -277,7 +280,19 @@ def perform(topology: Topology, display: Display, limits: Limits | None = None, 
             display.close()
         display.summary(outcome)
         sys.stderr.flush()
+    if not display.logs:
+        _log_end(topology, outcome)
     return outcome
+
+
+def _log_end(topology: Topology, outcome: RunOutcome) -> None:
+    """Write how a run ended to its log, if it has one."""
+    from sparkbolt.cli.display import closing_lines
+
+    log = current_log()
+    if log is not None:
+        for line in closing_lines(outcome, topology):
+            log.write("ERROR" if outcome.kind == RunEnd.FAILED else "INFO", line)
 
 
 def _start_and_watch(

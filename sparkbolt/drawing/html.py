@@ -28,10 +28,10 @@ HEADS = ("component", "tasks", "emitted", "executed", "acked", "failed", "errors
 
 
 def topology_html(topology: Topology) -> str:
-    """The picture of a topology, as an element of HTML."""
-    data = base64.b64encode(svg_drawing(topology).encode()).decode()
+    """The picture of a topology on white, as an element of HTML; a notebook's theme does not reach into it."""
+    data = base64.b64encode(svg_drawing(topology, on_white=True).encode()).decode()
     alt = escape(f"topology {topology.name}: {', '.join(topology.components)}", quote=True)
-    return f'<img alt="{alt}" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'
+    return f'<img alt="{alt}" style="max-width:100%;background:white" src="data:image/svg+xml;base64,{data}">'
 
 
 def running_html(running: RunningTopology) -> str:

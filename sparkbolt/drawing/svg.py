@@ -30,7 +30,6 @@ NAME_EM = 9.4
 
 STYLE = """\
   svg { color: #1f2937; font-family: ui-sans-serif, system-ui, "Segoe UI", "Helvetica Neue", Arial, sans-serif; }
-  @media (prefers-color-scheme: dark) { svg { color: #e5e7eb; } }
   text { fill: currentColor; }
   .title { font-size: 17px; font-weight: 600; }
   .name { font-size: 14px; font-weight: 600; }
@@ -47,6 +46,7 @@ STYLE = """\
   .edge { fill: none; stroke: #8b95a5; stroke-width: 1.5; }
   .tip { fill: #8b95a5; }
 """
+DARK_STYLE = "  @media (prefers-color-scheme: dark) { svg { color: #e5e7eb; } }\n"
 DROP = "M0,-8.5 C3.5,-3.8 5.6,-1.4 5.6,1.8 A5.6,5.6 0 1 1 -5.6,1.8 C-5.6,-1.4 -3.5,-3.8 0,-8.5 Z"
 FLASH = "M2.2,-9 L-5.4,1.6 L-0.6,1.6 L-2.2,9 L5.4,-1.8 L0.6,-1.8 Z"
 
@@ -65,9 +65,14 @@ class Picture:
         return self.lane.topology.components[node.name or ""]
 
 
-def svg_drawing(topology: Topology) -> str:
-    """The picture, as the text of an SVG file."""
-    return _draw(_picture(drawn_lane(topology)))
+def svg_drawing(topology: Topology, *, on_white: bool = False) -> str:
+    """The picture, as the text of an SVG file.
+
+    Args:
+        topology: the topology.
+        on_white: whether it will stand on white, whatever colours are preferred, as in a notebook with a theme.
+    """
+    return _draw(_picture(drawn_lane(topology)), STYLE if on_white else STYLE + DARK_STYLE)
 
 
 def _picture(lane: Lane) -> Picture:
@@ -106,7 +111,7 @@ def _box_width(spec: ComponentSpec) -> float:
     return float(max(112.0, name + badge, below + 12))
 
 
-def _draw(picture: Picture) -> str:
+def _draw(picture: Picture, style: str) -> str:
     layout = picture.layout
     bottom = layout.bottom
     width = layout.lefts[-1] + layout.widths[-1] + FRAME_PAD + MARGIN
@@ -115,7 +120,7 @@ def _draw(picture: Picture) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="Topology {escape(name, {chr(34): "&quot;"})}">',
-        f"<style>\n{STYLE}</style>",
+        f"<style>\n{style}</style>",
         f'<text class="title" x="{MARGIN}" y="{MARGIN + 16}">{name}</text>',
     ]
     parts += [_frame(picture, stage, bottom) for stage in stages_of(picture.lane)]

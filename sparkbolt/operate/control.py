@@ -53,7 +53,7 @@ class Asks(Protocol):
         """Return the answer, which is JSON."""
 
 
-class RefusedError(SparkboltError):
+class NotAdmittedError(SparkboltError):
     """A request is refused before anybody looks at it; the connection is closed."""
 
 
@@ -173,7 +173,7 @@ class ControlServer:
             while not self._closed.is_set() and (line := lines.next()) is not None:
                 connection.settimeout(REQUEST_SECS)
                 _send(connection, self._answer(connection, line))
-        except RefusedError as error:
+        except NotAdmittedError as error:
             with contextlib.suppress(OSError):
                 _send_last(connection, {"error": str(error), "kind": "refused"})
         except OSError as error:
@@ -209,11 +209,13 @@ class ControlServer:
         if self._path is None:
             given = token.encode() if isinstance(token, str) else b""
             if self._token is None or not hmac.compare_digest(given, self._token.encode()):
-                raise RefusedError("the token is missing or wrong: SPARKBOLT_TOKEN, or the home's file, must have it")
+                raise NotAdmittedError(
+                    "the token is missing or wrong: SPARKBOLT_TOKEN, or the home's file, must have it"
+                )
             return
         user = _peer(connection)
         if user is not None and user not in (0, os.getuid()):
-            raise RefusedError("only the user who runs the topology may steer it")
+            raise NotAdmittedError("only the user who runs the topology may steer it")
 
 
 class _Lines:
@@ -227,12 +229,12 @@ class _Lines:
         """The next line; None if the other end has closed the connection.
 
         Raises:
-            RefusedError: it is too long, or does not come in time.
+            NotAdmittedError: it is too long, or does not come in time.
         """
         until = time.monotonic() + REQUEST_SECS
         while b"\n" not in self._rest:
             if len(self._rest) > REQUEST_BYTES_MAX:
-                raise RefusedError(f"a request has at most {REQUEST_BYTES_MAX:,} bytes")
+                raise NotAdmittedError(f"a request has at most {REQUEST_BYTES_MAX:,} bytes")
             left = until - time.monotonic()
             try:
                 if left <= 0:
@@ -240,13 +242,13 @@ class _Lines:
                 self._connection.settimeout(left)
                 data = self._connection.recv(16 << 10)
             except TimeoutError:
-                raise RefusedError(f"the request did not come in within {REQUEST_SECS:g} s") from None
+                raise NotAdmittedError(f"the request did not come in within {REQUEST_SECS:g} s") from None
             if not data:
                 return None
             self._rest += data
         line, _, self._rest = self._rest.partition(b"\n")
         if len(line) > REQUEST_BYTES_MAX:
-            raise RefusedError(f"a request has at most {REQUEST_BYTES_MAX:,} bytes")
+            raise NotAdmittedError(f"a request has at most {REQUEST_BYTES_MAX:,} bytes")
         return line
 
 

@@ -24,7 +24,7 @@ from sparkbolt.operate.documents import (
     StreamSubscription,
 )
 from sparkbolt.operate.intent import Intent
-from sparkbolt.operate.operable import Look
+from sparkbolt.operate.operable import TopologyView
 
 ACKER = "__acker"
 _STORM_GROUPINGS = {
@@ -123,7 +123,7 @@ def settings_of(lane: Lane, intent: Intent) -> dict[str, Any]:
     return found
 
 
-def gist_of(look: Look) -> Gist:
+def gist_of(look: TopologyView) -> Gist:
     """The few numbers of a list of topologies, without a rate."""
     metrics = look.metrics
     components = metrics.components.values()
@@ -143,7 +143,7 @@ def gist_of(look: Look) -> Gist:
 
 
 def now_of(
-    look: Look,
+    look: TopologyView,
     now_ms: int,
     *,
     state: dict[str, int] | None = None,

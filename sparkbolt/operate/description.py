@@ -38,18 +38,21 @@ class Description:
     """By spout: where its dead letters are, as ``sparkbolt dlq`` takes it; ``checkpoint:`` for the folder there."""
     brokers: Mapping[str, str] = field(default_factory=dict)
     """By spout that reads from Kafka: its brokers."""
+    letters_directory: str | None = None
+    """Where ``checkpoint:`` is, if it is not in the checkpoint."""
 
     def dumps(self) -> bytes:
         """The content of the file ``description``."""
         return json.dumps({"v": FORMAT, **vars(self)}).encode() + b"\n"
 
     @classmethod
-    def of(cls, lane: Lane, settings: Mapping[str, Any]) -> Description:
+    def of(cls, lane: Lane, settings: Mapping[str, Any], letters_directory: str | None = None) -> Description:
         """The description of a topology that starts."""
         spouts = lane.topology.spouts
         letters = {spec.id: where for spec in spouts if (where := letters_of(spec)) is not None}
-        brokers = {spec.id: found for spec in spouts if (found := _brokers(spec.component)) is not None}
-        return cls(lane.topology.name, components_of(lane), dict(settings), letters, brokers)
+        kafka = [spec for spec in spouts if _reads_kafka(spec.component)]
+        brokers = {spec.id: found for spec in kafka if (found := _brokers(spec.component)) is not None}
+        return cls(lane.topology.name, components_of(lane), dict(settings), letters, brokers, letters_directory)
 
     @classmethod
     def read(cls, files: Files) -> Description:
@@ -87,6 +90,11 @@ def letters_of(spec: ComponentSpec) -> str | None:
         return f"file:{way.path}"
     topic, brokers = getattr(way, "topic", None), _brokers(way)
     return f"kafka:{brokers}/{topic}" if isinstance(topic, str) and brokers is not None else None
+
+
+def _reads_kafka(component: object) -> bool:
+    """Whether it is a ``KafkaSpout``, which is not imported here: its package is large."""
+    return any(kind.__module__ == "sparkbolt.spouts.kafka.spout" for kind in type(component).__mro__)
 
 
 def _brokers(thing: Any) -> str | None:

@@ -84,6 +84,8 @@ class TopologyEntry(TypedDict):
     """The boot of the machine and the process namespace in which ``pid`` counts; empty if unknown."""
     checkpoint: str | None
     """The path or URL of its checkpoint; None if it is temporary."""
+    directory: str | None
+    """Where its files are: its checkpoint, or the temporary one, which goes with it; None before they are made."""
     control: str | None
     """Where it is asked: ``unix:PATH`` or ``tcp://HOST:PORT``; None once it has ended."""
     spark_ui: str | None
@@ -310,6 +312,7 @@ class TopologyDocument(TypedDict):
     """The newest last."""
 
 
+# alike: ``Gist``: the same counts, of one step and not since the first start.
 class SeriesPoint(TypedDict):
     """One step of a series."""
 

@@ -72,6 +72,7 @@ _ENTRY: Mapping[str, tuple[tuple[type, ...], Any]] = {
     "pid_started": ((int, float), 0.0),
     "pid_space": ((str,), ""),
     "checkpoint": ((str, type(None)), None),
+    "directory": ((str, type(None)), None),
     "control": ((str, type(None)), None),
     "spark_ui": ((str, type(None)), None),
     "application_id": ((str, type(None)), None),
@@ -193,7 +194,7 @@ class Home:
 
     @property
     def trouble(self) -> str | None:
-        """Why the last look failed or is not back, in a sentence; then ``entries`` are those of an earlier one."""
+        """Why the last look failed, or has not come back, in a sentence; ``entries`` are of an earlier one then."""
         reading = self._reading
         if reading is not None and reading.is_alive():
             return f"the home {self.place} does not answer"

@@ -104,6 +104,10 @@ class Wanted:
             if self._search and self._search not in whole.casefold():
                 return None
         line = read_line(self._topology, whole)
+        if line is None and len(written) > 1:  # JSON, and below it what another program has written
+            line = read_line(self._topology, written[0])
+            if line is not None:
+                line["text"] = "\n".join([line["text"], *written[1:]])
         if line is None:
             line = _without_head(self._topology, written)
         return line if self.is_wanted(line) else None
@@ -174,7 +178,7 @@ def _without_head(topology: str, lines: list[str]) -> LogLine:
     )
 
 
-class Follower:
+class LogFollower:
     """Reads the lines that are written to a log from now on, through all rotations."""
 
     def __init__(self, directory: str, topology: str, *, component: str | None = None, search: str = "") -> None:

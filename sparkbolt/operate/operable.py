@@ -23,7 +23,7 @@ from sparkbolt.operate.documents import MemoryDocument, TopologyState
 
 
 @dataclass(frozen=True)
-class Look:
+class TopologyView:
     """What a running topology shows at a moment."""
 
     state: TopologyState
@@ -59,10 +59,14 @@ class Operable(Protocol):
     def checkpoint(self) -> str | None:
         """The path or URL of the checkpoint; None if it is temporary."""
 
+    @property
+    def letters_directory(self) -> str | None:
+        """The directory of dead letters, if it is not in the checkpoint; None if it is."""
+
     def places(self) -> Places:
         """Where it runs."""
 
-    def look(self, patience_secs: float) -> Look:
+    def look(self, patience_secs: float) -> TopologyView:
         """What it shows now; waits at most ``patience_secs`` for fresh numbers, and then gives the last ones."""
 
     def history(self) -> History | None:

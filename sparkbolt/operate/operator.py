@@ -34,10 +34,10 @@ from sparkbolt.operate.documents import (
     TopologyState,
 )
 from sparkbolt.operate.home import Home, HomeError, UnknownTopologyError, checked_entry, is_place
-from sparkbolt.operate.letters.desk import LetterDesk
+from sparkbolt.operate.letters.of_topology import TopologyLetters
 from sparkbolt.operate.letters.stores import OpenFiles
 from sparkbolt.operate.log_reading import last_lines
-from sparkbolt.operate.operable import Look
+from sparkbolt.operate.operable import TopologyView
 from sparkbolt.operate.past import Past
 from sparkbolt.operate.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
 
@@ -79,7 +79,7 @@ class Operator:
 
     @property
     def trouble(self) -> str | None:
-        """Why the home cannot be read, in a sentence; then ``topologies`` are those of an earlier look."""
+        """Why the home cannot be read, in a sentence, and ``topologies`` are of an earlier look; None if it can."""
         return self.home.trouble
 
     def find(self, topology: str) -> TopologyEntry:
@@ -94,13 +94,16 @@ class Operator:
             return self.home.find(topology)
         place = _absolute(topology)
         with contextlib.suppress(HomeError):
-            for entry in self.home.entries():
+            entries = self.home.entries()
+            if any(topology in (entry["id"], entry["name"]) for entry in entries):
+                return self.home.find(topology)
+            for entry in entries:
                 if entry["checkpoint"] is not None and _absolute(entry["checkpoint"]) == place:
                     return entry
         return self._entry_of_checkpoint(place)
 
     def _entry_of_checkpoint(self, place: str) -> TopologyEntry:
-        past = self._past(place)
+        past = self._past_at(place)
         if past is None or (past.reader() is None and past.description().name == ""):
             why = past.trouble if past is not None else "it cannot be opened"
             raise UnknownTopologyError(f"{place} is no checkpoint, nor the name of a topology: {why}")
@@ -108,7 +111,14 @@ class Operator:
         name = reader.topology if reader is not None else past.description().name
         entry = checked_entry(b'{"id": "", "name": ""}')
         assert entry is not None
-        entry = {**entry, "id": place, "name": name, "state": TopologyState.ENDED, "checkpoint": place}
+        entry = {
+            **entry,
+            "id": place,
+            "name": name,
+            "state": TopologyState.ENDED,
+            "checkpoint": place,
+            "directory": place,
+        }
         entry["ended_ms"] = entry["beat_ms"] = reader.last_ms if reader is not None else 0
         entry["why"] = "it is known by its checkpoint only"
         return entry
@@ -123,13 +133,13 @@ class Operator:
 
     def _past_document(self, entry: TopologyEntry, why: str | None) -> TopologyDocument:
         """The document of a topology that does not answer, from its checkpoint and its registration."""
-        past = self._past(entry["checkpoint"])
+        past = self._past(entry)
         now_ms = time.time_ns() // 1_000_000
         metrics = past.metrics() if past is not None else describe.nothing_counted()
         description = past.description() if past is not None else None
         reader = past.reader() if past is not None else None
         runs = TopologyState.of(entry["state"]).runs
-        look = Look(
+        look = TopologyView(
             state=TopologyState.of(entry["state"]),
             metrics=metrics,
             retries=max(entry["gist"]["retries"], reader.retries if reader is not None else 0),
@@ -157,7 +167,7 @@ class Operator:
         answer, _ = self._asked(entry, "series", {"since_ms": since_ms, "until_ms": until_ms}, "")
         if isinstance(answer, dict):
             return cast(SeriesDocument, answer)
-        past = self._past(entry["checkpoint"])
+        past = self._past(entry)
         now_ms = time.time_ns() // 1_000_000
         ended_ms = entry["ended_ms"] or entry["beat_ms"] or now_ms
         span = span_of(since_ms, until_ms, ended_ms)
@@ -171,7 +181,7 @@ class Operator:
         answer, _ = self._asked(entry, "micro_batches", {"last": last}, "")
         if isinstance(answer, list):
             return cast(list[MicroBatchDocument], answer)
-        past = self._past(entry["checkpoint"])
+        past = self._past(entry)
         return micro_batches_of(past.history(), last) if past is not None else []
 
     def stories(
@@ -182,12 +192,12 @@ class Operator:
         ``search`` is a part of a message id, a source, a root or a reason; an exact root, ``task[i]:sequence`` or
         ``source@position`` finds its tree in any state.
         """
-        past = self._past(self.find(topology)["checkpoint"])
+        past = self._past(self.find(topology))
         return past.stories(state, search.strip(), last) if past is not None else []
 
     def story(self, topology: str, root: str) -> dict[str, Any] | None:
         """One tree: as in ``stories``, with ``other_attempts``; None if nothing is known of it."""
-        past = self._past(self.find(topology)["checkpoint"])
+        past = self._past(self.find(topology))
         return past.story(root) if past is not None else None
 
     def letters(
@@ -198,16 +208,16 @@ class Operator:
         ``search`` is a part of an id, a message, its record, a cause or a reason. Without ``replayed`` or
         ``discarded``, such letters are left out.
         """
-        past = self._past(self.find(topology)["checkpoint"])
+        past = self._past(self.find(topology))
         if past is None:
             return []
-        desk = self._desk(past)
-        return desk.newest(search.strip(), last, replayed=replayed, discarded=discarded)
+        letters = self._letters_of(past)
+        return letters.newest(search.strip(), last, replayed=replayed, discarded=discarded)
 
     def letter(self, topology: str, id_: str) -> dict[str, Any] | None:
         """One dead letter, as in ``letters``; None if there is none with that id."""
-        past = self._past(self.find(topology)["checkpoint"])
-        return self._desk(past).one(id_) if past is not None else None
+        past = self._past(self.find(topology))
+        return self._letters_of(past).one(id_) if past is not None else None
 
     def log(
         self, topology: str, *, component: str | None = None, search: str = "", last: int = 200
@@ -315,19 +325,19 @@ class Operator:
             target: a file, or ``kafka:HOST:PORT[/TOPIC]``; None: where the messages came from, if that was Kafka.
             by: who asks.
         """
-        return self._with_letters(topology, by, lambda desk: desk.replay(ids, values, target))
+        return self._with_letters(topology, by, lambda letters: letters.replay(ids, values, target))
 
     def discard(self, topology: str, ids: Sequence[str], *, by: str) -> Answer:
         """Mark dead letters as seen to: they are no longer listed as waiting."""
-        return self._with_letters(topology, by, lambda desk: desk.discard(ids))
+        return self._with_letters(topology, by, lambda letters: letters.discard(ids))
 
     def _with_letters(self, topology: str, by: str, act: Any) -> Answer:
         entry = self.find(topology)
-        past = self._past(entry["checkpoint"])
+        past = self._past(entry)
         if past is None:
             return _refused(f"topology {entry['id']} has no checkpoint that can be read, and so no dead letters here")
         try:
-            answer: Answer = act(self._desk(past))
+            answer: Answer = act(self._letters_of(past))
         except SparkboltError as error:
             return _refused(str(error))
         except Exception as error:  # noqa: BLE001  a full disk: who asked is told
@@ -336,8 +346,8 @@ class Operator:
             self._note(entry, past, answer["text"], by)
         return answer
 
-    def _desk(self, past: Past) -> LetterDesk:
-        return LetterDesk(past.directory, past.description(), self._open_files, self._client_config)
+    def _letters_of(self, past: Past) -> TopologyLetters:
+        return TopologyLetters(past.directory, past.description(), self._open_files, self._client_config)
 
     def _note(self, entry: TopologyEntry, past: Past, text: str, by: str) -> None:
         """Note what was done with dead letters: the topology does, or the checkpoint if it has ended."""
@@ -350,8 +360,11 @@ class Operator:
         except Exception as error:  # noqa: BLE001  it is done, even if it cannot be noted
             log.warning("what %s did with dead letters cannot be noted: %s", by, line_of(error))
 
-    def _past(self, checkpoint: str | None) -> Past | None:
-        """The checkpoint at a place; None if there is none, or it cannot be opened."""
+    def _past(self, entry: TopologyEntry) -> Past | None:
+        """The checkpoint of a topology, also a temporary one; None if there is none, or it cannot be opened."""
+        return self._past_at(entry["checkpoint"] or entry["directory"])
+
+    def _past_at(self, checkpoint: str | None) -> Past | None:
         if checkpoint is None:
             return None
         with self._lock:

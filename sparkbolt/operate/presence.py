@@ -32,12 +32,15 @@ log = logging.getLogger("sparkbolt")
 class Presence:
     """One topology in this process, as it is seen from outside."""
 
-    def __init__(self, name: str, checkpoint: str | None, *, log_directory: str | None = None) -> None:
+    def __init__(
+        self, name: str, checkpoint: str | None, *, directory: str | None = None, log_directory: str | None = None
+    ) -> None:
         """Register a topology that starts now.
 
         Args:
             name: the topology's.
             checkpoint: its path or URL; None if it is temporary.
+            directory: where the files of a temporary checkpoint are.
             log_directory: where its log goes, if it goes to files.
         """
         self.steering: Steering | None = None
@@ -47,7 +50,12 @@ class Presence:
         try:
             self._home = Home()
             entry = first_entry(
-                self._home, name, checkpoint=checkpoint, command=_command(), now_ms=time.time_ns() // 1_000_000
+                self._home,
+                name,
+                checkpoint=checkpoint,
+                directory=directory,
+                command=_command(),
+                now_ms=time.time_ns() // 1_000_000,
             )
             entry["log_directory"] = log_directory
             self._registration = Registration(self._home, entry, self._news)
@@ -60,8 +68,12 @@ class Presence:
         """The entry as it was told last; None if the topology is not registered."""
         return self._registration.entry if self._registration is not None else None
 
-    def attach(self, operable: Operable) -> Steering:
+    def attach(self, operable: Operable, folder: str | None = None) -> Steering:
         """Let operators steer a topology that is about to process: what they asked for earlier applies from now on.
+
+        Args:
+            operable: the topology.
+            folder: a private folder for the socket, if its path is short enough; None: one is made.
 
         Raises:
             SparkboltError: what was asked for earlier cannot apply, since the topology was stopped meanwhile.
@@ -70,30 +82,30 @@ class Presence:
         steering.apply_first()
         self.steering = steering
         steering.begin()
-        self._serve(steering)
+        self._serve(steering, folder)
         registration = self._registration
         if registration is not None:
             steering.events.listeners.append(lambda _: registration.beat_now())
             registration.beat_now()
         return steering
 
-    def _serve(self, steering: Steering) -> None:
+    def _serve(self, steering: Steering, folder: str | None) -> None:
         wanted = os.environ.get(CONTROL_ENV, "").strip()
         if wanted == "off":
             return
         try:
-            self._server = self._server_at(wanted, steering)
+            self._server = self._server_at(wanted, steering, folder)
         except (OSError, SparkboltError) as error:
             log.warning("control at %s cannot be opened (%s): a socket of this machine is used", wanted, _text(error))
             try:
-                self._server = ControlServer(steering.ask)
+                self._server = ControlServer(steering.ask, folder=folder)
             except (OSError, SparkboltError) as worse:
                 log.warning("the topology cannot be steered from outside: %s", _text(worse))
 
-    def _server_at(self, wanted: str, steering: Steering) -> ControlServer:
+    def _server_at(self, wanted: str, steering: Steering, folder: str | None) -> ControlServer:
         address = tcp_address(wanted)
         if address is None:
-            return ControlServer(steering.ask)
+            return ControlServer(steering.ask, folder=folder)
         entry = self.entry
         token = self._home.write_token(entry["id"]) if entry is not None else os.environ.get("SPARKBOLT_TOKEN")
         return ControlServer(steering.ask, tcp=address, token=token)
@@ -109,12 +121,14 @@ class Presence:
         server, self._server = self._server, None
         if server is not None:
             server.close()
+        gist = None
         if self.steering is not None:
+            gist = self.steering.last_gist()
             words = {TopologyState.FAILED: "failed"}
             self.steering.note(words.get(state, "stopped"), why or "it has ended")
             self.steering.end()
         if self._registration is not None:
-            self._registration.end(state, why)
+            self._registration.end(state, why, gist=gist)
             try:
                 if server is not None and server.address.startswith("tcp:"):
                     self._home.remove_token(self._registration.entry["id"])

@@ -45,7 +45,15 @@ class News(TypedDict, total=False):
     gist: Gist
 
 
-def first_entry(home: Home, name: str, *, checkpoint: str | None, command: list[str], now_ms: int) -> TopologyEntry:
+def first_entry(
+    home: Home,
+    name: str,
+    *,
+    checkpoint: str | None,
+    directory: str | None = None,
+    command: list[str],
+    now_ms: int,
+) -> TopologyEntry:
     """The entry of a topology that starts now in this process; its id is new."""
     process = this_process()
     return TopologyEntry(
@@ -63,6 +71,7 @@ def first_entry(home: Home, name: str, *, checkpoint: str | None, command: list[
         pid_started=process.started,
         pid_space=process.space,
         checkpoint=checkpoint,
+        directory=checkpoint if directory is None else directory,
         control=None,
         spark_ui=None,
         application_id=None,
@@ -157,13 +166,16 @@ class Registration:
         """Let the next beat follow at once, since something has changed."""
         self._wake.set()
 
-    def end(self, state: TopologyState, why: str | None, exit_code: int | None = None) -> None:
+    def end(
+        self, state: TopologyState, why: str | None, exit_code: int | None = None, *, gist: Gist | None = None
+    ) -> None:
         """Write the last entry, and wait a little for it; may be called again when the exit code is known."""
         with self._lock:
             ended_ms = self._entry["ended_ms"] or self._now_ms()
             code = self._entry["exit_code"] if exit_code is None else exit_code
             self._entry = {**self._entry, "state": state, "why": why, "exit_code": code, "ended_ms": ended_ms}
             self._entry["control"] = None
+            self._entry["gist"] = gist or self._entry["gist"]
         if not self._ended.is_set() and self._thread.ident is not None:
             self._ended.set()
             self._wake.set()

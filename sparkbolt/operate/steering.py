@@ -40,7 +40,7 @@ from sparkbolt.operate.intent import (
     Trace,
     checked_setting,
 )
-from sparkbolt.operate.operable import Look, Operable
+from sparkbolt.operate.operable import Operable, TopologyView
 from sparkbolt.operate.registration import News, Rate
 from sparkbolt.operate.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
 
@@ -137,8 +137,10 @@ class Steering:
         self._set_level(intent.log_level)
         self._operable.override(intent.overrides(self._topology))
         self.note("started", self._started_text())
-        described = Description.of(self._operable.lane, describe.settings_of(self._operable.lane, intent))
-        self._operable.write(DESCRIPTION_FILE, described.dumps())
+        try:
+            self._operable.write(DESCRIPTION_FILE, self._description().dumps())
+        except OSError as error:
+            log.warning("what topology %r consists of cannot be written: %s", self._topology.name, line_of(error))
         if not intent.active:
             self._operable.set_active(False)
             log.warning(
@@ -148,6 +150,10 @@ class Steering:
                 intent.by or "somebody",
                 self._topology.name,
             )
+
+    def _description(self) -> Description:
+        lane = self._operable.lane
+        return Description.of(lane, describe.settings_of(lane, self._intent), self._operable.letters_directory)
 
     def begin(self) -> None:
         """Begin to carry out requests."""
@@ -181,16 +187,24 @@ class Steering:
             gist=self.gist(look),
         )
 
-    def _look(self, patience_secs: float) -> Look:
+    def _look(self, patience_secs: float) -> TopologyView:
         look = self._operable.look(patience_secs)
         if look.state == TopologyState.INACTIVE and look.why is None and not self._intent.active:
             return replace(look, why=f"deactivated by {self._intent.by or 'somebody'}")
         return look
 
-    def gist(self, look: Look) -> Gist:
+    def gist(self, look: TopologyView) -> Gist:
         """The few numbers of a list of topologies."""
         gist = describe.gist_of(look)
         return {**gist, "rate": round(self._rate.seen(gist["acked"], time.monotonic()), 3)}
+
+    def last_gist(self) -> Gist | None:
+        """The numbers with which the topology ends; None if they cannot be told."""
+        try:
+            return {**self.gist(self._operable.look(0.0)), "rate": 0.0}
+        except Exception as error:  # noqa: BLE001  it ends all the same
+            log.debug("the last numbers of topology %r cannot be told: %s", self._topology.name, line_of(error))
+            return None
 
     def _started_text(self) -> str:
         kept = [] if self._intent.active else [f"inactive, as {self._intent.by or 'somebody'} has asked for"]
@@ -275,9 +289,12 @@ class Steering:
         return self._carry_out(lambda: self._set_active(False, by), "its spouts stop as soon as it takes it in")
 
     def _set_active(self, active: bool, by: str) -> Answer:
-        self._remember(replace(self._intent, active=active, by=by, since_ms=self._now_ms()))
         before = self._operable.look(0.0).state
+        if before in (TopologyState.KILLED, TopologyState.ENDED):
+            return refused("it was killed, and is ending")
+        self._remember(replace(self._intent, active=active, by=by, since_ms=self._now_ms()))
         self._operable.set_active(active)
+        log.warning("topology %r is %s by %s", self._topology.name, "activated" if active else "deactivated", by)
         self.note("activated" if active else "deactivated", "its spouts emit" if active else "its spouts stop", by)
         word = "active" if active else "inactive"
         if before == (TopologyState.ACTIVE if active else TopologyState.INACTIVE):
@@ -339,6 +356,7 @@ class Steering:
             whose = f" of {where!r}" if where else ""
             shown = "as in its Config" if parsed == RESET else "without a limit" if parsed is None else str(parsed)
             self.note("set", f"{name}{whose} is {shown}", by)
+            log.warning("topology %r: %s%s is %s now, set by %s", self._topology.name, name, whose, shown, by)
             return done(f"{name}{whose} is {shown} now, and stays so{self._how_long()}")
 
         return self._carry_out(act, "it applies as soon as it takes it in")
@@ -451,6 +469,7 @@ class Steering:
                 log.error("a request of an operator could not be carried out: %s", text)
                 job.answer = refused(f"it could not be carried out: {text}")
             job.over.set()
+            self._flush()
 
     def _remember(self, intent: Intent) -> None:
         self._operable.write(CONTROL_FILE, intent.dumps())

@@ -10,6 +10,7 @@ checkpoint?
     DIR/topology     the fingerprint and the placement that the checkpoint was begun with
     DIR/tasks        the component and index of each task number, to read the ledger without the topology
     DIR/lives        the life numbers that were taken; DIR/life holds the number of the last life
+    DIR/control      what operators have asked for; DIR/events what happened, DIR/description what there is, for them
     DIR/lock         locked by the JVM; the lock ends with the JVM
     DIR/owner        the process that took the lock last, for the error message of the next one
 

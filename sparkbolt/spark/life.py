@@ -34,7 +34,7 @@ from sparkbolt.core.driver.ledger.files import check_number
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.driver.planner import Planner
-from sparkbolt.core.driver.recorder import MicroBatchTimes
+from sparkbolt.core.driver.recorder import Observed
 from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.progress import Progress, Sight
@@ -196,7 +196,7 @@ class Life:
                 self._promote(committed)
             until = time.monotonic() + POLL_WAIT_SECS
             while not self._ended:
-                self.coordinator.times.planned_ms = _wall_ms()
+                self.coordinator.observed.times.planned_ms = _wall_ms()
                 offset = self._planner.next_offset(now_ms(), time.monotonic())
                 if offset is not None:
                     return offset
@@ -210,7 +210,7 @@ class Life:
         with self._changed:
             plan = self._planner.confirm(end, time.monotonic())
             self._runs = plan.micro_batch_id, time.monotonic()
-            self.coordinator.times.confirmed_ms = _wall_ms()
+            self.coordinator.observed.times.confirmed_ms = _wall_ms()
             moment = Moment(plan.micro_batch_id, plan.now_ms)
             shares = self._planner.shares(plan, cores_of(self._spark))
             clocks = clock_rows(self.lane, plan)
@@ -234,22 +234,22 @@ class Life:
         self._partials = feedback.partials
         collected_ms = _wall_ms()
         with self._changed:
-            self.coordinator.times.collected_ms = collected_ms
+            self.coordinator.observed.times.collected_ms = collected_ms
             self._checkpoint.check_life(self.coordinator.life)
             entry = self.coordinator.stage(micro_batch_id, feedback)
             self._checkpoint.write_letters(micro_batch_id, feedback.letters)
             self._checkpoint.write_entry(micro_batch_id, entry)
-            self.coordinator.times.staged_ms = _wall_ms()
+            self.coordinator.observed.times.staged_ms = _wall_ms()
 
     def _promote(self, micro_batch_id: int) -> None:
         self._runs = None
         self.telling = True
-        self.coordinator.times.committed_ms = _wall_ms()
+        self.coordinator.observed.times.committed_ms = _wall_ms()
         try:
             promotion = self.coordinator.promote(micro_batch_id, time.monotonic())
             self.promoted = True
             self._tell(self.coordinator, promotion)
-            self.coordinator.times = MicroBatchTimes()
+            self.coordinator.observed = Observed()
         finally:
             self.telling = False
         if (micro_batch_id + 1) % self.topology.config.compact_every == 0:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
+from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.driver.history import History
 from sparkbolt.core.driver.overrides import Overrides
 from sparkbolt.core.model.lane import Lane
@@ -29,7 +30,7 @@ from sparkbolt.core.model.outage import OutageChange, Phase
 from sparkbolt.core.model.reports import ErrorReport, Promotion
 from sparkbolt.errors import EngineError
 from sparkbolt.operate.documents import MemoryDocument, TopologyState
-from sparkbolt.operate.operable import Look, Places
+from sparkbolt.operate.operable import Places, TopologyView
 from sparkbolt.operate.steering import Steering
 from sparkbolt.spark.life import Life
 from sparkbolt.spark.recording import now_ms
@@ -80,6 +81,11 @@ class Operated:
         """The path or URL of the checkpoint; None if it is temporary."""
         return None if self._running._temporary is not None else self._running._checkpoint.directory
 
+    @property
+    def letters_directory(self) -> str | None:
+        """The directory of dead letters, if it is not in the checkpoint."""
+        return self._running.dead_letters_directory if self._running._temporary is not None else None
+
     def places(self) -> Places:
         """Where it runs; Spark is asked once."""
         if self._places is None:
@@ -94,7 +100,7 @@ class Operated:
         self._flows = dict(self._running._coordinator.ledger.flows)
         self._retries = self._running._coordinator.retries
 
-    def look(self, patience_secs: float) -> Look:
+    def look(self, patience_secs: float) -> TopologyView:
         """What it shows now; with patience, spouts are asked for their lag, too."""
         running = self._running
         fresh = running._changed.acquire(timeout=patience_secs) if patience_secs else running._changed.acquire(False)
@@ -104,7 +110,7 @@ class Operated:
             finally:
                 running._changed.release()
         state, why = self._state()
-        return Look(
+        return TopologyView(
             state=state,
             why=why,
             metrics=self._metrics,
@@ -120,7 +126,10 @@ class Operated:
         coordinator = self._running._coordinator
         metrics = coordinator.ledger.metrics
         if ask_spouts:
-            metrics.see_sources(coordinator.spouts)
+            try:
+                metrics.see_sources(coordinator.spouts)
+            except Exception as error:  # noqa: BLE001  user code; its lag is as it was
+                log.debug("a spout cannot tell its lag: %s", line_of(error))
         self._metrics = metrics.copy_for(self._running.topology.components)
         self._flows = dict(coordinator.ledger.flows)
         self._retries = coordinator.retries

@@ -68,12 +68,12 @@ class Recording:
     def promoted(self, coordinator: Coordinator, promotion: Promotion) -> None:
         """Record a promotion; called while the topology's lock is held."""
         seen_s = time.monotonic()
-        measured, latencies = coordinator.measured, coordinator.take_latencies()
-        coordinator.times.promoted_ms = time.time() * 1000
+        observed = coordinator.observed
+        observed.times.promoted_ms = time.time() * 1000
         with self._lock:
-            for process, size in measured.processes.items():
+            for process, size in observed.measured.processes.items():
                 self._workers[process] = size, seen_s
-            self.recorder.promoted(promotion, coordinator.ledger.metrics, measured, coordinator.times, latencies)
+            self.recorder.promoted(promotion, coordinator.ledger.metrics, observed)
 
     def view(self) -> History:
         """The history as it is now, for readers."""

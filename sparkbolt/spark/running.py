@@ -99,6 +99,8 @@ class RunningOnSpark(RunningTopology):
         self._closing, self._closed = threading.Lock(), threading.Event()
         self._ended = False
         self._presence = presence
+        self._folder: str | None = None
+        """Where the socket is by which the topology is operated."""
         self._operated = Operated(self)
         self._failure: str | None = None
         self._failed: tuple[Life, QueryFailure] | None = None
@@ -201,7 +203,8 @@ class RunningOnSpark(RunningTopology):
             if self._coordinator.ledger.replayed is not None:  # logged and traced twice rather than never
                 self._tell_of(self._coordinator, self._coordinator.ledger.replayed, 0.0)
             if self._presence is not None:
-                self._presence.attach(self._operated)
+                self._folder = scratch.make("control-")
+                self._presence.attach(self._operated, self._folder)
             for thread in self._make_threads():
                 thread.set_active(self._coordinator.active)
                 thread.start()
@@ -284,8 +287,8 @@ class RunningOnSpark(RunningTopology):
             self._collected_before += old.collected_bytes
             self._life = life
         life.start()
-        if self._stopping.is_set():  # ``close`` looked for a query to stop before this one existed
-            life.stop_query()
+        if self._stopping.is_set() or self._operated.takes_restart(life):
+            life.stop_query()  # who wanted it to stop looked for it before it existed
 
     # Reports to users.
 
@@ -575,5 +578,6 @@ class RunningOnSpark(RunningTopology):
                 TopologyState.FAILED if failed else TopologyState.ENDED, self._failure if failed else self.killed
             )
         self._checkpoint.close()
-        if self._temporary is not None:
-            scratch.remove(self._temporary)
+        for folder in (self._folder, self._temporary):
+            if folder is not None:
+                scratch.remove(folder)

@@ -96,10 +96,12 @@ def _running(
         held = Checkpoint(session, place, letters=None if temporary is None else letters_beside(topology.name))
     except OSError as error:
         raise CheckpointError(f"checkpoint {place} cannot be used: {explain(str(error))}") from None
+    lasting = held.directory if temporary is None else None
     log_files = current_log()
     presence = Presence(
         topology.name,
-        None if temporary is not None else held.directory,
+        lasting,
+        directory=held.directory,
         log_directory=log_files.directory if log_files is not None else None,
     )
     try:

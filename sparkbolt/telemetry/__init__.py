@@ -13,9 +13,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from sparkbolt.core.model.running import Telemetry, TelemetrySink
+from sparkbolt.errors import ConfigError
 
 if TYPE_CHECKING:
     from sparkbolt.core.model.topology import Topology
+    from sparkbolt.telemetry.otel import OpenTelemetry
 
 __all__ = ["OpenTelemetry"]
 
@@ -23,9 +25,19 @@ log = logging.getLogger("sparkbolt")
 
 
 def __getattr__(name: str) -> Any:
-    """Load ``OpenTelemetry`` when it is first used."""
+    """Load ``OpenTelemetry`` when it is first used.
+
+    Raises:
+        ConfigError: its libraries are not installed.
+    """
     if name == "OpenTelemetry":
-        from sparkbolt.telemetry.otel import OpenTelemetry
+        try:
+            from sparkbolt.telemetry.otel import OpenTelemetry
+        except ImportError as error:
+            raise ConfigError(
+                f"traces need the packages of OpenTelemetry, which are not installed whole ({error}): "
+                "pip install 'sparkbolt[otel]'"
+            ) from error
 
         return OpenTelemetry
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

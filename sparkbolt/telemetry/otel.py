@@ -147,16 +147,14 @@ class TraceSink:
         if self._thread is None:
             closer.start()
         closer.join(CLOSE_SECS)
-        if closer.is_alive():
+        is_late = closer.is_alive()
+        traces = self.dropped + len(self._stories)
+        spans = self._writer.lost + (self._writer.pending if is_late else 0)
+        if is_late:
             self._writer.abandon()
-        left = self._writer.lost + (self._writer.pending if closer.is_alive() else 0)
-        if self.dropped or left or self._stories:
-            log.warning(
-                "of topology %r, %d traces and %d spans were not sent",
-                self._topology.name,
-                self.dropped + len(self._stories),
-                left,
-            )
+        if traces or spans:
+            name = self._topology.name
+            log.warning("of topology %r, %d traces and %d spans were not sent", name, traces, spans)
 
     def _run(self) -> None:
         while True:

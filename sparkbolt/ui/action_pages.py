@@ -204,10 +204,15 @@ async def _arguments(
         return (), rebalanced(form)
     if name in ("replay", "discard"):
         ids = letters_in(form)
-        if name == "discard" or len(ids) > 1 or not any(each.startswith((FIELD_PREFIX, RAW)) for each in form):
+        options: dict[str, Any] = {}
+        if name == "discard":
             return (ids,), {}
-        changed = changed_values(await letter_of(request, id_, ids[0]), form)
-        return (ids,), {"values": changed} if changed else {}
+        if target := form.get("target", "").strip():
+            options["target"] = target
+        if len(ids) == 1 and any(each.startswith((FIELD_PREFIX, RAW)) for each in form):
+            changed = changed_values(await letter_of(request, id_, ids[0]), form)
+            options |= {"values": changed} if changed else {}
+        return (ids,), options
     return (), {}
 
 

@@ -24,12 +24,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from sparkbolt.errors import SparkboltError
+from sparkbolt.operate.home import HomeError
 from sparkbolt.operate.operator import Operator
 from sparkbolt.ui.asking import AmbiguousTopology, Asking, NoAnswerError, UnknownTopology
-from sparkbolt.ui.login import login_routes
+from sparkbolt.ui.login import LoginForm, login_routes
 from sparkbolt.ui.prometheus import prometheus_routes
 from sparkbolt.ui.rest import rest_routes
-from sparkbolt.ui.security import ANSWER_HEADERS, Guard, Refusal, Sessions, refused
+from sparkbolt.ui.security import ANSWER_HEADERS, DeniedRequest, Guard, Sessions, refused
 from sparkbolt.ui.storm_rest import storm_routes
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -47,6 +48,7 @@ def make_app(
     private: bool = False,
     checkpoints: Sequence[str] = (),
     page_error: ErrorHandler | None = None,
+    login_form: LoginForm | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Starlette:
     """Make the application: Storm's REST, our own, metrics, the login, and the given ``routes`` (pages) before them.
@@ -59,6 +61,7 @@ def make_app(
         private: whether reading needs the token too.
         checkpoints: paths or URLs of checkpoints that are shown besides.
         page_error: makes the answer of an error outside of the interfaces; ``error_status`` gives its status.
+        login_form: makes the page that asks for the token; None: a plain one.
         clock: seconds since the epoch.
 
     Raises:
@@ -76,7 +79,7 @@ def make_app(
 
     kinds: Mapping[Any, Any] = dict.fromkeys((HTTPException, SparkboltError, OSError, Exception), told)
     app = Starlette(
-        routes=[*routes, *storm_routes(), *rest_routes(), *prometheus_routes(), *login_routes(sessions)],
+        routes=[*routes, *storm_routes(), *rest_routes(), *prometheus_routes(), *login_routes(sessions, login_form)],
         middleware=[Middleware(Guard, sessions=sessions, allowed_hosts=tuple(allowed_hosts), private=private)],
         exception_handlers=kinds,
     )
@@ -95,7 +98,7 @@ def error_status(error: Exception) -> tuple[int, str]:
         return 404, str(error)
     if isinstance(error, AmbiguousTopology):
         return 409, str(error)
-    if isinstance(error, NoAnswerError):
+    if isinstance(error, NoAnswerError | HomeError):
         return 503, str(error)
     if isinstance(error, OSError):
         return 503, f"it cannot be read now ({type(error).__name__}: {error}); ask again in some seconds"
@@ -109,4 +112,4 @@ def _told(request: Request, error: Exception) -> Response:
     no_route = isinstance(error, HTTPException) and error.detail == HTTPStatus(status).phrase
     if request.url.path.startswith("/api/v1/") and not no_route:
         status = max(status, 500)  # Storm's interface knows no other
-    return refused(request.scope, Refusal(status, sentence))
+    return refused(request.scope, DeniedRequest(status, sentence))

@@ -13,7 +13,9 @@ Read before: ``operator``, ``documents``.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -41,6 +43,9 @@ CALLS_MAX = 32
 TOPOLOGY_CALLS_MAX = 4
 ANSWERS_MAX = 512
 """How many answers are kept at most."""
+
+UNSURE = "it may be done all the same: look at the topology before you ask again"
+"""What is said of a change that was not answered in time."""
 
 _log = logging.getLogger(__name__)
 _ALL = ""
@@ -101,8 +106,12 @@ class Asking:
         return (await self._find(topology))[0]
 
     async def document(self, topology: str) -> TopologyDocument:
-        """As ``Operator.document``."""
-        return cast(TopologyDocument, await self._about(topology, "document"))
+        """As ``Operator.document``, with the entry's id as it is listed."""
+        entry, _ = await self._find(topology)
+        document = cast(TopologyDocument, await self._about(topology, "document"))
+        if document["entry"]["id"] == entry["id"]:
+            return document
+        return {**document, "entry": {**document["entry"], "id": entry["id"]}}
 
     async def series(self, topology: str, since_ms: int | None = None, until_ms: int | None = None) -> SeriesDocument:
         """As ``Operator.series``."""
@@ -151,7 +160,7 @@ class Asking:
         _, asked = await self._find(topology)
         try:
             future = self._start(asked, lambda: getattr(self._operator, what)(asked, *arguments, **options))
-            return cast(Answer, await _result(future, CHANGE_SECS, f"{what} of {topology!r}"))
+            return cast(Answer, await _result(future, CHANGE_SECS, f"{what} of {topology!r}", UNSURE))
         finally:
             with self._lock:
                 self._known = {key: known for key, known in self._known.items() if key[0] not in (asked, _ALL)}
@@ -176,7 +185,9 @@ class Asking:
                 _log.warning("checkpoint %s cannot be read, and is not listed until it can: %s", path, error)
             return None, path
         self._told.discard(path)
-        return document["entry"], path
+        entry: TopologyEntry = document["entry"].copy()
+        entry["id"] = id_of_place(entry["id"])
+        return entry, path
 
     async def _find(self, topology: str) -> tuple[TopologyEntry, str]:
         listed = await self._listed()
@@ -248,10 +259,22 @@ class Asking:
                     self._known[key] = (now + FRESH_SECS, value[0])
 
 
-async def _result(future: Future[Any], wait_secs: float, what: str) -> Any:
+def id_of_place(id_: str) -> str:
+    """The id of a topology that is known by its checkpoint only: its place, as a text that may stand in a URL's path.
+
+    >>> id_of_place("words-1-1767262800"), id_of_place("/data/old words")
+    ('words-1-1767262800', 'old_words-7a040573')
+    """
+    if re.fullmatch(r"[\w.-]+", id_, re.ASCII):
+        return id_
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", id_.rstrip("/").rpartition("/")[2]) or "checkpoint"
+    return f"{name}-{hashlib.sha256(id_.encode()).hexdigest()[:8]}"
+
+
+async def _result(future: Future[Any], wait_secs: float, what: str, then: str = "ask again in some seconds") -> Any:
     try:
         return await asyncio.wait_for(asyncio.wrap_future(future), wait_secs)
     except TimeoutError:
         if future.done():  # then it is the question's own error
             raise
-        raise NoAnswerError(f"{what}: no answer within {wait_secs:g} s; ask again in some seconds") from None
+        raise NoAnswerError(f"{what}: no answer within {wait_secs:g} s; {then}") from None

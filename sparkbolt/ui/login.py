@@ -8,6 +8,7 @@ Read before: ``security``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 
 from starlette.requests import Request
@@ -37,16 +38,21 @@ _PAGE = """<!doctype html>
 """
 
 
-def login_routes(sessions: Sessions) -> list[Route]:
-    """``/login`` (a plain form, unless other pages are routed before it) and ``/logout``."""
+LoginForm = Callable[[Request, str, str, int], Response]
+"""Makes the page that asks for the token: the request, where it leads to, what is wrong (or empty), and the status."""
+
+
+def login_routes(sessions: Sessions, login_form: LoginForm | None = None) -> list[Route]:
+    """``/login`` (a plain form, unless ``login_form`` makes another one) and ``/logout``."""
+    asks = login_form or _form
 
     async def form(request: Request) -> Response:
-        return _form(request.query_params.get("next", "/"))
+        return asks(request, request.query_params.get("next", "/"), "", 200)
 
     async def login(request: Request) -> Response:
         fields = request.state.form
         if not sessions.is_token(fields.get("token", "")):
-            return _form(fields.get("next", "/"), "This is not the token.", 401)
+            return asks(request, fields.get("next", "/"), "This is not the token.", 401)
         answer = RedirectResponse(local_path(fields.get("next", "/")), 303)
         answer.set_cookie(
             cookie_name(request.headers["host"]),
@@ -70,6 +76,6 @@ def login_routes(sessions: Sessions) -> list[Route]:
     ]
 
 
-def _form(leads_to: str, note: str = "", status: int = 200) -> Response:
+def _form(_: Request, leads_to: str, note: str, status: int) -> Response:
     text = f'<p role="alert">{escape(note)}</p>' if note else ""
     return HTMLResponse(_PAGE.format(note=text, next=escape(local_path(leads_to))), status)

@@ -7,26 +7,42 @@ Read before: ``topology_pages``, ``message_pages``, ``action_pages``.
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from sparkbolt.ui import action_pages, message_pages, topology_pages
-from sparkbolt.ui.pages import error_page as error_page
-from sparkbolt.ui.pages import rendered
+from sparkbolt.ui.app import ErrorHandler
+from sparkbolt.ui.login import LoginForm
+from sparkbolt.ui.pages import error_page, rendered
 from sparkbolt.ui.security import local_path
 
 ONE = "/topologies/{topology}"
 
 
-async def login_page(request: Request) -> Response:
-    """``GET /login``: asks for the token."""
-    return rendered(request, "login.html", next=local_path(request.query_params.get("next", "/")))
+class PageOptions(TypedDict):
+    """What ``make_app`` and ``serve`` are given to have pages."""
+
+    routes: list[BaseRoute]
+    page_error: ErrorHandler
+    login_form: LoginForm
+
+
+def page_options() -> PageOptions:
+    """All pages, for ``make_app(operator, **page_options(), ...)`` and ``serve(**page_options(), ...)``."""
+    return PageOptions(routes=page_routes(), page_error=error_page, login_form=login_form)
+
+
+def login_form(request: Request, leads_to: str, wrong: str, status: int) -> Response:
+    """``/login``: asks for the token; ``wrong`` says what is wrong with the one that was typed."""
+    return rendered(request, "login.html", status=status, next=local_path(leads_to), wrong=wrong)
 
 
 def page_routes() -> list[BaseRoute]:
-    """All pages; they are given to ``make_app``."""
+    """The routes of all pages."""
     pages = {
         "/": topology_pages.topologies_page,
         ONE: topology_pages.one_topology_page,
@@ -41,7 +57,6 @@ def page_routes() -> list[BaseRoute]:
         f"{ONE}/dead-letters": message_pages.letters_page,
         f"{ONE}/dead-letters/{{letter}}": message_pages.letter_page,
         f"{ONE}/do/{{action}}": action_pages.ask_page,
-        "/login": login_page,
     }
     routes: list[BaseRoute] = [Route(path, page, methods=["GET"]) for path, page in pages.items()]
     routes.append(Route(f"{ONE}/do/{{action}}", action_pages.act_page, methods=["POST"]))

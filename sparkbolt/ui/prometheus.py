@@ -202,13 +202,26 @@ def _streams(documents: Documents) -> Iterator[Metric]:
             _add(sent, place, stream)
             if stream["component"] in spouts:
                 _add(trees, place, stream)
+        for component, numbers in _without_streams(document):
+            _add(sent, [name, component, ""], numbers)
+            if component in spouts:
+                _add(trees, [name, component, ""], numbers)
+            else:
+                _add(came, [name, component, "", ""], numbers)
     for families in (sent, came, trees):
         yield from families.values()
 
 
-def _add(families: dict[str, CounterMetricFamily], place: list[str], stream: StreamNumbers) -> None:
+def _without_streams(document: TopologyDocument) -> Iterator[tuple[str, Numbers]]:
+    """The components of which only sums are known, as in checkpoints of earlier versions."""
+    window = _window(document)
+    known = {stream["component"] for stream in window["streams"]}
+    yield from ((id_, numbers) for id_, numbers in window["components"].items() if id_ not in known)
+
+
+def _add(families: dict[str, CounterMetricFamily], place: list[str], counted: StreamNumbers | Numbers) -> None:
     for field, family in families.items():
-        family.add_metric(place, stream[field])  # type: ignore[literal-required]
+        family.add_metric(place, counted[field])  # type: ignore[literal-required]
 
 
 def _histograms(documents: Documents) -> Iterator[Metric]:

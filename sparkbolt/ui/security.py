@@ -63,7 +63,7 @@ ANSWER_HEADERS = {
 }
 
 
-class Refusal(Exception):  # noqa: N818  it is an answer
+class DeniedRequest(Exception):  # noqa: N818  it is an answer
     """A request that is not answered: the status, and a sentence that says what to do."""
 
     def __init__(self, status: int, sentence: str) -> None:
@@ -180,7 +180,7 @@ class Guard:
 
         try:
             receive = await self._admit(scope, receive)
-        except Refusal as refusal:
+        except DeniedRequest as refusal:
             await refused(scope, refusal)(scope, receive, send_safely)
             return
         await self._app(scope, receive, send_safely)
@@ -189,10 +189,10 @@ class Guard:
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or host_of(hosts[0]) not in self._hosts:
-            raise Refusal(421, "this name is not one of this server's; allow it with --allowed-host")
+            raise DeniedRequest(421, "this name is not one of this server's; allow it with --allowed-host")
         method = scope["method"]
         if method not in READING + CHANGING:
-            raise Refusal(405, f"{method} is not answered here")
+            raise DeniedRequest(405, f"{method} is not answered here")
         state = scope.setdefault("state", {})
         session = cookie_parser(headers.get("cookie", "")).get(cookie_name(hosts[0]), "")
         session = session if self._sessions.holds(session) else ""
@@ -202,7 +202,7 @@ class Guard:
         state.update(session=session, csrf=self._sessions.csrf(session) if session else "", form={})
         if method in READING:
             if self._private and not state["may_change"] and not scope["path"].startswith(OPEN_PATHS):
-                raise Refusal(401, "this server shows nothing without its token")
+                raise DeniedRequest(401, "this server shows nothing without its token")
             return receive
         return await self._admit_change(scope, receive, headers, hosts[0], bearer)
 
@@ -211,17 +211,17 @@ class Guard:
         state = scope["state"]
         is_login = scope["path"] == "/login"
         if not (state["may_change"] or is_login):
-            raise Refusal(401, "a change needs the token: Authorization: Bearer TOKEN, or log in at /login")
+            raise DeniedRequest(401, "a change needs the token: Authorization: Bearer TOKEN, or log in at /login")
         body = await read_body(receive, headers)
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if body and kind not in BODY_TYPES:
-            raise Refusal(415, f"a body is of the type {' or '.join(BODY_TYPES)}")
+            raise DeniedRequest(415, f"a body is of the type {' or '.join(BODY_TYPES)}")
         if kind == BODY_TYPES[1]:
             state["form"] = form_fields(body)
         if not (bearer or is_login):
             given = headers.get(CSRF_HEADER) or state["form"].get(CSRF_FIELD, "")
             if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), state["csrf"].encode()):
-                raise Refusal(403, "the page's CSRF token is missing or of another session; load the page again")
+                raise DeniedRequest(403, "the page's CSRF token is missing or of another session; load the page again")
         return _receive_again(body, receive)
 
     def _bearer(self, headers: Headers) -> bool:
@@ -230,7 +230,7 @@ class Guard:
         if kind.lower() != "bearer":
             return False
         if not self._sessions.is_token(given.strip()):
-            raise Refusal(401, "the token is not this server's")
+            raise DeniedRequest(401, "the token is not this server's")
         return True
 
 
@@ -238,22 +238,22 @@ def check_origin(headers: Headers, host: str) -> None:
     """A change comes from our own pages, or from no page at all.
 
     Raises:
-        Refusal: it comes from another site's page.
+        DeniedRequest: it comes from another site's page.
     """
     origins = headers.getlist("origin")
     if any(urlsplit(origin).netloc.lower() != host.lower() for origin in origins):
-        raise Refusal(403, "a page of another site asked for this change")
+        raise DeniedRequest(403, "a page of another site asked for this change")
     if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-        raise Refusal(403, "a page of another site asked for this change")
+        raise DeniedRequest(403, "a page of another site asked for this change")
 
 
 async def read_body(receive: Receive, headers: Headers) -> bytes:
     """The whole body: at most ``BODY_BYTES_MAX``, within ``BODY_SECS_MAX``.
 
     Raises:
-        Refusal: it is larger, or slower.
+        DeniedRequest: it is larger, or slower.
     """
-    too_large = Refusal(413, f"a body has at most {BODY_BYTES_MAX} bytes")
+    too_large = DeniedRequest(413, f"a body has at most {BODY_BYTES_MAX} bytes")
     announced = headers.get("content-length", "0")
     if not (announced.isdecimal() and announced.isascii()) or int(announced[:20]) > BODY_BYTES_MAX:
         raise too_large
@@ -264,7 +264,7 @@ async def read_body(receive: Receive, headers: Headers) -> bytes:
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise Refusal(400, "the client went before its body was complete")
+                    raise DeniedRequest(400, "the client went before its body was complete")
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
                 if size > BODY_BYTES_MAX:
@@ -272,7 +272,7 @@ async def read_body(receive: Receive, headers: Headers) -> bytes:
                 if not message.get("more_body", False):
                     return b"".join(parts)
     except TimeoutError:
-        raise Refusal(408, f"the body did not come within {BODY_SECS_MAX:g} s") from None
+        raise DeniedRequest(408, f"the body did not come within {BODY_SECS_MAX:g} s") from None
 
 
 async def json_body(request: Request) -> Any:
@@ -294,15 +294,15 @@ def form_fields(body: bytes) -> dict[str, str]:
     """The fields of a form; of one that is given twice the last.
 
     Raises:
-        Refusal: it is no form.
+        DeniedRequest: it is no form.
     """
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX))
     except ValueError as error:
-        raise Refusal(400, f"the body is no form: {error}") from None
+        raise DeniedRequest(400, f"the body is no form: {error}") from None
 
 
-def refused(scope: Scope, refusal: Refusal) -> Response:
+def refused(scope: Scope, refusal: DeniedRequest) -> Response:
     """The answer to a request that was refused, as each interface tells errors; pages lead to the login."""
     path: str = scope["path"]
     headers = {"www-authenticate": 'Bearer realm="sparkbolt"'} if refusal.status == 401 else {}

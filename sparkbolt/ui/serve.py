@@ -23,13 +23,14 @@ from typing import Any
 import h11
 import uvicorn
 from starlette.applications import Starlette
-from starlette.routing import BaseRoute
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sparkbolt.core.base.files import Files
 from sparkbolt.errors import ConfigError
+from sparkbolt.operate.home import default_home
 from sparkbolt.operate.operator import Operator
-from sparkbolt.ui.app import LOOPBACK_HOSTS, ErrorHandler, make_app
+from sparkbolt.ui.app import LOOPBACK_HOSTS, make_app
+from sparkbolt.ui.page_routes import page_options
 from sparkbolt.ui.security import TOKEN_CHARACTERS_MIN
 
 DEFAULT_PORT = 8088
@@ -50,11 +51,9 @@ def serve(
     checkpoints: Sequence[str] = (),
     token: str | None = None,
     *,
-    open_files: Callable[[str], Files],
+    open_files: Callable[..., Files],
     private: bool = False,
     allowed_hosts: Sequence[str] = (),
-    routes: Sequence[BaseRoute] = (),
-    page_error: ErrorHandler | None = None,
     say: Callable[[str], None] = print,
 ) -> None:
     """Serve the UI and its interfaces until SIGINT or SIGTERM.
@@ -68,8 +67,6 @@ def serve(
         open_files: opens a checkpoint for reading.
         private: whether reading needs the token too.
         allowed_hosts: names of this server beside ``host``, without ports.
-        routes: the pages.
-        page_error: makes the answer of an error outside of the interfaces.
         say: is told where it listens and which token it takes, once.
 
     Raises:
@@ -83,10 +80,9 @@ def serve(
         Operator(home, open_files=open_files),
         token=token,
         allowed_hosts=[*LOOPBACK_HOSTS, host, *allowed_hosts],
-        routes=routes,
         private=private,
         checkpoints=checkpoints,
-        page_error=page_error,
+        **page_options(),
     )
     run(app, host, port, lambda url: say(f"Sparkbolt's UI is at {url}\nchanges need this token: {token}"))
 
@@ -173,9 +169,7 @@ def is_loopback(host: str) -> bool:
 
 def token_directory(home: str | None) -> Path | None:
     """Where the token is kept: the home, if it is a local directory; None if it is elsewhere."""
-    state = os.environ.get("XDG_STATE_HOME", "")
-    own = os.path.join(state if os.path.isabs(state) else os.path.expanduser("~/.local/state"), "sparkbolt")
-    place = (home or os.environ.get("SPARKBOLT_HOME") or own).removeprefix("file://")
+    place = (home or default_home()).removeprefix("file://")
     return None if "://" in place else Path(place)
 
 

@@ -108,18 +108,13 @@ def listed(entries: Iterable[TopologyEntry]) -> list[TopologyEntry]:
 # ---- windows
 
 
-def window_of(document: TopologyDocument, window: str, series: SeriesDocument | None) -> WindowDocument:
-    """A window's sums. ``series`` is the history over the window, if it is none of Storm's.
+def window_of(document: TopologyDocument, window: str, series: SeriesDocument) -> WindowDocument:
+    """The sums of a window that the document has not, from the history over it.
 
-    Then what components emitted, executed, acked and failed is counted from the history. How that is shared among
+    What components emitted, executed, acked and failed is counted from the history. How that is shared among
     streams and tasks, what was transferred, and latencies are taken from the smallest of Storm's windows around it.
     """
-    known = document["windows"].get(window)
-    if known is not None:
-        return known
     around = document["windows"].get(_around(window)) or document["windows"].get(ALL_TIME) or empty_window(window)
-    if series is None:
-        return around
     shares: dict[str, dict[str, float]] = {}
     components: dict[str, Numbers] = {}
     secs = sum(point["secs"] for point in series["points"])
@@ -143,11 +138,6 @@ def window_of(document: TopologyDocument, window: str, series: SeriesDocument | 
         "streams": [_scaled(stream, shares.get(stream["component"], {})) for stream in around["streams"]],
         "micro_batches": sum(point["micro_batches"] for point in series["points"]),
     }
-
-
-def is_own_window(window: str) -> bool:
-    """Whether it is one of Storm's windows, which need no history."""
-    return window == ALL_TIME or window in WINDOWS_SECS
 
 
 def _around(window: str) -> str:
@@ -237,7 +227,9 @@ def memory_of(document: TopologyDocument) -> Json:
 
 
 def alive_secs(entry: TopologyEntry, now_ms: int) -> int:
-    """For how long it runs, or ran."""
+    """For how long it runs, or ran; 0 if it is known by its checkpoint only, which does not tell its start."""
+    if not entry["started_ms"]:
+        return 0
     until = entry["ended_ms"] if entry["ended_ms"] is not None else now_ms
     return max(0, until - entry["started_ms"]) // 1000
 

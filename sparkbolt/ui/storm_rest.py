@@ -27,8 +27,8 @@ from sparkbolt.ui.storm_pages import (
     WINDOW_SECS_MAX,
     Json,
     alive_secs,
+    empty_window,
     head_of,
-    is_own_window,
     listed,
     megabytes,
     uptime,
@@ -116,8 +116,8 @@ async def _document(request: Request) -> TopologyDocument:
 
 async def _window(request: Request, document: TopologyDocument) -> WindowDocument:
     window = request.query_params.get("window", ALL_TIME)
-    if is_own_window(window):
-        return window_of(document, window, None)
+    if window == ALL_TIME or window in document["windows"]:
+        return document["windows"].get(window) or empty_window(window)
     if not (window.isdecimal() and window.isascii() and len(window) < 10 and 0 < int(window) <= WINDOW_SECS_MAX):
         sentence = f"window={window!r} is neither {ALL_TIME} nor a number of seconds up to {WINDOW_SECS_MAX}"
         raise HTTPException(400, sentence)

@@ -9,8 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from sparkbolt.ui.app import make_app
-from sparkbolt.ui.page_routes import page_routes
-from sparkbolt.ui.pages import error_page
+from sparkbolt.ui.page_routes import page_options
 from tests.browser.chromium import Visitor, chromium
 from tests.unit.ui.serving import Serving
 from tests.unit.ui.shop import NOW_MS, Shop
@@ -34,8 +33,7 @@ def url(shop: Shop) -> Iterator[str]:
     app = make_app(
         shop,  # type: ignore[arg-type]  # a fake
         token=TOKEN,
-        routes=page_routes(),
-        page_error=error_page,
+        **page_options(),
         clock=lambda: NOW_MS / 1000,
     )
     with Serving(app) as serving:

@@ -16,10 +16,12 @@ from __future__ import annotations
 import contextlib
 import doctest
 import io
+import json
 import linecache
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import types
@@ -94,13 +96,19 @@ class Runner:
     def entered(self) -> Iterator[None]:
         """The directory is the working directory and the first place for modules; both are given back."""
         before, modules, path = os.getcwd(), set(sys.modules), os.environ.get("PYTHONPATH")
+        home = os.environ.get("SPARKBOLT_HOME")
         os.chdir(self._directory)
+        os.environ["SPARKBOLT_HOME"] = str(self._directory / ".home")
         os.environ["PYTHONPATH"] = str(ROOT)  # for programs that a page starts
         sys.path.insert(0, str(self._directory))
         try:
             yield
         finally:
             os.chdir(before)
+            end_topologies(self._directory / ".home")
+            os.environ.pop("SPARKBOLT_HOME")
+            if home is not None:
+                os.environ["SPARKBOLT_HOME"] = home
             os.environ.pop("PYTHONPATH")
             if path is not None:
                 os.environ["PYTHONPATH"] = path
@@ -157,6 +165,15 @@ class Runner:
             assert done.returncode == 0, f"{block.place}: `{command}` ended with {done.returncode}:\n{done.stdout}"
             if expected.strip():
                 expect(expected, done.stdout, block.place)
+
+
+def end_topologies(home: Path) -> None:
+    """End what a page has started and not ended, as when one of its commands has failed."""
+    for file in home.glob("topologies/*.json"):
+        entry = json.loads(file.read_text(encoding="utf-8"))
+        if entry.get("control") and entry["pid"] != os.getpid():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(entry["pid"], signal.SIGKILL)
 
 
 def commands_of(text: str) -> Iterator[tuple[str, str]]:

@@ -26,7 +26,14 @@ def test_a_picture_is_drawn_the_same_each_time_and_is_xml(name: str) -> None:
 
 
 def test_no_picture_is_kept_that_nobody_draws() -> None:
-    assert {path.name for path in PICTURES.iterdir()} == set(DRAWINGS)
+    assert {path.name for path in PICTURES.glob("*.*")} == set(DRAWINGS)
+
+
+def test_no_picture_of_the_ui_is_kept_that_nobody_sees() -> None:
+    page = (PICTURES.parent / "ui.md").read_text(encoding="utf-8")
+    assert {path.name for path in (PICTURES / "ui").iterdir()} == set(
+        re.findall(r"\(pictures/ui/([\w-]+\.png)\)", page)
+    )
 
 
 def test_the_drawn_tree_is_one_that_the_engine_acks() -> None:

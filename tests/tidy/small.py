@@ -15,16 +15,15 @@ REASON = re.compile(r"It is apart( from .*?)? because", re.DOTALL)
 
 def check_small_modules(sources: list[Source]) -> Iterator[Violation]:
     """Each module below ``LINES_MIN`` lines that one other module imports has a reason in its head."""
+    users_of: dict[str, set[str]] = {}
+    for other in sources:
+        for one in imports_of(other):
+            for module in (one.module, f"{one.module}.{one.name}"):
+                users_of.setdefault(module, set()).add(other.path)
     for source in sources:
         if source.path.endswith(("__init__.py", "__main__.py")) or source.text.count("\n") >= LINES_MIN:
             continue
-        package, _, name = source.module.rpartition(".")
-        users = {
-            other.path
-            for other in sources
-            for one in imports_of(other)
-            if other is not source and (one.module == source.module or (one.module, one.name) == (package, name))
-        }
+        users = users_of.get(source.module, set()) - {source.path}
         head = ast.get_docstring(source.tree) or ""
         if len(users) == 1 and not REASON.search(head):
             yield source.violation(

@@ -28,7 +28,7 @@ from urllib.parse import quote
 
 from sparkbolt.cli.display import Display, PlainLines
 from sparkbolt.cli.operate.sheets import plain
-from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_TIME_OVER, RunEnd
+from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_SET_ASIDE, EXIT_TIME_OVER, RunEnd
 from sparkbolt.operate.home import default_home, safe
 from sparkbolt.operate.log_reading import last_lines
 from sparkbolt.operate.logs import TopologyLog, as_text, current_log
@@ -53,7 +53,7 @@ def detach(topology: Topology, options: argparse.Namespace) -> int:
     """Start a topology in a process of its own, wait until it is up or has failed, and say which.
 
     Returns:
-        0 if it is up or has finished; its exit code if it has ended otherwise; 4 if it is not up yet.
+        0 if it is up; its exit code if it has ended already; 4 if it is not up yet.
     """
     given = list(options.given)
     directory = os.path.abspath(options.log_dir) if options.log_dir is not None else log_directory(topology.name)
@@ -80,9 +80,10 @@ def detach(topology: Topology, options: argparse.Namespace) -> int:
         print(f"{name} is up; `sparkbolt tail {name} -f` shows its log, `sparkbolt kill {name}` ends it")
         return EXIT_FINISHED
     code = child.wait()
-    if word == RunEnd.FINISHED and code == EXIT_FINISHED:
-        print(f"{name} has finished already{text and ': '}{text}")
-        return EXIT_FINISHED
+    if word == RunEnd.FINISHED and code in (EXIT_FINISHED, EXIT_SET_ASIDE):
+        aside = f"; messages were set aside: `sparkbolt tail {name}` shows which" if code == EXIT_SET_ASIDE else ""
+        print(f"{name} has finished already, {text}{aside}")
+        return code
     _show_end(topology.name, directory, out, code)
     return code if code > 0 else EXIT_FAILED
 
@@ -199,6 +200,8 @@ def ready(display: Display) -> Iterator[Display]:
 
 class Detached(PlainLines):
     """Writes its lines to the log, and tells once how the topology came up."""
+
+    logs = True
 
     def __init__(self, log: TopologyLog, telling: int) -> None:
         """Tell to the file descriptor ``telling``, which is closed then."""

@@ -1,9 +1,10 @@
 """Serving: ``sparkbolt ui``.
 
 Which question it answers: how is the user interface started, and what is missing if it is not?
-Rule: its packages are an extra; without them every other command works.
+Rule: its packages are an extra; without them every other command works. It is apart from ``actions``, because it knows
+what the server may raise.
 
-Read before: ``ui``.
+Read before: ``asking``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ def ui(options: argparse.Namespace) -> int:
     """
     try:
         serve: Any = import_module("sparkbolt.ui").serve
-        pages: Any = import_module("sparkbolt.ui.page_routes")
     except ModuleNotFoundError as error:
         raise MissingPackageError(
             f"sparkbolt ui needs the package {error.name!r}, which is not installed: pip install 'sparkbolt[ui]'"
@@ -44,8 +44,6 @@ def ui(options: argparse.Namespace) -> int:
             open_files=open_files,
             private=options.private,
             allowed_hosts=options.allow_host,
-            routes=pages.page_routes(),
-            page_error=pages.error_page,
         )
     except OSError as error:
         raise WrongUseError(

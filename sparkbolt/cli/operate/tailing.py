@@ -25,7 +25,7 @@ from sparkbolt.cli.operate.sheets import plain
 from sparkbolt.cli.operate.statistics import component_of
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.operate.documents import TopologyEntry
-from sparkbolt.operate.log_reading import Follower
+from sparkbolt.operate.log_reading import LogFollower
 from sparkbolt.operate.logs import LogLine, as_text
 from sparkbolt.operate.operator import Operator
 
@@ -90,9 +90,9 @@ class Newest:
         self._id = entry["id"]
         self._wanted = {"component": component, "search": search}
         directory = entry["log_directory"]
-        self._follower: Follower | None = None
+        self._follower: LogFollower | None = None
         if directory is not None and os.path.isdir(directory):
-            self._follower = Follower(directory, entry["name"], component=component, search=search)
+            self._follower = LogFollower(directory, entry["name"], component=component, search=search)
         self._known: list[LogLine] = []
 
     def first(self, last: int) -> list[LogLine]:

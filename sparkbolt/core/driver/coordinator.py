@@ -26,14 +26,13 @@ from typing import Any
 import numpy as np
 
 from sparkbolt.core.base.exceptions import user_code
-from sparkbolt.core.base.histogram import Histogram
 from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, empty_u64, split_key
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ROTATIONS
 from sparkbolt.core.driver.offers import checked
 from sparkbolt.core.driver.overrides import Overrides, traced_sequences
 from sparkbolt.core.driver.rate import RateController
-from sparkbolt.core.driver.recorder import MicroBatchTimes
+from sparkbolt.core.driver.recorder import Observed
 from sparkbolt.core.driver.retry_entries import letter_entries, retry_entries
 from sparkbolt.core.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer
 from sparkbolt.core.driver.timers import Timers
@@ -41,7 +40,6 @@ from sparkbolt.core.model.causes import STOPPING
 from sparkbolt.core.model.components import PartitionedSpout, Range, Spout
 from sparkbolt.core.model.dead_letters import CHECKPOINT
 from sparkbolt.core.model.lane import Lane, policy_of
-from sparkbolt.core.model.measurements import Measurements
 from sparkbolt.core.protocol.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Record
 from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.errors import EngineError, check
@@ -102,14 +100,8 @@ class Coordinator:
         """When the spouts were last asked without any new entry, on the monotonic clock; None if there were entries."""
         self._probing: frozenset[str] = frozenset()
         """The spouts from which the plan in force reads only a probe."""
-        self.measured = Measurements()
-        """What stages have measured in the micro-batch that was staged last."""
-        self.times = MicroBatchTimes()
-        """When the driver did its parts of the micro-batch in force; the engine notes it, for the history."""
-        self.latencies: dict[str, Histogram] = {}
-        """By spout: the complete latencies of trees, in milliseconds, since ``take_latencies``."""
-        self.slowest: tuple[float, int] | None = None
-        """(latency, key) of the slowest tree since then."""
+        self.observed = Observed()
+        """What is seen of the micro-batch in force, for the history; the engine notes the times of its own parts."""
         self._promoted_at = mono_s
         self._timed_at = mono_s
         """The monotonic time at which the plans' time was ``ledger.last_now_ms``."""
@@ -448,7 +440,7 @@ class Coordinator:
         self._fresh = np.concatenate((verdicts.open_keys[verdicts.open_new], verdicts.touched))
         feedback.message_ids = self._message_ids(plan, feedback)
         self._timers.reported, self._reads = feedback.timers, feedback.reads
-        self.measured = feedback.measured
+        self.observed.measured = feedback.measured
         return self.ledger.stage(plan, feedback)
 
     def _message_ids(self, plan: MicroBatchPlan, feedback: Feedback) -> dict[int, str]:
@@ -468,9 +460,8 @@ class Coordinator:
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
         """Count the verdicts of a committed micro-batch, and pass them on to the spouts."""
         plan, self._promoted_at, self._timed_at = self.in_force, mono_s, self._planned_at
-        promotion = self.ledger.promote(micro_batch_id)
+        promotion, self.in_force = self.ledger.promote(micro_batch_id), None
         assert plan is not None
-        self.in_force = None
         self._rotate(mono_s)
         self.ledger.touch(self._fresh)  # trees that become open with this promotion get their full timeout
         elapsed_ms = (mono_s - self._planned_at) * 1000
@@ -493,26 +484,11 @@ class Coordinator:
     def _time(self, promotion: Promotion, elapsed_ms: float) -> None:
         metrics = self.ledger.metrics
         metrics.micro_batch_ms = elapsed_ms
-        plan_ms = self.ledger.last_now_ms
-        for done in promotion.completed:
-            latency_ms = elapsed_ms + max(0, plan_ms - done.born_ms)
-            self.latencies.setdefault(done.component, Histogram()).add(latency_ms, done.trees)
-            if self.slowest is None or latency_ms > self.slowest[0]:
-                self.slowest = latency_ms, done.key
+        self.observed.completed(promotion, elapsed_ms, self.ledger.last_now_ms)
         if len(promotion.acked_counts):
             before = metrics.complete_latency_ms
             share = LATENCY_SHARE if before is not None else 1.0
             metrics.complete_latency_ms = (before or 0.0) * (1 - share) + elapsed_ms * share
-
-    def take_latencies(self) -> tuple[dict[str, Histogram], tuple[float, int] | None]:
-        """The complete latencies by spout and the slowest tree since the last call.
-
-        A tree's complete latency is the time from the plan of the micro-batch in which it began to the promotion of its
-        ack. If it was open when the driver was started again, the time between counts by the wall clock.
-        """
-        taken = self.latencies, self.slowest
-        self.latencies, self.slowest = {}, None
-        return taken
 
     def _pace(self, plan: MicroBatchPlan, elapsed_ms: float) -> None:
         for component, rate in self.rates.items():
@@ -556,9 +532,7 @@ class Coordinator:
 
     def _tell_spout(self, component: str, *, changed: bool) -> None:
         spout = self.spouts.get(component)
-        if (
-            spout is not None and type(spout).on_sources_changed is not PartitionedSpout.on_sources_changed
-        ):  # most spouts do not define it
+        if spout is not None and type(spout).on_sources_changed is not PartitionedSpout.on_sources_changed:
             with user_code(f"on_sources_changed of {component!r}"):
                 spout.on_sources_changed(self.ledger.views(component, changed=changed))
 

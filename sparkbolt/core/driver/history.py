@@ -210,9 +210,9 @@ class History:
     # What it tells.
 
     def ring_for(self, since_ms: int, now_ms: int) -> int:
-        """The index of the finest ring that reaches back to a moment."""
+        """The index of the finest ring that reaches back to a moment, but for a bucket or two."""
         for index, ring in enumerate(RINGS):
-            if now_ms - since_ms <= ring.step_secs * ring.buckets * 1000:
+            if now_ms - since_ms <= ring.step_secs * (ring.buckets + 2) * 1000:
                 return index
         return len(RINGS) - 1
 

@@ -36,6 +36,37 @@ class MicroBatchTimes:
     promoted_ms: float | None = None
 
 
+class Observed:
+    """What is seen of one micro-batch, from its plan to its promotion."""
+
+    def __init__(self) -> None:
+        """Begin with nothing seen."""
+        self.times = MicroBatchTimes()
+        self.measured = Measurements()
+        """What stages have measured, since it was staged."""
+        self.latencies: dict[str, Histogram] = {}
+        """By spout: the complete latencies of the trees that it acked, in milliseconds."""
+        self.slowest: tuple[float, int] | None = None
+        """(latency, key) of the slowest of them."""
+
+    def completed(self, promotion: Promotion, elapsed_ms: float, plan_ms: int) -> None:
+        """Note the complete latencies of trees.
+
+        A tree's complete latency is the time from the plan of the micro-batch in which it began to the promotion of its
+        ack. If it was open when the driver was started again, the time between counts by the wall clock.
+
+        Args:
+            promotion: with the trees that it acked.
+            elapsed_ms: the time from the plan of this micro-batch to now.
+            plan_ms: the time of this micro-batch, in milliseconds since the epoch.
+        """
+        for done in promotion.completed:
+            latency_ms = elapsed_ms + max(0, plan_ms - done.born_ms)
+            self.latencies.setdefault(done.component, Histogram()).add(latency_ms, done.trees)
+            if self.slowest is None or latency_ms > self.slowest[0]:
+                self.slowest = latency_ms, done.key
+
+
 class Recorder:
     """Records the history of one run of a topology."""
 
@@ -45,32 +76,24 @@ class Recorder:
         self._seen = {component: _counted(counts) for component, counts in metrics.components.items()}
         self._until_ms = now_ms
 
-    def promoted(
-        self,
-        promotion: Promotion,
-        metrics: TopologyMetrics,
-        measured: Measurements,
-        times: MicroBatchTimes,
-        latencies: tuple[Mapping[str, Histogram], tuple[float, int] | None],
-    ) -> None:
+    def promoted(self, promotion: Promotion, metrics: TopologyMetrics, observed: Observed) -> None:
         """Record a promotion.
 
         Args:
             promotion: its results.
             metrics: the ledger's, with this micro-batch.
-            measured: what stages measured in it.
-            times: when the driver did its parts.
-            latencies: of ``Coordinator.take_latencies``.
+            observed: what was seen of the micro-batch.
         """
+        times, measured = observed.times, observed.measured
         now_ms = int(times.promoted_ms or self._until_ms)
         bucket = self._since(metrics, now_ms)
         bucket.micro_batches = 1
         add_flows(bucket.flows, measured.flows)
         add_flows(bucket.flows, _own_trees(promotion))
         bucket.execute = measured.execute
-        bucket.complete = dict(latencies[0])
-        if latencies[1] is not None:
-            bucket.slowest = latencies[1][0], root_text(latencies[1][1]), now_ms
+        bucket.complete = observed.latencies
+        if observed.slowest is not None:
+            bucket.slowest = observed.slowest[0], root_text(observed.slowest[1]), now_ms
         record = _record_of(promotion, measured, times)
         counts = bucket.components
         record.emitted = sum(int(one.get("emitted", 0)) for one in counts.values() if "executed" not in one)

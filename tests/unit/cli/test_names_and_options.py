@@ -151,7 +151,13 @@ def test_what_a_command_does_not_know_is_told_with_its_own_usage_and_the_nearest
     assert said in text
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["dlq", "replay"], ["explain"], ["simulate"]])
+ELSEWHERE = ("list", "top", "stats", "tail", "activate", "deactivate", "kill", "restart", "set", "rebalance", "trace")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [[], ["run"], ["dlq", "replay"], ["explain"], ["simulate"], ["ui"], *([name] for name in ELSEWHERE)],
+)
 def test_help_fits_80_columns(
     command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import logging
 import signal
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from sparkbolt.cli.dlq.summary import aside_lines
 from sparkbolt.cli.program import Limits, RunOutcome, StopRequests, perform
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.progress import CallSight, Doing, Progress
+from sparkbolt.operate.log_reading import last_lines
 from tests.topologies import Split
 from tests.unit.cli.words import Lines, build, report
 
@@ -286,3 +289,36 @@ def test_a_start_that_goes_on_after_a_signal_is_interrupted(monkeypatch: pytest.
         with pytest.raises(KeyboardInterrupt):
             threading.Event().wait(30)
     assert requests.count == 2
+
+
+def test_with_a_log_directory_what_is_logged_and_printed_is_in_files_and_shown_as_ever(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topology = build()
+
+    def start(self: Topology, **options: Any) -> FakeRunning:
+        assert options == {"checkpoint": "here"}
+        print("a spout opens")
+        logging.getLogger("sparkbolt").warning("it is slow", extra={"component": "split", "task": 1})
+        return FakeRunning(topology, [])
+
+    monkeypatch.setattr(Topology, "start", start)
+    out = io.StringIO()
+    topology.run(checkpoint="here", display=PlainLines(out), log_dir=tmp_path)
+    assert capsys.readouterr().out == "a spout opens\n"
+    assert "finished after" in out.getvalue()
+    first, *lines, last = last_lines(str(tmp_path), "words")
+    assert first["text"] == "words: starting Spark"
+    assert last["text"].startswith("finished after ")
+    assert [(line["level"], line["component"], line["task"], line["text"]) for line in lines] == [
+        ("PRINT", None, None, "a spout opens"),
+        ("WARNING", "split", 1, "it is slow"),
+    ]
+
+
+def test_a_log_that_cannot_be_written_is_told_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["run", "tests.unit.cli.words:build", "--log-dir", str(tmp_path / "file" / "logs")]) == 1
+    assert "name another directory with --log-dir" in capsys.readouterr().err

@@ -215,7 +215,7 @@ def test_a_log_that_is_compacted_while_it_is_read_is_read_again(
             raise CheckpointError("ledger/2.entry is missing")
         return LedgerReader(files, last_commit, where)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("sparkbolt.cli.stories.LedgerReader", breaks_once)
+    monkeypatch.setattr("sparkbolt.core.driver.ledger.reader.LedgerReader", breaks_once)
     assert len(open_ledger(str(checkpoint)).failed()) == 1
     assert len(reads) == 2
 

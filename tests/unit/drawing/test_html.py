@@ -87,7 +87,8 @@ def test_a_topology_is_shown_as_its_picture() -> None:
     [(tag, attributes)] = Elements(built()._repr_html_()).found
     kind, _, data = str(attributes["src"]).partition(",")
     assert (tag, kind) == ("img", "data:image/svg+xml;base64")
-    assert base64.b64decode(data).decode() == svg_drawing(built())
+    assert base64.b64decode(data).decode() == svg_drawing(built(), on_white=True)
+    assert "background:white" in str(attributes["style"])
     assert attributes["alt"] == "topology words: lines, split, count"
 
 

@@ -35,14 +35,16 @@ def stored(place: Path, *entries: Any) -> Home:
     return home
 
 
-def test_a_home_is_what_the_environment_says_or_the_users_own(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_a_home_is_what_the_environment_says_or_the_users_own(
+    monkeypatch: pytest.MonkeyPatch, home: Path, tmp_path: Path
+) -> None:
     assert default_home() == str(home)
     monkeypatch.setenv("SPARKBOLT_HOME", "")
     monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
     assert default_home() == "/var/state/sparkbolt"
     monkeypatch.delenv("XDG_STATE_HOME")
-    monkeypatch.setenv("HOME", "/home/alice")
-    assert default_home() == "/home/alice/.local/state/sparkbolt"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_home() == str(tmp_path / ".local/state/sparkbolt")
 
 
 def test_an_entry_is_read_as_it_was_written_and_only_its_user_can_read_it(home: Path) -> None:
@@ -108,11 +110,11 @@ def test_a_process_that_waits_to_be_buried_is_gone(home: Path) -> None:
 
 
 def wait_for(condition: Any, secs: float = 30.0) -> bool:
-    until = time.monotonic() + secs
+    until, pause = time.monotonic() + secs, threading.Event()
     while not condition():
         if time.monotonic() > until:
             return False
-        time.sleep(0.01)
+        pause.wait(0.01)
     return True
 
 

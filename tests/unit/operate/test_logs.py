@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sparkbolt.errors import SparkboltError
 from sparkbolt.operate import logs
-from sparkbolt.operate.log_reading import Follower, last_lines
+from sparkbolt.operate.log_reading import LogFollower, last_lines
 from sparkbolt.operate.logs import (
     LogFormat,
     LogInUseError,
@@ -225,7 +225,7 @@ def test_lines_are_searched_by_component_and_text(tmp_path: Path, form: LogForma
 
 def test_without_a_log_there_are_no_lines(tmp_path: Path) -> None:
     assert last_lines(str(tmp_path / "nowhere"), "words") == []
-    assert Follower(str(tmp_path), "words").lines() == []
+    assert LogFollower(str(tmp_path), "words").lines() == []
 
 
 def test_only_the_end_of_a_large_log_is_read(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_lines_of_another_program_have_no_time(tmp_path: Path) -> None:
 def test_a_follower_reads_each_line_once_through_all_rotations(tmp_path: Path, form: LogFormat) -> None:
     with TopologyLog(tmp_path, "words", form, bytes_max=600, files_max=10):
         ENGINE.info("before")
-        follower = Follower(str(tmp_path), "words")
+        follower = LogFollower(str(tmp_path), "words")
         assert follower.lines() == []
         got = []
         for number in range(200):
@@ -261,7 +261,7 @@ def test_a_follower_reads_each_line_once_through_all_rotations(tmp_path: Path, f
 
 
 def test_a_follower_waits_for_a_log_that_does_not_exist_yet_and_for_the_end_of_a_line(tmp_path: Path) -> None:
-    follower = Follower(str(tmp_path), "words", search="come")
+    follower = LogFollower(str(tmp_path), "words", search="come")
     path = Path(log_path(str(tmp_path), "words"))
     path.write_text("2026-01-01 00:00:00.123Z  INFO     | it co")
     assert follower.lines() == []

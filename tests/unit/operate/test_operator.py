@@ -325,6 +325,9 @@ def test_ten_thousand_letters_are_listed_without_holding_them(operator: Operator
         put_letters(ended, *(letter(f"{batch * 100 + one:032d}") for one in range(100)), micro_batch=batch)
     found = operator.letters("t", last=3)
     assert [int(one["id"]) for one in found] == [9997, 9998, 9999]
+    answer = operator.discard("t", [f"{one:032d}" for one in range(0, 10_000, 4)], by="alice")
+    assert answer["text"].startswith("2500 dead letter(s) discarded: 000000000000")
+    assert "and 2495 more" in answer["text"]
 
 
 # The log.
@@ -339,10 +342,10 @@ def test_the_log_is_read_from_its_end_and_by_its_fields(operator: Operator, home
         for at in range(9)
     ]
     text = "\n".join(map(json.dumps, lines)) + '\nno json\n{"half": '
-    (logs / "driver.log").write_text(text)
-    (logs / "driver.log.1.gz").write_bytes(b"\x1f\x8b")
+    (logs / "words.log").write_text(text)
+    (logs / "words.log.1.gz").write_bytes(b"\x1f\x8b")
     found = operator.log("words", last=4)
-    assert [entry["text"] for entry in found] == ["line 7", "line 8", "no json", '{"half": ']
+    assert [entry["text"] for entry in found] == ["line 6", "line 7", "line 8\nno json", '{"half": ']
     assert [entry["text"] for entry in operator.log("words", component="split", last=2)] == ["line 5", "line 7"]
     assert [entry["text"] for entry in operator.log("words", search="LINE 3")] == ["line 3"]
 
@@ -351,7 +354,7 @@ def test_of_a_large_log_only_the_end_is_read(operator: Operator, home: Path, tmp
     logs = tmp_path / "logs"
     logs.mkdir()
     Home(str(home)).write(entry_of(log_directory=str(logs)))
-    with (logs / "driver.log").open("wb") as file:
+    with (logs / "words.log").open("wb") as file:
         file.truncate(1 << 30)  # 1 GB that takes no space
         file.seek(0, 2)
         file.write(b'\n{"time_ms": 1, "text": "the end"}\n')

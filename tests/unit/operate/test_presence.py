@@ -35,6 +35,7 @@ def test_a_topology_is_seen_from_its_start_to_its_exit_code(home: Path) -> None:
     presence.ended(TopologyState.ENDED, "killed by alice")
     presence.exits(4)
     assert (entry(home)["state"], entry(home)["why"], entry(home)["exit_code"]) == ("ended", "killed by alice", 4)
+    assert entry(home)["gist"]["acked"] == 3  # type: ignore[index]
     assert not os.path.exists(address.removeprefix("unix:"))
 
 

@@ -100,6 +100,7 @@ def test_a_kill_is_accepted_at_once_and_not_remembered(started: Any) -> None:
     assert "2 open tree(s) have up to 5 s" in answer["text"]
     steering.ask("kill", {}, "alice")
     assert running.killed == [5, 30]  # the message timeout
+    assert steering.ask("activate", {}, "bob")["text"] == "it was killed, and is ending"
     assert "control" not in running.files
     with pytest.raises(ConfigError, match="wait_secs is -1"):
         steering.ask("kill", {"wait_secs": -1}, "alice")

@@ -11,7 +11,7 @@ from sparkbolt.core.model.lane import Lane, lay_out
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.operate.documents import TopologyEntry, TopologyState
 from sparkbolt.operate.home import no_gist
-from sparkbolt.operate.operable import Look, Places
+from sparkbolt.operate.operable import Places, TopologyView
 from sparkbolt.operate.processes import this_process
 from sparkbolt.spouts import GeneratorSpout
 
@@ -48,6 +48,7 @@ def entry_of(id_: str = "words-1-100", **fields: Any) -> TopologyEntry:
         "pid_started": process.started,
         "pid_space": process.space,
         "checkpoint": None,
+        "directory": None,
         "control": None,
         "spark_ui": None,
         "application_id": None,
@@ -57,6 +58,7 @@ def entry_of(id_: str = "words-1-100", **fields: Any) -> TopologyEntry:
         "command": [],
         "gist": no_gist(),
     }
+    fields.setdefault("directory", fields.get("checkpoint"))
     return {**known, **fields}  # type: ignore[typeddict-item]
 
 
@@ -94,13 +96,18 @@ class FakeRunning:
     def state_sizes(self) -> dict[str, int]:
         return {}
 
+    @property
+    def letters_directory(self) -> str | None:
+        return None
+
     def places(self) -> Places:
         return Places("local[2]")
 
-    def look(self, patience_secs: float) -> Look:
+    def look(self, patience_secs: float) -> TopologyView:
         counts = {"lines": ComponentMetrics(emitted=5, acked=3, pending=2), "split": ComponentMetrics(executed=4)}
         metrics = TopologyMetrics(counts, micro_batches=7, open_trees=2)
-        return Look(TopologyState.ACTIVE if self.active else TopologyState.INACTIVE, metrics=metrics)
+        state = TopologyState.ACTIVE if self.active else TopologyState.INACTIVE
+        return TopologyView(TopologyState.KILLED if self.killed else state, metrics=metrics)
 
     def set_active(self, active: bool) -> None:
         if self.stopped:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sparkbolt.core.driver.history import History
-from sparkbolt.core.driver.recorder import MicroBatchTimes
+from sparkbolt.core.driver.recorder import Observed
 from sparkbolt.core.model.measurements import Measurements, Process
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.reports import Promotion
@@ -38,12 +38,9 @@ class FullDisk(MemoryFiles):
 
 def coordinator(**counts: int) -> Any:
     metrics = TopologyMetrics({"lines": ComponentMetrics(**counts)})
-    return SimpleNamespace(
-        measured=Measurements(processes={("here", 1): 1000}),
-        take_latencies=lambda: ({}, None),
-        times=MicroBatchTimes(),
-        ledger=SimpleNamespace(metrics=metrics),
-    )
+    observed = Observed()
+    observed.measured = Measurements(processes={("here", 1): 1000})
+    return SimpleNamespace(observed=observed, ledger=SimpleNamespace(metrics=metrics))
 
 
 def test_what_is_promoted_is_in_the_checkpoint_after_close() -> None:

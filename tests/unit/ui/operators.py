@@ -32,6 +32,8 @@ class UiOperator(FakeOperator):
         self.known.append(hostile)
         self.documents[hostile["id"]] = _hostile(hostile)
         self._extend(self.documents[self.known[0]["id"]])
+        for one in self.known:  # the same objects as in the documents
+            one.setdefault("directory", one["checkpoint"])  # type: ignore[typeddict-item]
 
     @staticmethod
     def _extend(words: TopologyDocument) -> None:

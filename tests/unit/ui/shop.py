@@ -512,9 +512,18 @@ class Shop:
     def trace(self, topology: str, message: str, *, component: str | None = None, by: str) -> Answer:
         return self._asked("trace", topology, message, component)
 
-    def replay(self, topology: str, ids: Sequence[str], *, values: dict[str, Any] | None = None, by: str) -> Answer:
+    def replay(
+        self,
+        topology: str,
+        ids: Sequence[str],
+        *,
+        values: dict[str, Any] | None = None,
+        target: str | None = None,
+        by: str,
+    ) -> Answer:
         self.seen |= set(ids)
-        return self._asked("replay", topology, list(ids), values, text=f"{len(ids)} will be given again")
+        where = (target,) if target else ()
+        return self._asked("replay", topology, list(ids), values, *where, text=f"{len(ids)} will be given again")
 
     def discard(self, topology: str, ids: Sequence[str], *, by: str) -> Answer:
         self.seen |= set(ids)

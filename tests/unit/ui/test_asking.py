@@ -111,6 +111,16 @@ def test_a_topology_that_hangs_is_told_of_and_others_answer(
     operator.gate.set()
 
 
+def test_a_change_that_was_not_answered_is_not_told_as_undone(
+    asking: Asking, operator: UiOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHANGE_SECS", 0.05)
+    operator.gate = threading.Event()
+    with pytest.raises(NoAnswerError, match="it may be done all the same"):
+        run(asking.change("words", "activate", by="ann"))
+    operator.gate.set()
+
+
 def test_an_error_of_the_operator_reaches_all_who_asked_and_is_not_kept(asking: Asking, operator: UiOperator) -> None:
     operator.raises = OSError("the directory is away")
     found = run(all_of(asking.document("words"), asking.document("words")))
@@ -120,7 +130,7 @@ def test_an_error_of_the_operator_reaches_all_who_asked_and_is_not_kept(asking: 
 
 
 def test_checkpoints_that_are_given_are_listed_beside_and_asked_by_their_path(operator: UiOperator) -> None:
-    shown = operator.known.pop()
+    shown = operator.known.pop(2)
     asked: list[str] = []
     original = operator.document
 
@@ -133,6 +143,24 @@ def test_checkpoints_that_are_given_are_listed_beside_and_asked_by_their_path(op
     assert shown["id"] in [each["id"] for each in run(asking.topologies())]
     assert run(asking.document(shown["id"]))["entry"]["id"] == shown["id"]
     assert set(asked) == {"/data/old"}
+
+
+def test_a_topology_that_is_known_by_its_checkpoint_only_has_an_id_that_is_no_path(operator: UiOperator) -> None:
+    place = "/data/old words"
+    shown = {**operator.known[0], "id": place, "name": "old"}
+    original = operator.document
+
+    def document(topology: str) -> Any:
+        return {**original("nightly"), "entry": shown} if topology == place else original(topology)
+
+    operator.document = document  # type: ignore[method-assign]
+    asking = Asking(operator, [place])  # type: ignore[arg-type]
+    id_ = run(asking.topologies())[-1]["id"]
+    assert "/" not in id_
+    assert run(asking.document(id_))["entry"]["id"] == id_
+    assert run(asking.document("old"))["entry"]["id"] == id_
+    with pytest.raises(UnknownTopology):
+        run(asking.document(place))
 
 
 def test_a_checkpoint_that_cannot_be_read_hides_no_other(

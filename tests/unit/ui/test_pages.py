@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 from sparkbolt.operate.documents import TopologyDocument
 from sparkbolt.ui.app import make_app
 from sparkbolt.ui.asking import NoAnswerError
-from sparkbolt.ui.page_routes import page_routes
-from sparkbolt.ui.pages import error_page, path_of
+from sparkbolt.ui.page_routes import page_options
+from sparkbolt.ui.pages import path_of
 from tests.unit.ui import shop
 from tests.unit.ui.shop import CLICKS, NASTY, NIGHTLY, NOW_MS, ORDERS, STOCK, Shop
 
@@ -82,7 +82,7 @@ class Page(HTMLParser):
 
 
 def client_of(operator: Any, *, logged_in: bool = True) -> TestClient:
-    app = make_app(operator, token=TOKEN, routes=page_routes(), page_error=error_page, clock=lambda: NOW_MS / 1000)
+    app = make_app(operator, token=TOKEN, **page_options(), clock=lambda: NOW_MS / 1000)
     client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
     if logged_in:
         assert client.post("/login", data={"token": TOKEN}, follow_redirects=False).status_code == 303
@@ -365,6 +365,7 @@ def acted(operator: Shop, path: str, form: dict[str, str], read: Callable[[Page]
         ),
         ("trace", {"message": "orders/3@41"}, ("trace", ORDERS, "orders/3@41", None)),
         ("replay", {"letter-aa": "on", "letter-bb": "on"}, ("replay", ORDERS, ["aa", "bb"], None)),
+        ("replay", {"letter-aa": "on", "target": "again.jsonl"}, ("replay", ORDERS, ["aa"], None, "again.jsonl")),
         ("discard", {"letter-aa": "on"}, ("discard", ORDERS, ["aa"])),
     ],
 )
@@ -454,6 +455,15 @@ def test_a_form_that_says_too_little_changes_nothing_and_says_what_is_expected(
     operator = Shop()
     assert "refused" in acted(operator, f"{BASE}/do/{action}", {**form, "confirmed": "yes"}).words
     assert operator.asked == []
+
+
+def test_a_wrong_token_is_told_on_the_page_that_asks_for_it() -> None:
+    answer = client_of(Shop(), logged_in=False).post("/login", data={"token": NASTY, "next": f"{BASE}/log"})
+    assert answer.status_code == 401
+    page = Page(answer.text)
+    assert "This is not the token." in page.words
+    assert NASTY not in answer.text
+    assert f"{BASE}/log" in [field.get("value") for field in page.all("input")]
 
 
 def test_nothing_is_changed_by_a_link_without_the_token_or_without_the_csrf_text() -> None:

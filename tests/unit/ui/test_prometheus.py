@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain_metrics
 from starlette.testclient import TestClient
 
-from sparkbolt.operate.documents import TopologyState
+from sparkbolt.operate.documents import ALL_TIME, TopologyState
 from sparkbolt.ui import asking
 from sparkbolt.ui.prometheus import BUCKETS_SECS, buckets
 from tests.unit.operate.fake import NOW_MS, ROOT, entry
@@ -166,6 +166,15 @@ def test_a_topology_that_hangs_does_not_keep_others_from_the_scrape(
     assert found["sparkbolt_topology_answers", frozenset({("topology", HOSTILE)})] == 0
     assert found["sparkbolt_topology_answers", frozenset({("topology", "words")})] == 1
     operator.gate.set()
+
+
+def test_a_component_of_which_only_sums_are_known_is_told_without_its_streams(
+    client: TestClient, operator: UiOperator
+) -> None:
+    operator.documents[operator.known[0]["id"]]["windows"][ALL_TIME]["streams"] = []
+    assert value(client, "sparkbolt_trees_failed_total", component="lines", stream="") == 119_000
+    assert value(client, "sparkbolt_tuples_executed_total", component="split", sender="", stream="") == 12_240_000
+    assert value(client, "sparkbolt_tuples_emitted_total", component="split", stream="") == 61_200_000
 
 
 def test_a_document_without_buckets_has_no_histogram(client: TestClient) -> None:

@@ -216,6 +216,15 @@ def test_any_other_window_is_counted_from_the_history(client: TestClient, operat
     assert stream["executed"] == 600
 
 
+def test_a_window_that_is_not_known_is_not_taken_for_another(client: TestClient, operator: UiOperator) -> None:
+    del operator.documents[operator.known[0]["id"]]["windows"]["600"]
+    page = get(client, "topology/words?window=600")
+    assert [page["window"], page["topologyStats"][0]["window"]] == ["600", "600"]
+    assert page["spouts"][0]["emitted"] == 720_000  # from the history: 60 steps of 12,000
+    lines = {line["window"]: line["emitted"] for line in get(client, "topology/words")["topologyStats"]}
+    assert lines["600"] == 0
+
+
 @pytest.mark.parametrize("window", ["x", "-1", "0", "1e3", "99999999999", "\u0663"])
 def test_a_window_that_is_none_is_an_error(client: TestClient, window: str) -> None:
     answer = client.get("/api/v1/topology/words", params={"window": window})
@@ -246,6 +255,12 @@ def test_a_dead_topology_is_listed_until_it_is_started_again(client: TestClient,
     history = get(client, "history/summary")["topo-history"]
     assert [id_.partition("-")[0] for id_ in history[:3]] == ["words", "orders", "nightly"]
     assert get(client, "topology/nightly")["status"] == "KILLED"
+
+
+def test_a_topology_whose_start_is_unknown_has_no_uptime(client: TestClient, operator: UiOperator) -> None:
+    operator.known[2]["started_ms"] = 0
+    page = get(client, "topology/nightly")
+    assert (page["uptime"], page["uptimeSeconds"]) == ("", 0)
 
 
 def test_a_dead_run_is_not_listed_beside_a_new_one(client: TestClient, operator: UiOperator) -> None:

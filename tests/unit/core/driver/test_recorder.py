@@ -6,7 +6,7 @@ from typing import Any
 
 from sparkbolt import BasicBolt, Spout, TopologyBuilder
 from sparkbolt.core.driver.history import History
-from sparkbolt.core.driver.recorder import MicroBatchTimes, Recorder
+from sparkbolt.core.driver.recorder import MicroBatchTimes, Observed, Recorder
 from sparkbolt.core.model.measurements import OWN_TREES, Flow, Measurements, Span
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.reports import Completed, Promotion
@@ -15,12 +15,18 @@ from sparkbolt.testing import TopologyTestDriver
 NOW = 1_000_000
 
 
+def seen(**times: float) -> Observed:
+    observed = Observed()
+    observed.times = MicroBatchTimes(**times)
+    return observed
+
+
 def test_counts_are_added_once_and_what_was_counted_before_is_not() -> None:
     metrics = TopologyMetrics({"lines": ComponentMetrics(acked=100)})
     history = History()
     recorder = Recorder(history, metrics, NOW)
     metrics.of("lines").acked = 130
-    recorder.promoted(Promotion(0), metrics, Measurements(), MicroBatchTimes(promoted_ms=NOW + 500), ({}, None))
+    recorder.promoted(Promotion(0), metrics, seen(promoted_ms=NOW + 500))
     recorder.beat(metrics, {"jvm": 7}, NOW + 2000)
     found = history.window(60, NOW + 2000)
     assert found.components == {"lines": {"acked": 30}}
@@ -33,16 +39,16 @@ def test_the_parts_of_a_micro_batch_follow_each_other_and_what_an_earlier_life_d
     recorder = Recorder(history, TopologyMetrics(), NOW)
     measured = Measurements(spans={"level 1": Span(NOW + 50, NOW + 90, 70), "read": Span(NOW + 20, NOW + 45, 25)})
     times = MicroBatchTimes(NOW, NOW + 10, NOW + 100, NOW + 105, NOW + 120, NOW + 121)
-    recorder.promoted(Promotion(3), TopologyMetrics(), measured, times, ({}, None))
+    observed = Observed()
+    observed.times, observed.measured = times, measured
+    recorder.promoted(Promotion(3), TopologyMetrics(), observed)
     record = history.micro_batches[-1]
     assert [part for part, _, _ in record.parts] == [
         *("plan", "read", "level 1", "acker", "stage", "commit", "promotion")
     ]
     assert record.parts[3] == ("acker", 90, 100)
     assert (record.began_ms, record.elapsed_ms, record.busy_ms) == (NOW, 121, {"read": 25, "level 1": 70})
-    recorder.promoted(
-        Promotion(4), TopologyMetrics(), Measurements(), MicroBatchTimes(promoted_ms=NOW + 200), ({}, None)
-    )
+    recorder.promoted(Promotion(4), TopologyMetrics(), seen(promoted_ms=NOW + 200))
     assert history.micro_batches[-1].parts == []
 
 
@@ -50,7 +56,7 @@ def test_trees_that_were_acked_belong_to_their_task() -> None:
     history = History()
     recorder = Recorder(history, TopologyMetrics(), NOW)
     promotion = Promotion(0, completed=[Completed("lines", 1, NOW - 5000, 7, 1 << 48)])
-    recorder.promoted(promotion, TopologyMetrics(), Measurements(), MicroBatchTimes(promoted_ms=NOW), ({}, None))
+    recorder.promoted(promotion, TopologyMetrics(), seen(promoted_ms=NOW))
     assert history.window(60, NOW).flows[Flow("lines", 1, "", OWN_TREES)].acked == 7
     assert history.micro_batches[-1].acked == 7
 
@@ -75,7 +81,6 @@ def test_a_tree_counts_with_the_time_from_its_plan_to_the_promotion_of_its_ack()
         for number in range(5):
             driver.feed("numbers", [number], message_id=number)
         driver.run_until_idle()
-        latencies, slowest = driver._engine.coordinator.take_latencies()
-        assert latencies["numbers"].count == 5
-        assert slowest is not None
-        assert driver._engine.coordinator.take_latencies() == ({}, None)
+        observed = driver._engine.coordinator.observed
+        assert observed.latencies["numbers"].count == 5
+        assert observed.slowest is not None

@@ -14,7 +14,7 @@ from sparkbolt.core.driver.ledger.files import LETTERS_FOLDER
 from sparkbolt.core.model.dead_letters import RawMessage
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.operate.description import Description
-from sparkbolt.operate.letters.desk import LetterDesk
+from sparkbolt.operate.letters.of_topology import TopologyLetters
 from sparkbolt.operate.letters.topic import LetterTopic
 from sparkbolt.spark.checkpoint_files import open_files
 from sparkbolt.spouts import KafkaSpout
@@ -38,15 +38,15 @@ def test_a_poison_message_is_corrected_and_goes_back_to_where_it_came_from(kafka
     (tmp_path / LETTERS_FOLDER).mkdir()
     poison = letter("a" * 32, b"1O")
     (tmp_path / LETTERS_FOLDER / "000000001.jsonl").write_text(poison.to_line() + "\n")
-    desk = LetterDesk(str(tmp_path), described(kafka.brokers), open_files)
-    [shown] = desk.newest("", 10, replayed=False, discarded=False)
+    letters = TopologyLetters(str(tmp_path), described(kafka.brokers), open_files)
+    [shown] = letters.newest("", 10, replayed=False, discarded=False)
     assert json.loads(json.dumps(shown))["raw"]["value"] == {"$bytes": "MU8="}
-    answer = desk.replay(["aaaa"], {"line": "10"}, None)
+    answer = letters.replay(["aaaa"], {"line": "10"}, None)
     assert answer["done"], answer
     assert "1 letter(s) replayed with edited values" in answer["text"]
     [message] = read(kafka, "orders")
     assert (message.value, message.key) == (b"10", b"k")
-    assert desk.newest("", 10, replayed=False, discarded=False) == []
+    assert letters.newest("", 10, replayed=False, discarded=False) == []
 
 
 def read(kafka: Any, topic: str) -> list[RawMessage]:
@@ -77,9 +77,9 @@ def test_letters_in_a_topic_are_found_and_discarded_there(kafka: Any, tmp_path: 
     sink.write([letter("a" * 32), letter("b" * 32)])
     description = described(kafka.brokers, dead_letters="orders.dlq")
     assert description.letters == {"lines": f"kafka:{kafka.brokers}/orders.dlq"}
-    desk = LetterDesk(str(tmp_path), description, open_files)
-    assert desk.discard(["a" * 32])["done"]
-    shown = {one["id"][0]: one["discarded"] for one in desk.newest("", 10, replayed=True, discarded=True)}
+    letters = TopologyLetters(str(tmp_path), description, open_files)
+    assert letters.discard(["a" * 32])["done"]
+    shown = {one["id"][0]: one["discarded"] for one in letters.newest("", 10, replayed=True, discarded=True)}
     assert shown == {"a": True, "b": False}
     topic = LetterTopic(f"{kafka.brokers}/orders.dlq")
     assert topic.discarded() == {"a" * 32}
@@ -89,7 +89,7 @@ def test_letters_in_a_topic_are_found_and_discarded_there(kafka: Any, tmp_path: 
 def test_brokers_that_do_not_answer_leave_the_other_stores_readable(tmp_path: Path) -> None:
     (tmp_path / LETTERS_FOLDER).mkdir()
     (tmp_path / LETTERS_FOLDER / "000000001.jsonl").write_text(letter("a" * 32).to_line() + "\n")
-    desk = LetterDesk(
+    letters = TopologyLetters(
         str(tmp_path), Description(letters={"x": "file:/no/such/file", "lines": "checkpoint:"}), open_files
     )
-    assert len(desk.newest("", 10, replayed=True, discarded=True)) == 1
+    assert len(letters.newest("", 10, replayed=True, discarded=True)) == 1

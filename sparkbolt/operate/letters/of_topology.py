@@ -1,4 +1,4 @@
-"""Desk: the dead letters of one topology, wherever they are.
+"""Of topology: the dead letters of one topology, wherever they are.
 
 Which question it answers: which dead letters wait, and how is one given again, or discarded?
 Rule: only letters that are asked for are held in memory, however many there are.
@@ -9,13 +9,13 @@ Read before: ``stores``, ``edits``, ``operate.description``.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
 
 from sparkbolt.core.base.exceptions import line_of
-from sparkbolt.core.model.dead_letters import CHECKPOINT, DeadLetter, plain
+from sparkbolt.core.model.dead_letters import CHECKPOINT, FILE, DeadLetter, plain
 from sparkbolt.errors import SparkboltError, WrongUseError
 from sparkbolt.operate.description import Description
 from sparkbolt.operate.documents import Answer
@@ -25,11 +25,13 @@ from sparkbolt.operate.letters.stores import LetterLocation, LetterStore, OpenFi
 from sparkbolt.operate.letters.topic import KAFKA
 
 LEFT_OUT_SHOWN_MAX = 20
+BATCH = 500
+"""How many letters are held in memory while many are given again."""
 AT_ONCE_MAX = 10_000
 """How many letters may be given again with one request."""
 
 
-class LetterDesk:
+class TopologyLetters:
     """The stores of a topology's dead letters."""
 
     def __init__(
@@ -50,13 +52,14 @@ class LetterDesk:
 
     def _places(self) -> list[str]:
         named = dict.fromkeys(self._description.letters.values()) or {CHECKPOINT: None}
-        return [self._directory if place == CHECKPOINT else place for place in named]
+        own = self._description.letters_directory or self._directory
+        return [own if place == CHECKPOINT else place for place in named]
 
     def _stores(self) -> list[LetterStore]:
         found = []
         for place in self._places():
             try:
-                client = self._client_config if place.startswith(KAFKA) or place == self._directory else None
+                client = self._client_config if place.startswith(KAFKA) or not place.startswith(FILE) else None
                 found.append(open_store(LetterLocation(place, client), self._open_files))
             except WrongUseError:  # nothing was ever written there
                 continue
@@ -96,6 +99,11 @@ class LetterDesk:
                 return _to_json(letters[0], letters[0].id in store.replayed(), letters[0].id in store.discarded())
         return None
 
+    def _batches(self, ids: Sequence[str]) -> Iterator[tuple[LetterStore, list[DeadLetter]]]:
+        """As ``_named``, for a few of the ids at a time."""
+        for start in range(0, len(ids), BATCH):
+            yield from self._named(ids[start : start + BATCH])
+
     def _named(self, ids: Sequence[str]) -> list[tuple[LetterStore, list[DeadLetter]]]:
         """By store, the letters with these ids or beginnings of ids."""
         starts = tuple(id_ for id_ in ids if id_)
@@ -116,7 +124,7 @@ class LetterDesk:
         """Mark letters as seen to."""
         _check_count(ids)
         count = 0
-        for store, letters in self._named(ids):
+        for store, letters in self._batches(ids):
             fresh = {letter.id for letter in letters} - store.discarded()
             if fresh:
                 store.discard(fresh)
@@ -131,7 +139,7 @@ class LetterDesk:
         if values and len(ids) != 1:
             raise WrongUseError(f"values can be edited in one dead letter at a time, got {len(ids)}")
         tuples, given, left_out = 0, 0, list[str]()
-        for store, letters in self._named(ids):
+        for store, letters in self._batches(ids):
             if values and len(letters) != 1:
                 raise WrongUseError(f"{len(letters)} dead letters have ids that begin with {ids[0]!r}: name one")
             chosen = [edited(letter, values) for letter in letters] if values else letters
