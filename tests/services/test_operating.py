@@ -367,7 +367,7 @@ def ten_thousand_failures(command: Command, url: str, id_: str) -> None:
     assert letter
     assert "ValueError: 19997 is no good" in shown(url, f"{base}/dead-letters/{letter[1]}")
     [story] = json.loads(request(url, "GET", f"/api/v2{base}/stories?search=numbers@19997")[2])
-    assert "19997 is no good" in story["fail"]["reason"]
+    assert "19997 is no good" in story["why"]
     assert "19999 is no good" in command("errors", "failing", "--last", "1")
     assert f"{FAILURES} dead letter(s)" in command("dlq", "list", "failing").replace(",", "")
     numbers = json.loads(command("stats", id_, "--window", "all", "--json"))["window"]["components"]
