@@ -23,6 +23,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from sparkbolt.operate.documents import ALL_TIME
+from sparkbolt.operate.operator import Operator
+from sparkbolt.spark.checkpoint_files import open_files
 from tests.browser.chromium import Visitor, chromium
 from tests.patience import PATIENCE_SECS, TEST_SECS
 from tests.services.night import FAILURES
@@ -67,14 +70,19 @@ class Command:
         )
 
     def entries(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self("list", "--all", "--json").splitlines() if line.startswith("{")]
+        """What ``sparkbolt list --all`` shows; asked in this process, since it is asked again and again."""
+        return [dict(entry) for entry in self.operator().topologies()]
+
+    def operator(self) -> Operator:
+        """One that has not looked yet."""
+        return Operator(str(self.home), open_files=open_files)
 
     def entry(self, id_: str) -> dict[str, Any]:
         return next(entry for entry in self.entries() if entry["id"] == id_)
 
     def acked(self, id_: str, spout: str) -> int:
         """How many trees of a spout were acked since the first start."""
-        return json.loads(self("stats", id_, "--window", "all", "--json"))["window"]["components"][spout]["acked"]
+        return self.operator().document(id_)["windows"][ALL_TIME]["components"][spout]["acked"]
 
     def end(self) -> None:
         for entry in self.entries():
