@@ -312,7 +312,6 @@ class TopologyDocument(TypedDict):
     """The newest last."""
 
 
-# alike: ``Gist``: the same counts, of one step and not since the first start.
 class SeriesPoint(TypedDict):
     """One step of a series."""
 
@@ -320,6 +319,7 @@ class SeriesPoint(TypedDict):
     """Its beginning."""
     secs: float
     """How much of it was measured; 0: nothing ran."""
+    # alike: ``Gist``: the same counts, of one step and not since the first start.
     emitted: int
     executed: int
     acked: int

@@ -475,3 +475,13 @@ def test_nothing_is_changed_by_a_link_without_the_token_or_without_the_csrf_text
     assert friend.get(f"{BASE}/do/replay").status_code == 404
     assert friend.get(f"{BASE}/do/nothing").status_code == 404
     assert operator.asked == []
+
+
+def test_a_topology_of_which_only_the_checkpoint_is_known_has_no_start_and_no_process() -> None:
+    operator = Shop()
+    entry = operator.known[0]
+    entry.update({"started_ms": 0, "ended_ms": 1_000, "beat_ms": 1_000, "pid": 0, "user": "", "host": ""})
+    for path in ("/", f"/topologies/{entry['id']}"):
+        text = client_of(operator).get(path).text
+        assert "1970-01-01 00:00:00" not in text
+        assert "pid 0" not in text
