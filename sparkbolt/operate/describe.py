@@ -9,7 +9,7 @@ Read before: ``documents``, ``operable``, ``intent``.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from sparkbolt.core.model.groupings import FieldsGrouping, Grouping, PartialKeyGrouping
@@ -123,16 +123,17 @@ def settings_of(lane: Lane, intent: Intent) -> dict[str, Any]:
     return found
 
 
-def gist_of(look: TopologyView) -> Gist:
-    """The few numbers of a list of topologies, without a rate."""
+def gist_of(look: TopologyView, spouts: Container[str]) -> Gist:
+    """The few numbers of a list of topologies, without a rate; ``spouts`` are the names of its spouts."""
     metrics = look.metrics
     components = metrics.components.values()
+    own = [counts for name, counts in metrics.components.items() if name in spouts]
     return Gist(
         micro_batches=metrics.micro_batches,
-        emitted=sum(one.emitted for one in components),
+        emitted=sum(one.emitted for one in own),
         executed=sum(one.executed for one in components),
-        acked=sum(one.acked for one in components),
-        failed=sum(one.failed for one in components),
+        acked=sum(one.acked for one in own),
+        failed=sum(one.failed for one in own),
         set_aside=sum(one.set_aside for one in components),
         errors=sum(one.errors for one in components),
         open_trees=metrics.open_trees,

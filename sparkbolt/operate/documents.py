@@ -47,9 +47,12 @@ class Gist(TypedDict):
 
     micro_batches: int
     emitted: int
+    """Tuples of spouts."""
     executed: int
     acked: int
+    """Trees of spouts."""
     failed: int
+    """Trees of spouts, each attempt."""
     set_aside: int
     errors: int
     open_trees: int

@@ -195,7 +195,7 @@ class Steering:
 
     def gist(self, look: TopologyView) -> Gist:
         """The few numbers of a list of topologies."""
-        gist = describe.gist_of(look)
+        gist = describe.gist_of(look, [spec.id for spec in self._topology.spouts])
         return {**gist, "rate": round(self._rate.seen(gist["acked"], time.monotonic()), 3)}
 
     def last_gist(self) -> Gist | None:

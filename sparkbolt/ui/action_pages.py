@@ -1,4 +1,4 @@
-"""Action pages: what changes a topology, each confirmed on a page that says what it means.
+"""OperatorAction pages: what changes a topology, each confirmed on a page that says what it means.
 
 Which question it answers: what becomes of a click on Kill, Replay or Set?
 Rule 1: a change is made by a form that was confirmed, never by a link; ``Guard`` has checked token and CSRF before.
@@ -31,7 +31,7 @@ LETTERS_MAX = 500
 
 
 @dataclass(frozen=True)
-class Action:
+class OperatorAction:
     """Something that can be asked of a topology."""
 
     title: str
@@ -44,47 +44,47 @@ class Action:
 
 
 ACTIONS = {
-    "activate": Action("Activate", "Its spouts emit again.", "Activate"),
-    "deactivate": Action(
+    "activate": OperatorAction("Activate", "Its spouts emit again.", "Activate"),
+    "deactivate": OperatorAction(
         "Deactivate",
         "Its spouts stop emitting; what is open goes on to its end. It stays so until somebody activates it, over "
         "restarts too.",
         "Deactivate",
     ),
-    "kill": Action(
+    "kill": OperatorAction(
         "Kill",
         "Its spouts stop, its open trees may finish, and then it ends. Nothing is lost: what was not finished is given "
         "again when it is started with its checkpoint.",
         "Kill it",
         danger=True,
     ),
-    "restart": Action(
+    "restart": OperatorAction(
         "Restart",
         "Its query ends and begins again from its checkpoint, in the same process. The micro-batch that runs is done "
         "again.",
         "Restart",
         danger=True,
     ),
-    "rebalance": Action(
+    "rebalance": OperatorAction(
         "Rebalance",
         "Asks what of its layout can be changed by a restart; it answers, and refuses what cannot be changed.",
         "Ask",
         back=Tab.SETTINGS,
     ),
-    "set": Action("Change a setting", "It applies at once, and over restarts.", "Change it", back=Tab.SETTINGS),
-    "trace": Action(
+    "set": OperatorAction("Change a setting", "It applies at once, and over restarts.", "Change it", back=Tab.SETTINGS),
+    "trace": OperatorAction(
         "Trace a message",
         "From now on each hop of the messages with this id is recorded. Look among the traced trees.",
         "Trace it",
         back=Tab.TREES,
     ),
-    "replay": Action(
+    "replay": OperatorAction(
         "Give again",
         "The spout emits the message again, as a new tree. If it fails again, it becomes a dead letter again.",
         "Give again",
         back=Tab.LETTERS,
     ),
-    "discard": Action(
+    "discard": OperatorAction(
         "Discard",
         "It no longer waits for anybody. It stays in its file, and in the list of all dead letters.",
         "Discard",
@@ -172,7 +172,7 @@ def _refusal(text: str) -> Answer:
     return {"done": False, "refused": True, "text": text}
 
 
-def _action(request: Request) -> tuple[str, Action]:
+def _action(request: Request) -> tuple[str, OperatorAction]:
     name = request.path_params["action"]
     if name not in ACTIONS:
         raise no_such(f"there is no action {name!r}; there are {', '.join(ACTIONS)}")
@@ -282,7 +282,9 @@ def _confirm(request: Request, document: TopologyDocument, name: str, form: Mapp
     )
 
 
-def _answered(request: Request, document: TopologyDocument, action: Action, answer: Answer, status: int) -> Response:
+def _answered(
+    request: Request, document: TopologyDocument, action: OperatorAction, answer: Answer, status: int
+) -> Response:
     return topology_page(
         request,
         "answer.html",

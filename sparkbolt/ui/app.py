@@ -26,7 +26,7 @@ from starlette.routing import BaseRoute
 from sparkbolt.errors import SparkboltError
 from sparkbolt.operate.home import HomeError
 from sparkbolt.operate.operator import Operator
-from sparkbolt.ui.asking import AmbiguousTopology, Asking, NoAnswerError, UnknownTopology
+from sparkbolt.ui.asking import AmbiguousTopology, Asking, LateAnswerError, UnknownTopology
 from sparkbolt.ui.login import LoginForm, login_routes
 from sparkbolt.ui.prometheus import prometheus_routes
 from sparkbolt.ui.rest import rest_routes
@@ -98,7 +98,7 @@ def error_status(error: Exception) -> tuple[int, str]:
         return 404, str(error)
     if isinstance(error, AmbiguousTopology):
         return 409, str(error)
-    if isinstance(error, NoAnswerError | HomeError):
+    if isinstance(error, LateAnswerError | HomeError):
         return 503, str(error)
     if isinstance(error, OSError):
         return 503, f"it cannot be read now ({type(error).__name__}: {error}); ask again in some seconds"

@@ -60,12 +60,12 @@ class AmbiguousTopology(SparkboltError):  # noqa: N818  as ``InvalidTopology``
     """Several topologies of this name run."""
 
 
-class NoAnswerError(SparkboltError):
+class LateAnswerError(SparkboltError):
     """The Operator has not answered in time, or too many questions wait for their answers."""
 
 
 class Asking:
-    """Asks an ``Operator`` from coroutines. All methods raise ``NoAnswerError`` if there is no answer in time."""
+    """Asks an ``Operator`` from coroutines. All methods raise ``LateAnswerError`` if there is no answer in time."""
 
     def __init__(
         self,
@@ -225,7 +225,7 @@ class Asking:
         future.set_running_or_notify_cancel()  # so that a handler that gives up does not take it from others
         with self._lock:
             if self._running.get(asked, 0) >= TOPOLOGY_CALLS_MAX or sum(self._running.values()) >= CALLS_MAX:
-                raise NoAnswerError("too many questions wait for their answers; ask again in some seconds")
+                raise LateAnswerError("too many questions wait for their answers; ask again in some seconds")
             self._running[asked] = self._running.get(asked, 0) + 1
             if key is not None:
                 self._waiting[key] = future
@@ -277,4 +277,4 @@ async def _result(future: Future[Any], wait_secs: float, what: str, then: str = 
     except TimeoutError:
         if future.done():  # then it is the question's own error
             raise
-        raise NoAnswerError(f"{what}: no answer within {wait_secs:g} s; {then}") from None
+        raise LateAnswerError(f"{what}: no answer within {wait_secs:g} s; {then}") from None

@@ -41,7 +41,7 @@ from sparkbolt.operate.documents import (
     WindowDocument,
 )
 from sparkbolt.ui.answers import readable
-from sparkbolt.ui.asking import Asking, NoAnswerError
+from sparkbolt.ui.asking import Asking, LateAnswerError
 from sparkbolt.ui.storm_pages import empty_window, listed
 
 BUCKETS_SECS = (
@@ -80,7 +80,7 @@ async def metrics(request: Request) -> Response:
     for entry in listed(await asking.topologies()):
         try:
             document = await asking.document(entry["id"]) if TopologyState.of(entry["state"]).runs else None
-        except NoAnswerError:
+        except LateAnswerError:
             document = None
         found.append((entry, document))
     encode, content_type = choose_encoder(request.headers.get("accept", ""))

@@ -81,7 +81,7 @@ class LetterValue(TypedDict):
     discarded: NotRequired[bool]
 
 
-class LogLine(TypedDict):
+class LogLineValue(TypedDict):
     """One line of a topology's log."""
 
     time_ms: int | None

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from sparkbolt.operate.documents import ALL_TIME, Answer, TopologyDocument, WindowDocument
 from sparkbolt.ui.answers import JsonAnswer
-from sparkbolt.ui.asking import Asking, NoAnswerError
+from sparkbolt.ui.asking import Asking, LateAnswerError
 from sparkbolt.ui.security import json_body
 from sparkbolt.ui.storm_pages import (
     STORM_VERSION,
@@ -134,7 +134,7 @@ async def _documents(request: Request) -> list[TopologyDocument]:
     for entry in listed(await asking.topologies()):
         try:
             found.append(await asking.document(entry["id"]))
-        except NoAnswerError:
+        except LateAnswerError:
             continue
     return found
 

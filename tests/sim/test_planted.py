@@ -34,9 +34,11 @@ from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.core.protocol.verdicts import Verdicts
 from sparkbolt.core.state.task_state import TaskState
 from sparkbolt.core.worker import routing
+from sparkbolt.core.worker.meter import NOWHERE
 from sparkbolt.core.worker.outbox import Outbox
 from sparkbolt.core.worker.source_reader import EntryReader
 from sparkbolt.core.worker.stage import Stage
+from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.sim.executors import Executors
 from sparkbolt.sim.simulate import run_seed
@@ -414,7 +416,7 @@ class Gathering(BasicBolt):
 
 def test_what_flush_emits_and_nobody_sends_is_found(patch: Patch) -> None:
     def silent(self: Stage, task: Any, seen: Any, own: Any = None) -> None:
-        self._fold(task, task.flush(seen))
+        self._fold(task, Rows(NOWHERE, 0, [], None, None), task.flush(seen))
 
     builder = TopologyBuilder("gathering")
     builder.set_spout("m", Messages())

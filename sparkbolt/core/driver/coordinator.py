@@ -229,10 +229,8 @@ class Coordinator:
             outbox_acks=outbox_acks,
             clocks=clocks,
         )
-        self.in_force = plan
-        self._planned_at = mono_s
-        self._probing = frozenset(rooms)
-        return self.in_force
+        self.in_force, self._planned_at, self._probing = plan, mono_s, frozenset(rooms)
+        return plan
 
     def plan_nothing(self, now_ms: int, mono_s: float) -> MicroBatchPlan:
         """A plan that reads nothing and sends no notices, for a micro-batch that runs although nothing is due."""
@@ -484,7 +482,9 @@ class Coordinator:
     def _time(self, promotion: Promotion, elapsed_ms: float) -> None:
         metrics = self.ledger.metrics
         metrics.micro_batch_ms = elapsed_ms
-        self.observed.completed(promotion, elapsed_ms, self.ledger.last_now_ms)
+        for done in promotion.completed:
+            latency_ms = elapsed_ms + max(0, self.ledger.last_now_ms - done.born_ms)
+            self.observed.completed(done.component, latency_ms, done.trees, done.root)
         if len(promotion.acked_counts):
             before = metrics.complete_latency_ms
             share = LATENCY_SHARE if before is not None else 1.0

@@ -16,7 +16,6 @@ from sparkbolt.core.driver.history import COUNTED, SOURCES_MAX, Bucket, History,
 from sparkbolt.core.model.measurements import OWN_TREES, Flow, FlowCounts, Measurements, add_flows
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.reports import Promotion
-from sparkbolt.core.model.story import root_text
 
 
 @dataclass
@@ -46,25 +45,24 @@ class Observed:
         """What stages have measured, since it was staged."""
         self.latencies: dict[str, Histogram] = {}
         """By spout: the complete latencies of the trees that it acked, in milliseconds."""
-        self.slowest: tuple[float, int] | None = None
-        """(latency, key) of the slowest of them."""
+        self.slowest: tuple[float, str] | None = None
+        """(latency, root) of the slowest of them."""
 
-    def completed(self, promotion: Promotion, elapsed_ms: float, plan_ms: int) -> None:
-        """Note the complete latencies of trees.
+    def completed(self, component: str, latency_ms: float, trees: int, root: str) -> None:
+        """Note the complete latency of trees that a spout started together.
 
         A tree's complete latency is the time from the plan of the micro-batch in which it began to the promotion of its
         ack. If it was open when the driver was started again, the time between counts by the wall clock.
 
         Args:
-            promotion: with the trees that it acked.
-            elapsed_ms: the time from the plan of this micro-batch to now.
-            plan_ms: the time of this micro-batch, in milliseconds since the epoch.
+            component: the spout.
+            latency_ms: the latency of each of them.
+            trees: how many they are.
+            root: the root of one of them, as a text.
         """
-        for done in promotion.completed:
-            latency_ms = elapsed_ms + max(0, plan_ms - done.born_ms)
-            self.latencies.setdefault(done.component, Histogram()).add(latency_ms, done.trees)
-            if self.slowest is None or latency_ms > self.slowest[0]:
-                self.slowest = latency_ms, done.key
+        self.latencies.setdefault(component, Histogram()).add(latency_ms, trees)
+        if self.slowest is None or latency_ms > self.slowest[0]:
+            self.slowest = latency_ms, root
 
 
 class Recorder:
@@ -93,7 +91,7 @@ class Recorder:
         bucket.execute = measured.execute
         bucket.complete = observed.latencies
         if observed.slowest is not None:
-            bucket.slowest = observed.slowest[0], root_text(observed.slowest[1]), now_ms
+            bucket.slowest = *observed.slowest, now_ms
         record = _record_of(promotion, measured, times)
         counts = bucket.components
         record.emitted = sum(int(one.get("emitted", 0)) for one in counts.values() if "executed" not in one)

@@ -89,7 +89,7 @@ def add_flows(sums: dict[Flow, FlowCounts], flows: Mapping[Flow, FlowCounts]) ->
         sums[flow].add(counts)
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """When processes worked on one part of a micro-batch."""
 
     start_ms: float
@@ -99,9 +99,11 @@ class Span(NamedTuple):
     busy_ms: float
     """How long they worked, summed."""
 
-    def joined(self, other: Span) -> Span:
+    def joined(self, other: TimeSpan) -> TimeSpan:
         """Both spans as one."""
-        return Span(min(self.start_ms, other.start_ms), max(self.end_ms, other.end_ms), self.busy_ms + other.busy_ms)
+        return TimeSpan(
+            min(self.start_ms, other.start_ms), max(self.end_ms, other.end_ms), self.busy_ms + other.busy_ms
+        )
 
 
 READ = "read"
@@ -132,7 +134,7 @@ class Measurements:
     flows: dict[Flow, FlowCounts] = field(default_factory=dict)
     execute: dict[str, Histogram] = field(default_factory=dict)
     """By bolt: how long ``execute`` took for one tuple. Of tuples that ran in one call, each counts with their mean."""
-    spans: dict[str, Span] = field(default_factory=dict)
+    spans: dict[str, TimeSpan] = field(default_factory=dict)
     """By part of the micro-batch."""
     frames: int = 0
     """How many frames were sent to other stages."""
@@ -155,7 +157,7 @@ class Measurements:
                 self.execute[component] = Histogram()
             self.execute[component].add(elapsed_ms / tuples, tuples)
 
-    def worked(self, part: str, span: Span, process: Process | None) -> None:
+    def worked(self, part: str, span: TimeSpan, process: Process | None) -> None:
         """Note that a process worked on a part of the micro-batch."""
         before = self.spans.get(part)
         self.spans[part] = span if before is None else before.joined(span)
@@ -190,7 +192,7 @@ class Measurements:
         return cls(
             flows_from_json(flows),
             {component: Histogram.from_json(histogram) for component, histogram in execute},
-            {part: Span(*span) for part, *span in spans},
+            {part: TimeSpan(*span) for part, *span in spans},
             frames,
             frame_bytes,
             {(host, pid): size for host, pid, size in processes},

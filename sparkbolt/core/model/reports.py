@@ -20,7 +20,7 @@ from sparkbolt.core.base.intervals import Interval
 from sparkbolt.core.model.causes import Cause, MessageOutcome
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.outage import OutageChange
-from sparkbolt.core.model.story import Hop, Story
+from sparkbolt.core.model.story import Hop, Story, root_text
 from sparkbolt.core.model.tree_life import TreeState
 from sparkbolt.errors import (
     CheckpointError,
@@ -156,6 +156,11 @@ class Completed(NamedTuple):
     trees: int
     key: int
     """The key of one of them."""
+
+    @property
+    def root(self) -> str:
+        """Its root, 16 hexadecimal digits."""
+        return root_text(self.key)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.measurements import ANY, FlowCounts, Measurements, Span
+from sparkbolt.core.model.measurements import ANY, FlowCounts, Measurements, TimeSpan
 from sparkbolt.core.model.tuples import Origin
 from sparkbolt.core.worker.environment import WorkerEnvironment
 
@@ -92,5 +92,5 @@ class Meter:
         elapsed_ms = (self._environment.clock() - self._began_s) * 1000
         self._measured.frames += frames
         self._measured.frame_bytes += frame_bytes
-        span = Span(self._began_ms, self._began_ms + elapsed_ms, elapsed_ms)
+        span = TimeSpan(self._began_ms, self._began_ms + elapsed_ms, elapsed_ms)
         self._measured.worked(self._part, span, self._environment.process())

@@ -40,7 +40,7 @@ def test_what_the_last_commit_gave_up_is_told_by_the_driver_that_comes_next(
     assert engine.step() is not None
     engine.restart()  # whatever was promoted before, this driver has told nobody
 
-    life = SimpleNamespace(coordinator=SimpleNamespace(ledger=engine.ledger), start=lambda: None, sights=dict)
+    life = SimpleNamespace(coordinator=engine.coordinator, start=lambda: None, sights=dict)
     monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
     monkeypatch.setattr(RunningOnSpark, "_supervise", lambda running: None)

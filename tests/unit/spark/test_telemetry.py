@@ -16,7 +16,7 @@ from sparkbolt.sim.engine import LocalEngine
 
 pytest.importorskip("pyspark")
 
-from sparkbolt.spark import running as running_module
+from sparkbolt.spark import starting as starting_module
 from sparkbolt.spark.running import RunningOnSpark
 from tests.unit.spark.lives import FakeQuery, NoLock, topology
 
@@ -112,9 +112,9 @@ def test_telemetry_is_closed_if_the_topology_cannot_start(monkeypatch: pytest.Mo
         raise RuntimeError("the checkpoint is another topology's")
 
     for name in ("refuse_if_in_use", "quieten_py4j", "make_session", "check_usable", "check_reachable", "is_local"):
-        monkeypatch.setattr(running_module, name, lambda *_: SimpleNamespace(sparkContext=None))
-    monkeypatch.setattr(running_module, "_running", refuse)
-    monkeypatch.setattr(running_module, "code_shipping", SimpleNamespace(send=lambda *_, **__: None))
+        monkeypatch.setattr(starting_module, name, lambda *_: SimpleNamespace(sparkContext=None))
+    monkeypatch.setattr(starting_module, "_running", refuse)
+    monkeypatch.setattr(starting_module, "code_shipping", SimpleNamespace(send=lambda *_, **__: None))
     with pytest.raises(RuntimeError, match="another topology"):
-        running_module.start(topology(), checkpoint="state", telemetry=sink)
+        starting_module.start(topology(), checkpoint="state", telemetry=sink)
     assert sink.closed == 1

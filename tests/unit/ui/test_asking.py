@@ -11,7 +11,7 @@ import pytest
 
 from sparkbolt.operate.documents import TopologyState
 from sparkbolt.ui import asking as module
-from sparkbolt.ui.asking import FRESH_SECS, AmbiguousTopology, Asking, NoAnswerError, UnknownTopology
+from sparkbolt.ui.asking import FRESH_SECS, AmbiguousTopology, Asking, LateAnswerError, UnknownTopology
 from tests.unit.operate.fake import NOW_MS, entry
 from tests.unit.ui.operators import UiOperator
 
@@ -104,7 +104,7 @@ def test_a_topology_that_hangs_is_told_of_and_others_answer(
     operator.gate, operator.hangs = threading.Event(), operator.known[0]["id"]
     questions = [asking.stories("words", search=str(number)) for number in range(10)]
     found = run(all_of(*questions))
-    assert all(isinstance(each, NoAnswerError) for each in found)
+    assert all(isinstance(each, LateAnswerError) for each in found)
     assert len([call for call in operator.calls if call[0] == "stories"]) <= module.TOPOLOGY_CALLS_MAX
     monkeypatch.setattr(module, "ANSWER_SECS", 60.0)
     assert run(asking.document("orders"))["entry"]["name"] == "orders"
@@ -116,7 +116,7 @@ def test_a_change_that_was_not_answered_is_not_told_as_undone(
 ) -> None:
     monkeypatch.setattr(module, "CHANGE_SECS", 0.05)
     operator.gate = threading.Event()
-    with pytest.raises(NoAnswerError, match="it may be done all the same"):
+    with pytest.raises(LateAnswerError, match="it may be done all the same"):
         run(asking.change("words", "activate", by="ann"))
     operator.gate.set()
 

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from sparkbolt.operate.documents import TopologyDocument
 from sparkbolt.ui.app import make_app
-from sparkbolt.ui.asking import NoAnswerError
+from sparkbolt.ui.asking import LateAnswerError
 from sparkbolt.ui.page_routes import page_options
 from sparkbolt.ui.pages import path_of
 from tests.unit.ui import shop
@@ -227,7 +227,7 @@ def test_what_is_not_there_is_told_with_what_to_do() -> None:
 
 @pytest.mark.parametrize(
     ("error", "status"),
-    [(NoAnswerError("no answer within 5 s"), 503), (OSError("Stale file handle"), 503), (RuntimeError(NASTY), 500)],
+    [(LateAnswerError("no answer within 5 s"), 503), (OSError("Stale file handle"), 503), (RuntimeError(NASTY), 500)],
 )
 def test_an_error_of_what_is_asked_becomes_a_page(
     error: Exception, status: int, monkeypatch: pytest.MonkeyPatch

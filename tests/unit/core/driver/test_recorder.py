@@ -7,7 +7,7 @@ from typing import Any
 from sparkbolt import BasicBolt, Spout, TopologyBuilder
 from sparkbolt.core.driver.history import History
 from sparkbolt.core.driver.recorder import MicroBatchTimes, Observed, Recorder
-from sparkbolt.core.model.measurements import OWN_TREES, Flow, Measurements, Span
+from sparkbolt.core.model.measurements import OWN_TREES, Flow, Measurements, TimeSpan
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.reports import Completed, Promotion
 from sparkbolt.testing import TopologyTestDriver
@@ -37,7 +37,9 @@ def test_counts_are_added_once_and_what_was_counted_before_is_not() -> None:
 def test_the_parts_of_a_micro_batch_follow_each_other_and_what_an_earlier_life_did_is_not_invented() -> None:
     history = History()
     recorder = Recorder(history, TopologyMetrics(), NOW)
-    measured = Measurements(spans={"level 1": Span(NOW + 50, NOW + 90, 70), "read": Span(NOW + 20, NOW + 45, 25)})
+    measured = Measurements(
+        spans={"level 1": TimeSpan(NOW + 50, NOW + 90, 70), "read": TimeSpan(NOW + 20, NOW + 45, 25)}
+    )
     times = MicroBatchTimes(NOW, NOW + 10, NOW + 100, NOW + 105, NOW + 120, NOW + 121)
     observed = Observed()
     observed.times, observed.measured = times, measured

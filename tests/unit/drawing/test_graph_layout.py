@@ -8,7 +8,7 @@ from zlib import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt.operate.graph_layout import Layout, Node, lay_out_graph
+from sparkbolt.drawing.graph_layout import Layout, Node, lay_out_graph
 
 COLUMNS = st.lists(st.integers(1, 5), min_size=1, max_size=5)
 
