@@ -16,6 +16,7 @@ import traceback
 from pathlib import Path
 
 from sparkbolt.cli.locate import load_topology, look_in
+from sparkbolt.cli.operate.sheets import plain
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.errors import InvalidTopology, WrongUseError
@@ -91,7 +92,7 @@ def errors(options: argparse.Namespace) -> int:
     """List trees."""
     from sparkbolt.cli.stories import list_trees
 
-    print("\n".join(list_trees(options.checkpoint, options.state, options.last, as_json=options.json)))
+    print(plain("\n".join(list_trees(options.checkpoint, options.state, options.last, as_json=options.json))))
     return EXIT_FINISHED
 
 
@@ -99,7 +100,7 @@ def explain(options: argparse.Namespace) -> int:
     """Tell the way of one tree."""
     from sparkbolt.cli.stories import explain_tree
 
-    print("\n".join(explain_tree(options.checkpoint, options.root, as_json=options.json)))
+    print(plain("\n".join(explain_tree(options.checkpoint, options.root, as_json=options.json))))
     return EXIT_FINISHED
 
 
@@ -127,7 +128,7 @@ def dlq_list(options: argparse.Namespace) -> int:
     from sparkbolt.operate.letters.stores import LetterLocation
 
     place = LetterLocation(options.where, options.client_config)
-    print("\n".join(list_letters(place, options.last, options.spout, as_json=options.json)))
+    print(plain("\n".join(list_letters(place, options.last, options.spout, as_json=options.json))))
     return EXIT_FINISHED
 
 
@@ -137,7 +138,7 @@ def dlq_show(options: argparse.Namespace) -> int:
     from sparkbolt.operate.letters.stores import LetterLocation
 
     place = LetterLocation(options.where, options.client_config)
-    print("\n".join(show_letters(place, options.ids, as_json=options.json)))
+    print(plain("\n".join(show_letters(place, options.ids, as_json=options.json))))
     return EXIT_FINISHED
 
 
@@ -148,7 +149,7 @@ def dlq_replay(options: argparse.Namespace) -> int:
 
     place = LetterLocation(options.where, options.client_config)
     order = ReplayOrder(place, options.ids, options.spout, options.into, options.again)
-    print("\n".join(replay(order)))
+    print(plain("\n".join(replay(order))))
     return EXIT_FINISHED
 
 

@@ -172,6 +172,9 @@ class ControlServer:
             lines = _Lines(connection)
             while not self._closed.is_set() and (line := lines.next()) is not None:
                 connection.settimeout(REQUEST_SECS)
+                if _has_gone(connection):  # it was told that there was no answer, and would not expect it to be done
+                    log.warning("a request of an operator who does not wait for its answer any more is dropped")
+                    return
                 _send(connection, self._answer(connection, line))
         except NotAdmittedError as error:
             with contextlib.suppress(OSError):
@@ -250,6 +253,14 @@ class _Lines:
         if len(line) > REQUEST_BYTES_MAX:
             raise NotAdmittedError(f"a request has at most {REQUEST_BYTES_MAX:,} bytes")
         return line
+
+
+def _has_gone(connection: socket.socket) -> bool:
+    """Whether who asks has closed its end, as after it has waited in vain while this process stood still."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
 
 
 def _send(connection: socket.socket, body: Mapping[str, Any]) -> None:

@@ -247,7 +247,8 @@ class Home:
             why = f"{entry['host']} has given no sign of life for {silent:.0f} s"
         else:
             return entry
-        dead: TopologyEntry = {**entry, "state": TopologyState.DEAD, "why": why, "control": None}
+        gist: Gist = {**entry["gist"], "rate": 0.0}
+        dead: TopologyEntry = {**entry, "state": TopologyState.DEAD, "why": why, "control": None, "gist": gist}
         dead["ended_ms"] = entry["beat_ms"]
         return dead
 

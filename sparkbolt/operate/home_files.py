@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 import threading
 import time
 from pathlib import Path
@@ -131,7 +132,7 @@ class DiskFiles:
                 for entry in entries:
                     with contextlib.suppress(FileNotFoundError):
                         status = entry.stat(follow_symlinks=False)
-                        if not entry.name.startswith("."):
+                        if not entry.name.startswith(".") and stat.S_ISREG(status.st_mode):
                             found[entry.name] = Seen((status.st_mtime_ns, status.st_size))
                         elif entry.name.endswith(".tmp") and time.time() - status.st_mtime > LEFT_OVER_SECS:
                             os.unlink(entry.path)

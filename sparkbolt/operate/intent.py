@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sparkbolt.core.driver.overrides import Overrides, TraceWish
+from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.core.model.lane import policy_of
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.errors import ConfigError
@@ -215,7 +216,8 @@ def checked_setting(topology: Topology, key: str, value: str, component: str | N
     setting = SETTINGS.get(name)
     if setting is None:
         raise ConfigError(
-            f"setting {key!r} cannot be changed while the topology runs: those that can are {', '.join(SETTINGS)}. "
+            f"setting {key!r} cannot be changed while the topology runs{did_you_mean(name, SETTINGS)}; those that can "
+            f"are {', '.join(SETTINGS)}. "
             "Change the others in the topology's Config, and start it again with the same checkpoint"
         )
     if component is not None and not setting.of_component:

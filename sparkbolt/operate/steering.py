@@ -81,6 +81,17 @@ def _moment(arguments: Mapping[str, Any], name: str) -> int | None:
     return value
 
 
+def _read(operable: Operable, name: str) -> bytes | None:
+    """A file of the checkpoint that nothing depends on; None if it cannot be read."""
+    try:
+        return operable.read(name)
+    except Exception as error:  # noqa: BLE001  a file system may fail in its own way
+        log.warning(
+            "%s of checkpoint %s cannot be read (%s): it begins anew", name, operable.checkpoint, line_of(error)
+        )
+        return None
+
+
 class _Job:
     """A request on its way."""
 
@@ -114,7 +125,7 @@ class Steering:
         self._intent = Intent.loads(operable.read(CONTROL_FILE), where)
         self._level_before: int | None = None
         self.errors = ErrorBook(socket.gethostname())
-        self.events = EventBook(operable.read(EVENTS_FILE))
+        self.events = EventBook(_read(operable, EVENTS_FILE))
         self._rate = Rate()
         self._jobs: queue.Queue[_Job | None] = queue.Queue(REQUESTS_MAX)
         self._ended = threading.Event()
@@ -299,7 +310,11 @@ class Steering:
         word = "active" if active else "inactive"
         if before == (TopologyState.ACTIVE if active else TopologyState.INACTIVE):
             return done(f"it was {word} already, and stays so{self._how_long()}")
-        text = "its spouts emit" if active else "its spouts emit nothing more, open trees finish, and it stays so"
+        text = (
+            "its spouts emit, and it stays so"
+            if active
+            else "its spouts emit nothing more, open trees finish, and it stays so"
+        )
         return done(f"it is {word}: {text}{self._how_long()}")
 
     def _how_long(self) -> str:

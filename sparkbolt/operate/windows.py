@@ -10,7 +10,7 @@ Read before: ``documents``, ``core.driver.history``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -196,7 +196,7 @@ def _task_numbers(flow: Flow, counts: FlowCounts, bucket: Bucket, shape: Shape) 
         execute_latency_ms=counts.execute_ms / counts.executed if counts.executed else None,
         process_latency_ms=_process_latency_ms(counts),
         complete_latency_ms=bucket.complete.get(flow.component, _NOTHING).mean_ms if spout and counts.acked else None,
-        capacity=counts.execute_ms / (bucket.secs * 1000) if bucket.secs and not spout else None,
+        capacity=min(1.0, counts.execute_ms / (bucket.secs * 1000)) if bucket.secs and not spout else None,
     )
 
 
@@ -220,6 +220,8 @@ def _stream_numbers(key: tuple[str, str, str], counts: FlowCounts, bucket: Bucke
 
 # Series.
 
+CAPACITY_SECS = 60
+"""Over how much time the capacities of a series are taken, since work counts when its micro-batch ends."""
 SERIES_MS = 3_600_000
 """How far back a series goes if nothing else is said."""
 
@@ -236,14 +238,16 @@ def series_of(
     """The history and the events between two moments; the finest ring that reaches back answers."""
     since_ms, until_ms = span_ms
     step_secs, buckets = history.buckets(since_ms, until_ms, now_ms)
+    over = CAPACITY_SECS // step_secs
     return SeriesDocument(
         step_secs=step_secs,
-        points=[_point(one, shape) for one in buckets],
+        points=[_point(one, shape, buckets[max(0, at - over) : at + 1]) for at, one in enumerate(buckets)],
         events=[event for event in events if since_ms <= event["time_ms"] <= until_ms],
     )
 
 
-def _point(bucket: Bucket, shape: Shape) -> SeriesPoint:
+def _point(bucket: Bucket, shape: Shape, lately: Sequence[Bucket]) -> SeriesPoint:
+    """One point; ``lately`` are the buckets over which its capacities are taken, itself the last."""
     complete = Histogram()
     for histogram in bucket.complete.values():
         complete.merge(histogram)
@@ -266,7 +270,7 @@ def _point(bucket: Bucket, shape: Shape) -> SeriesPoint:
         open_trees=int(bucket.gauges.get("open_trees", 0)),
         lag=int(bucket.gauges.get("lag", 0)),
         complete=complete.percentiles(),
-        capacity=_capacities(bucket, shape),
+        capacity=_capacities(lately, shape),
         components={
             component: {**counts, **({"lag": lag[component]} if component in lag else {})}
             for component, counts in bucket.components.items()
@@ -276,20 +280,26 @@ def _point(bucket: Bucket, shape: Shape) -> SeriesPoint:
     )
 
 
-def _capacities(bucket: Bucket, shape: Shape) -> dict[str, float]:
-    """By bolt, and for the acker: the share of time in which the busiest task worked."""
-    if not bucket.secs:
+def _capacities(buckets: Sequence[Bucket], shape: Shape) -> dict[str, float]:
+    """By bolt, and for the acker: the share of time in which the busiest task worked.
+
+    Work counts when its micro-batch is promoted, so one that takes longer than all these buckets would give more than
+    1; it is 1 then.
+    """
+    secs = sum(bucket.secs for bucket in buckets)
+    if not secs:
         return {}
     by_task: dict[tuple[str, int], float] = {}
-    for flow, counts in bucket.flows.items():
-        if flow.component not in shape.spouts:
-            task = flow.component, flow.task
-            by_task[task] = by_task.get(task, 0.0) + counts.execute_ms
-    if "acker" in bucket.parts_ms:
-        by_task[ACKER, 0] = bucket.parts_ms["acker"]
+    for bucket in buckets:
+        for flow, counts in bucket.flows.items():
+            if flow.component not in shape.spouts and counts.execute_ms:
+                task = flow.component, flow.task
+                by_task[task] = by_task.get(task, 0.0) + counts.execute_ms
+        if "acker" in bucket.parts_ms:
+            by_task[ACKER, 0] = by_task.get((ACKER, 0), 0.0) + bucket.parts_ms["acker"]
     shares: dict[str, float] = {}
     for (component, _), busy_ms in by_task.items():
-        shares[component] = max(shares.get(component, 0.0), busy_ms / (bucket.secs * 1000))
+        shares[component] = max(shares.get(component, 0.0), min(1.0, busy_ms / (secs * 1000)))
     return shares
 
 

@@ -278,7 +278,8 @@ async def _set(request: Request, given: dict[str, Any]) -> Any:
 
 
 async def _rebalance(request: Request, given: dict[str, Any]) -> Any:
-    return await _change(request, "rebalance", **given)
+    wanted = {"parallelism": given.get("executors", {}), "workers": given.get("num_workers")}
+    return await _change(request, "rebalance", **wanted)
 
 
 async def _trace(request: Request, given: dict[str, Any]) -> Any:

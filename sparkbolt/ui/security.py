@@ -189,7 +189,7 @@ class Guard:
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or host_of(hosts[0]) not in self._hosts:
-            raise DeniedRequest(421, "this name is not one of this server's; allow it with --allowed-host")
+            raise DeniedRequest(421, "this name is not one of this server's; allow it with --allow-host")
         method = scope["method"]
         if method not in READING + CHANGING:
             raise DeniedRequest(405, f"{method} is not answered here")

@@ -417,7 +417,7 @@ async def rebalance(request: Request) -> Json:
     return await _change(request, "rebalance", "rebalance", **options)
 
 
-_REBALANCE = {"numWorkers": "num_workers", "executors": "executors"}
+_REBALANCE = {"numWorkers": "workers", "executors": "parallelism"}
 
 
 async def debug(request: Request) -> Json:

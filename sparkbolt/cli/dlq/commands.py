@@ -41,13 +41,14 @@ def list_letters(place: LetterLocation, limit: int, spout: str | None, *, as_jso
     """The lines of the newest letters; the newest is last."""
     store = open_letters(place)
     read = store.letters()
-    replayed = store.replayed()
+    replayed, discarded = store.replayed(), store.discarded()
     letters = _of(read.letters, spout)
     shown = letters[-limit:]
     if as_json:
         _warn(read)
-        return [json.dumps({**letter.to_json(), "replayed": letter.id in replayed}) for letter in shown]
-    lines = [line for letter in shown for line in _two_lines(letter, letter.id in replayed)]
+        seen_to = [{"replayed": letter.id in replayed, "discarded": letter.id in discarded} for letter in shown]
+        return [json.dumps({**letter.to_json(), **own}) for letter, own in zip(shown, seen_to, strict=True)]
+    lines = [line for letter in shown for line in _two_lines(letter, letter.id in replayed, letter.id in discarded)]
     return [*lines, *_closing(read, letters, len(shown), replayed)]
 
 
@@ -58,9 +59,9 @@ def _of(letters: Sequence[DeadLetter], spout: str | None) -> list[DeadLetter]:
     return [letter for letter in letters if spout in (None, letter.component)]
 
 
-def _two_lines(letter: DeadLetter, replayed: bool) -> list[str]:
+def _two_lines(letter: DeadLetter, replayed: bool, discarded: bool) -> list[str]:
     tries = f"{letter.attempts_in_all} attempt{'s' if letter.attempts_in_all > 1 else ''}"
-    again = ", replayed" if replayed else ""
+    again = (", replayed" if replayed else "") + (", discarded" if discarded else "")
     name = letter.id[:ID_CHARACTERS_SHOWN]
     return [
         f"{time_text(letter.last.ended_ms)}  {name}  {letter.where}, {tries}{again}",
@@ -175,14 +176,16 @@ def replay(order: ReplayOrder) -> list[str]:
         _warn(read)
     every = _of(read.letters, order.spout)
     letters = _named(every, order.names) if order.names else every
-    before = store.replayed() if not order.again else set()
+    before = store.replayed() | store.discarded() if not order.again else set()
     chosen = [letter for letter in letters if letter.id not in before]
     spouts = sorted({letter.component for letter in chosen})
     if len(spouts) > 1:
         raise WrongUseError(f"these are letters of several spouts ({', '.join(spouts)}): choose one with --spout")
     done = store.replay(chosen, order.into)
     skipped = len(letters) - len(chosen)
-    more = f"; {skipped} were replayed before and are left alone (--again replays them)" if skipped else ""
+    more = (
+        f"; {skipped} were replayed before, or discarded, and are left alone (--again replays them)" if skipped else ""
+    )
     text = f"{len(done.ids)} letter(s) replayed, {done.tuples} tuple(s){more}"
     missed = "" if read.damage is None or order.names else f"; {read.damage}"
     if done.left_out:

@@ -20,7 +20,9 @@ def add_operating(commands: Any) -> None:
     """Add the commands."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
-        "--home", metavar="DIR", help="where topologies are registered (default: SPARKBOLT_HOME, or ~/.local/state)"
+        "--home",
+        metavar="DIR",
+        help="where topologies are registered (default: SPARKBOLT_HOME, or ~/.local/state/sparkbolt)",
     )
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
     named = argparse.ArgumentParser(add_help=False, parents=[common])

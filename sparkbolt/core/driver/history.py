@@ -303,8 +303,27 @@ class History:
                 made._restore(name, json.loads(zlib.decompress(data)))
             except (ValueError, TypeError, KeyError, zlib.error):
                 made.damaged.append(path)
+        for index in range(1, len(RINGS)):
+            made._mend(index)
         made._total = summed(made._rings[-1], 0)
         return made
+
+    def _mend(self, index: int) -> None:
+        """Replace buckets of a ring by what the finer one has of their time, if that is more.
+
+        A coarser ring is written less often, so that a process that was killed has lost more of it.
+        """
+        finer, step_ms = self._rings[index - 1], RINGS[index].step_secs * 1000
+        own = {bucket.start_ms: bucket for bucket in self._rings[index]}
+        parts: dict[int, list[Bucket]] = {}
+        for bucket in finer:
+            parts.setdefault(bucket.start_ms - bucket.start_ms % step_ms, []).append(bucket)
+        for start_ms, buckets in parts.items():
+            sum_ = summed(buckets, start_ms)
+            if start_ms not in own or own[start_ms].micro_batches < sum_.micro_batches:
+                own[start_ms] = sum_
+                self._dirty[index].add(_chunk_of(RINGS[index], start_ms))
+        self._rings[index] = deque((own[start] for start in sorted(own)), maxlen=RINGS[index].buckets)
 
     def _restore(self, name: str, body: Sequence[Any]) -> None:
         if name == "micro-batches":
