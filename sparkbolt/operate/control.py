@@ -171,10 +171,10 @@ class ControlServer:
         try:
             lines = _Lines(connection)
             while not self._closed.is_set() and (line := lines.next()) is not None:
-                connection.settimeout(REQUEST_SECS)
                 if _has_gone(connection):  # it was told that there was no answer, and would not expect it to be done
                     log.warning("a request of an operator who does not wait for its answer any more is dropped")
                     return
+                connection.settimeout(REQUEST_SECS)
                 _send(connection, self._answer(connection, line))
         except NotAdmittedError as error:
             with contextlib.suppress(OSError):
@@ -257,8 +257,9 @@ class _Lines:
 
 def _has_gone(connection: socket.socket) -> bool:
     """Whether who asks has closed its end, as after it has waited in vain while this process stood still."""
+    connection.setblocking(False)
     try:
-        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        return connection.recv(1, socket.MSG_PEEK) == b""
     except BlockingIOError:
         return False
 

@@ -243,10 +243,13 @@ class Home:
         ended = gone(ProcessNote(entry["host"], entry["pid"], entry["pid_started"], entry["pid_space"]))
         if ended:
             why = f"its process ({entry['pid']}) is gone, and has not said how it ended"
-        elif ended is None and (silent := self._silent_secs(entry)) > BEAT_LOST_SECS:
-            why = f"{entry['host']} has given no sign of life for {silent:.0f} s"
-        else:
+        elif (silent := self._silent_secs(entry)) <= BEAT_LOST_SECS:
             return entry
+        elif ended is None:
+            why = f"{entry['host']} has given no sign of life for {silent:.0f} s"
+        else:  # it has not ended, and nothing more is known: it may be stopped, or cannot write to the home
+            why = f"its process ({entry['pid']}) is there, but has given no sign of life for {silent:.0f} s"
+            return {**entry, "why": why}
         gist: Gist = {**entry["gist"], "rate": 0.0}
         dead: TopologyEntry = {**entry, "state": TopologyState.DEAD, "why": why, "control": None, "gist": gist}
         dead["ended_ms"] = entry["beat_ms"]

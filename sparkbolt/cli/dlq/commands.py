@@ -183,9 +183,7 @@ def replay(order: ReplayOrder) -> list[str]:
         raise WrongUseError(f"these are letters of several spouts ({', '.join(spouts)}): choose one with --spout")
     done = store.replay(chosen, order.into)
     skipped = len(letters) - len(chosen)
-    more = (
-        f"; {skipped} were replayed before, or discarded, and are left alone (--again replays them)" if skipped else ""
-    )
+    more = f"; {skipped} were replayed or discarded before and are left alone (--again replays them)" if skipped else ""
     text = f"{len(done.ids)} letter(s) replayed, {done.tuples} tuple(s){more}"
     missed = "" if read.damage is None or order.names else f"; {read.damage}"
     if done.left_out:

@@ -60,7 +60,8 @@ def list_lines(entries: Sequence[TopologyEntry], now_ms: int, width: int) -> lis
         found.append(line)
         places = [f"id {plain(entry['id'])}", *_places(entry)] if entry["name"] in doubled else _places(entry)
         found += [f"{INDENT}{part}" for part in wrapped(places, width - len(INDENT), ", ")]
-        found.append(f"{INDENT}{_checkpoint(entry)}")
+        if entry["checkpoint"] is not None:
+            found.append(plain(f"{INDENT}checkpoint {entry['checkpoint']}"))
         if entry["why"]:
             found += [f"{INDENT}{part}" for part in _words_wrapped(plain(entry["why"]), width - len(INDENT))]
     return found
@@ -83,13 +84,11 @@ def _places(entry: TopologyEntry) -> list[str]:
     parts = [process if runs(entry) else f"{entry['host']}, {time_text(entry['started_ms'])[:16]}Z"]
     if entry["exit_code"] is not None:
         parts.append(f"exit code {entry['exit_code']}")
+    if entry["checkpoint"] is None:
+        parts.append("no checkpoint")
     if entry["spark_ui"] and runs(entry):
         parts.append(f"Spark {entry['spark_ui']}")
     return [plain(part) for part in parts]
-
-
-def _checkpoint(entry: TopologyEntry) -> str:
-    return "no checkpoint" if entry["checkpoint"] is None else plain(f"checkpoint {entry['checkpoint']}")
 
 
 def _words_wrapped(text: str, width: int) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from sparkbolt.bolts.dead_letter_files import append_lines
 from sparkbolt.cli import main
 from sparkbolt.core.model.dead_letters import RawMessage
+from sparkbolt.operate.letters.stores import LetterFile
 from tests.unit.core.model.test_dead_letters import attempt, letter
 
 
@@ -86,7 +87,8 @@ def test_replay_appends_tuples_once_and_tells_what_it_cannot(
     assert "2 replayed" in printed(capsys, "list", path)
     said = printed(capsys, "replay", path, "aaaa1", "--into", str(into))
     assert (
-        said == "0 letter(s) replayed, 0 tuple(s); 1 were replayed before and are left alone (--again replays them)\n"
+        said
+        == "0 letter(s) replayed, 0 tuple(s); 1 were replayed or discarded before and are left alone (--again replays them)\n"
     )
     assert printed(capsys, "replay", path, "aaaa1", "--into", str(into), "--again").startswith("1 letter(s)")
     assert len(into.read_text().splitlines()) == 4
@@ -136,7 +138,7 @@ def test_replay_and_show_tell_of_damaged_lines(path: str, tmp_path: Path, capsys
     assert printed(capsys, "replay", path, "gggg", "--into", into, code=2).startswith(f"sparkbolt: {damage}\n")
     said = printed(capsys, "replay", path, "--into", into, code=1)
     assert said == (
-        "sparkbolt: 1 letter(s) replayed, 1 tuple(s); 1 were replayed before and are left alone "
+        "sparkbolt: 1 letter(s) replayed, 1 tuple(s); 1 were replayed or discarded before and are left alone "
         f"(--again replays them); {damage}\n"
     )
     assert len(Path(into).read_text().splitlines()) == 2
@@ -180,3 +182,24 @@ def test_replay_writes_nothing_to_where_the_letters_are(
             said = printed(capsys, "replay", where, "--into", str(into), code=2)
             assert "is where the dead letters are read from" in said
     assert [one.name for one in folder.iterdir()] == ["000000003.jsonl"]
+
+
+def test_letters_that_were_discarded_are_marked_and_not_replayed(
+    path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    LetterFile(path, {}).discard(["bbbb3333"])
+    text = printed(capsys, "list", path)
+    assert "bbbb3333  lines[0] a.txt@60, 1 attempt, discarded" in text
+    bodies = [json.loads(line) for line in printed(capsys, "list", path, "--json").splitlines()]
+    assert {body["id"]: body["discarded"] for body in bodies}["bbbb3333"] is True
+    out = printed(capsys, "replay", path, "bbbb", "--into", str(tmp_path / "again.jsonl"))
+    assert "1 were replayed or discarded before and are left alone" in out
+
+
+def test_what_a_terminal_would_obey_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "dead.jsonl")
+    bad = letter("dddd1111", attempts=(attempt(1, cause="exception", reason="ValueError: \x1b[2J"),))
+    append_lines(path, [bad.to_line()])
+    for command in (("list", path), ("show", path, "dddd")):
+        text = printed(capsys, *command)
+        assert ("\x1b" not in text, r"\x1b[2J" in text) == (True, True)

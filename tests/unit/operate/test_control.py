@@ -27,8 +27,10 @@ class Asked:
     def __init__(self) -> None:
         self.waits = threading.Event()
         self.waits.set()
+        self.verbs: list[str] = []
 
     def __call__(self, verb: str, arguments: Mapping[str, Any], by: str) -> Any:
+        self.verbs.append(verb)
         if verb == "wait":
             self.waits.wait()
         if verb == "wrong":
@@ -200,3 +202,15 @@ def test_another_program_at_the_address_is_not_believed() -> None:
         with pytest.raises(NoAnswerError, match="cannot be asked"):
             ask(f"tcp://127.0.0.1:{port}", "ping", secs=10)
         thread.join()
+
+
+def test_a_request_whose_operator_has_gone_is_not_carried_out(
+    server: ControlServer, asked: Asked, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked.waits.clear()
+    first = connected(server)
+    first.sendall(b'{"verb": "wait"}\n{"verb": "kill"}\n')  # the second is read when the first is answered
+    first.close()
+    asked.waits.set()
+    assert wait_for(lambda: "does not wait for its answer" in caplog.text)
+    assert "kill" not in asked.verbs

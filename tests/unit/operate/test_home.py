@@ -148,6 +148,17 @@ def test_a_topology_elsewhere_lives_as_long_as_its_entry_changes_whatever_its_cl
     assert entry["why"] == "far-away has given no sign of life for 31 s"
 
 
+def test_a_process_that_is_there_but_stands_still_is_not_shown_as_if_all_were_well(home: Path) -> None:
+    clock = Clock()
+    registry = Home(str(home), mono=clock)
+    registry.write(entry_of(beat_ms=int(time.time() * 1000)))
+    assert registry.entries()[0]["why"] is None
+    clock.now_s += 31
+    [entry] = registry.entries()
+    assert entry["state"] == TopologyState.ACTIVE
+    assert entry["why"] == f"its process ({os.getpid()}) is there, but has given no sign of life for 31 s"
+
+
 def test_a_first_look_goes_by_the_clock_of_the_file_system(home: Path) -> None:
     registry = stored(home, elsewhere(beat_ms=1))
     assert registry.entries()[0]["state"] == TopologyState.ACTIVE
@@ -365,3 +376,11 @@ def test_a_home_on_another_file_system_works_alike(tmp_path: Path) -> None:
     assert registry.token(id_) == token
     registry.remove_token(id_)
     assert registry.token(id_) is None
+
+
+def test_what_is_no_file_in_a_home_is_not_read(home: Path) -> None:
+    made = entry_of()
+    Home(str(home)).write(made)
+    os.mkfifo(home / "topologies" / "pipe.json")
+    (home / "topologies" / "folder.json").mkdir()
+    assert [one["id"] for one in Home(str(home)).entries()] == [made["id"]]

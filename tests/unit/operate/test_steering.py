@@ -149,7 +149,7 @@ def test_the_level_of_the_log_changes_and_is_as_before_at_the_end(started: Any) 
 @pytest.mark.parametrize(
     ("key", "value", "component", "text"),
     [
-        ("fuse", "no", None, "cannot be changed while the topology runs: those that can are log-level, max-spout-p"),
+        ("fuse", "no", None, "cannot be changed while the topology runs; those that can are log-level, max-spout-p"),
         ("max-spout-pending", "-3", None, "expected a whole number of at least 1, or none, got '-3'"),
         ("max-spout-pending", "3", "split", "says nothing for 'split': expected one of lines"),
         ("max-spout-pending", "3", "lnes", "there is no component 'lnes': did you mean 'lines'?"),

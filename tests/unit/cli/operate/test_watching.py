@@ -48,7 +48,8 @@ def test_list_shows_what_runs_and_what_has_died_with_their_places(printed: Print
         "    pid 4711 on bolt-1, Spark http://bolt-1:4040\n"
         "    checkpoint /data/words\n"
         "orders  dead    2 h 0 min ago       96        0          0      6        0\n"
-        "    bolt-1, 2025-12-31 10:20Z, checkpoint /data/orders\n"
+        "    bolt-1, 2025-12-31 10:20Z\n"
+        "    checkpoint /data/orders\n"
         "    its process (815) is gone, and has not said how it ended\n"
     )
 
@@ -86,8 +87,8 @@ def test_a_dead_topology_that_was_started_again_is_not_listed(fake: FakeOperator
 def test_two_topologies_of_one_name_are_listed_by_their_ids(printed: Printed, fake: FakeOperator) -> None:
     fake.known.append(entry("words", TopologyState.ACTIVE, 2))
     out = printed("list")
-    assert "    id words-1-1767262800, pid 4711 on bolt-1\n    checkpoint /data/words\n" in out
-    assert "    id words-2-1767262800, pid 4711 on bolt-1\n    checkpoint /data/words\n" in out
+    assert "    id words-1-1767262800, pid 4711 on bolt-1, Spark http://bolt-1:4040\n    checkpoint /data/words\n" in out
+    assert "    id words-2-1767262800, pid 4711 on bolt-1, Spark http://bolt-1:4040\n    checkpoint /data/words\n" in out
 
 
 def test_if_nothing_runs_it_is_said_where_was_looked_and_what_has_ended(printed: Printed, fake: FakeOperator) -> None:
