@@ -138,7 +138,7 @@ def gist_of(look: TopologyView, spouts: Container[str]) -> Gist:
         errors=sum(one.errors for one in components),
         open_trees=metrics.open_trees,
         retries=look.retries,
-        lag=sum(one.lag for one in components),
+        lag=sum(one.lag for one in components) if metrics.lags else None,
         rate=0.0,
     )
 

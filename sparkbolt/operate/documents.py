@@ -57,8 +57,8 @@ class Gist(TypedDict):
     errors: int
     open_trees: int
     retries: int
-    lag: int
-    """Positions that are not finished, over all spouts."""
+    lag: int | None
+    """Positions that are not finished, over all spouts that know it; None: no spout does."""
     rate: float
     """Trees a second that were acked, over the last minute."""
 

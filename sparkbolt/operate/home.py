@@ -54,8 +54,8 @@ TAKEN_SECS = 3600.0
 _TAKEN = b"{}\n"
 """The content of the file by which an id is taken."""
 _NO_GIST = Gist(
-    micro_batches=0, emitted=0, executed=0, acked=0, failed=0, set_aside=0, errors=0, open_trees=0, retries=0, lag=0,
-    rate=0.0,
+    micro_batches=0, emitted=0, executed=0, acked=0, failed=0, set_aside=0, errors=0, open_trees=0, retries=0,
+    lag=None, rate=0.0,
 )  # fmt: skip
 _ENTRY: Mapping[str, tuple[tuple[type, ...], Any]] = {
     "id": ((str,), None),

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,6 +27,9 @@ CONTROL_FILE = "control"
 FORMAT = 1
 TRACES_MAX = 20
 MESSAGE_CHARACTERS_MAX = 1000
+COUNT_MAX = 10**9
+TARGET_MS_MAX = 3_600_000
+TIMEOUT_SECS_MAX = 366 * 86_400
 RESET = "default"
 """The value that undoes a change."""
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -46,11 +48,15 @@ class Setting:
     """Whether it can be changed for one component; without one, it is changed for all that have it."""
 
 
-def _whole(text: str) -> int:
+def _whole(text: str, at_most: int = COUNT_MAX) -> int:
     value = int(text)
-    if value < 1:
+    if not 1 <= value <= at_most:
         raise ValueError(text)
     return value
+
+
+def _target_ms(text: str) -> int:
+    return _whole(text, TARGET_MS_MAX)
 
 
 def _whole_or_none(text: str) -> int | None:
@@ -59,7 +65,7 @@ def _whole_or_none(text: str) -> int | None:
 
 def _secs(text: str) -> float:
     value = float(text)
-    if not 0 < value < math.inf:
+    if not 0 < value <= TIMEOUT_SECS_MAX:
         raise ValueError(text)
     return value
 
@@ -73,8 +79,8 @@ def _level(text: str) -> str:
 SETTINGS: Mapping[str, Setting] = {
     "log-level": Setting(f"one of {', '.join(LOG_LEVELS)}", _level),
     "max-spout-pending": Setting("a whole number of at least 1, or none", _whole_or_none, of_component=True),
-    "micro-batch-target": Setting("a whole number of milliseconds of at least 1", _whole),
-    "message-timeout": Setting("a number of seconds above 0", _secs),
+    "micro-batch-target": Setting(f"a whole number of milliseconds from 1 to {TARGET_MS_MAX:,} (an hour)", _target_ms),
+    "message-timeout": Setting(f"a number of seconds above 0 and up to {TIMEOUT_SECS_MAX:,} (a year)", _secs),
     "max-attempts": Setting("a whole number of at least 1", _whole, of_component=True),
 }
 """By the name that operators use: the settings that can be changed while a topology runs."""

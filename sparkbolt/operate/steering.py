@@ -305,11 +305,11 @@ class Steering:
             return refused("it was killed, and is ending")
         self._remember(replace(self._intent, active=active, by=by, since_ms=self._now_ms()))
         self._operable.set_active(active)
-        log.warning("topology %r is %s by %s", self._topology.name, "activated" if active else "deactivated", by)
-        self.note("activated" if active else "deactivated", "its spouts emit" if active else "its spouts stop", by)
         word = "active" if active else "inactive"
         if before == (TopologyState.ACTIVE if active else TopologyState.INACTIVE):
             return done(f"it was {word} already, and stays so{self._how_long()}")
+        log.warning("topology %r is %s by %s", self._topology.name, "activated" if active else "deactivated", by)
+        self.note("activated" if active else "deactivated", "its spouts emit" if active else "its spouts stop", by)
         text = (
             "its spouts emit, and it stays so"
             if active

@@ -24,6 +24,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from sparkbolt.errors import SparkboltError
 from sparkbolt.operate.documents import TopologyDocument, TopologyState
@@ -141,34 +142,43 @@ async def changes(request: Request) -> Response:
     streams: set[object] = request.app.state.streams
     if len(streams) >= STREAMS_MAX:
         raise HTTPException(503, f"{STREAMS_MAX} streams are open already; close some pages")
-    headers = {"x-accel-buffering": "no"}  # for a proxy in between
-    return StreamingResponse(
-        _stream(asking, entry["id"], Reader(cursor), streams), media_type="text/event-stream", headers=headers
-    )
+    return _Stream(_changes_of(asking, entry["id"], Reader(cursor)), streams)
 
 
-async def _stream(asking: Asking, topology: str, reader: Reader, streams: set[object]) -> AsyncIterator[str]:
-    me = object()
-    streams.add(me)
+class _Stream(StreamingResponse):
+    """An open stream; it counts from its request on, since many requests may come before the first is answered."""
+
+    def __init__(self, content: AsyncIterator[str], streams: set[object]) -> None:
+        headers = {"x-accel-buffering": "no"}  # for a proxy in between
+        super().__init__(content, media_type="text/event-stream", headers=headers)
+        self._streams = streams
+        streams.add(self)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the changes until one side has gone."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams.discard(self)
+
+
+async def _changes_of(asking: Asking, topology: str, reader: Reader) -> AsyncIterator[str]:
     silent_secs = 0.0
-    try:
-        yield f"retry: {RETRY_MS}\n\n"
-        while True:
-            runs = True
-            try:
-                document = await asking.document(topology)
-                found = reader.events(document)
-                runs = TopologyState.of(document["entry"]["state"]).runs
-            except (SparkboltError, OSError) as error:
-                found = [event_text("silent", {"text": str(error)})]
-            for text in found:
-                yield text
-            if not runs:
-                return
-            silent_secs = 0.0 if found else silent_secs + LOOK_SECS
-            if silent_secs >= HEARTBEAT_SECS:
-                yield ": still here\n\n"
-                silent_secs = 0.0
-            await asyncio.sleep(LOOK_SECS)
-    finally:
-        streams.discard(me)
+    yield f"retry: {RETRY_MS}\n\n"
+    while True:
+        runs = True
+        try:
+            document = await asking.document(topology)
+            found = reader.events(document)
+            runs = TopologyState.of(document["entry"]["state"]).runs
+        except (SparkboltError, OSError) as error:
+            found = [event_text("silent", {"text": str(error)})]
+        for text in found:
+            yield text
+        if not runs:
+            return
+        silent_secs = 0.0 if found else silent_secs + LOOK_SECS
+        if silent_secs >= HEARTBEAT_SECS:
+            yield ": still here\n\n"
+            silent_secs = 0.0
+        await asyncio.sleep(LOOK_SECS)

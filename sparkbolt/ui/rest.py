@@ -39,6 +39,7 @@ from sparkbolt.ui.rest_types import (
     OpenTrees,
     RebalanceBody,
     ReplayBody,
+    ReplayManyBody,
     SetBody,
     SettingsValue,
     StoryValue,
@@ -287,11 +288,13 @@ async def _trace(request: Request, given: dict[str, Any]) -> Any:
 
 
 async def _replay_many(request: Request, given: dict[str, Any]) -> Any:
-    return await _change(request, "replay", given["ids"])
+    return await _change(request, "replay", given["ids"], target=given.get("target"))
 
 
 async def _replay(request: Request, given: dict[str, Any]) -> Any:
-    return await _change(request, "replay", [request.path_params["letter"]], values=given.get("values"))
+    return await _change(
+        request, "replay", [request.path_params["letter"]], values=given.get("values"), target=given.get("target")
+    )
 
 
 async def _discard(request: Request, given: dict[str, Any]) -> Any:
@@ -310,7 +313,7 @@ CHANGING: dict[Handler, Operation] = {
     _set: _post("settings", "set", "Change a setting.", SetBody),
     _rebalance: _post("rebalance", "rebalance", "Say what a restart can change, and refuse the rest.", RebalanceBody),
     _trace: _post("trace", "trace", "Record the hops of these messages from now on.", TraceBody),
-    _replay_many: _post("letters/replay", "replayLetters", "Give dead letters again.", LettersBody),
+    _replay_many: _post("letters/replay", "replayLetters", "Give dead letters again.", ReplayManyBody),
     _replay: _post(
         "letters/{letter}/replay", "replayLetter", "Give one dead letter again, with other values if so.", ReplayBody
     ),

@@ -182,8 +182,18 @@ class LettersBody(TypedDict):
     ids: list[str]
 
 
+class ReplayManyBody(TypedDict):
+    """Which dead letters are given again, and where to."""
+
+    ids: list[str]
+    target: NotRequired[str | None]
+    """Where they are given to, if not where their messages came from."""
+
+
 class ReplayBody(TypedDict):
     """How a dead letter is given again."""
 
     values: NotRequired[dict[str, Any] | None]
     """Fields of its record that get another value."""
+    target: NotRequired[str | None]
+    """Where it is given to, if not where its message came from: a file, a topic or a queue, as its spout needs it."""

@@ -51,9 +51,7 @@ def list_lines(entries: Sequence[TopologyEntry], now_ms: int, width: int) -> lis
     for entry in entries:
         gist = entry["gist"]
         numbers = (gist["micro_batches"], round(gist["rate"]), gist["lag"], gist["open_trees"], gist["errors"])
-        rows.append(
-            (plain(entry["name"]), entry["state"], _since(entry, now_ms), *(float(number) for number in numbers))
-        )
+        rows.append((plain(entry["name"]), entry["state"], _since(entry, now_ms), *map(_cell, numbers)))
     header, *lines = Sheet(_TITLES, tuple(rows), _DROPPABLE).lines(width)
     found = [header]
     for entry, line in zip(entries, lines, strict=True):
@@ -95,6 +93,10 @@ def _words_wrapped(text: str, width: int) -> list[str]:
     return wrapped(text.split(), width, " ")
 
 
+def _cell(number: float | None) -> Cell:
+    return None if number is None else float(number)
+
+
 def top_sheet(entries: Sequence[TopologyEntry], now_ms: int) -> Sheet:
     """The table of ``sparkbolt top``."""
     doubled = _names_that_are_doubled(entries)
@@ -103,7 +105,7 @@ def top_sheet(entries: Sequence[TopologyEntry], now_ms: int) -> Sheet:
         gist = entry["gist"]
         counts = (gist["rate"], gist["lag"], gist["open_trees"], gist["acked"], gist["failed"], gist["errors"])
         name = entry["id"] if entry["name"] in doubled else entry["name"]
-        numbers = (float(count) for count in (*counts, gist["retries"]))
+        numbers = map(_cell, (*counts, gist["retries"]))
         rows.append((plain(name), entry["state"], _since(entry, now_ms), *numbers))
     return Sheet(_TOP_TITLES, tuple(rows), _TOP_DROPPABLE)
 
@@ -111,8 +113,9 @@ def top_sheet(entries: Sequence[TopologyEntry], now_ms: int) -> Sheet:
 def top_line(entry: TopologyEntry, now_ms: int) -> str:
     """One topology as a plain line, for output that is no terminal."""
     gist = entry["gist"]
+    lag = "unknown" if gist["lag"] is None else f"{gist['lag']:,}"
     return (
         f"{time_text(now_ms)}  {plain(entry['id'])}  {entry['state']}  {gist['rate']:,.0f} trees/s  "
-        f"lag {gist['lag']:,}  open {gist['open_trees']:,}  acked {gist['acked']:,}  failed {gist['failed']:,}  "
+        f"lag {lag}  open {gist['open_trees']:,}  acked {gist['acked']:,}  failed {gist['failed']:,}  "
         f"errors {gist['errors']:,}  retries {gist['retries']:,}"
     )

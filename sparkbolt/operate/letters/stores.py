@@ -26,6 +26,7 @@ from sparkbolt.bolts.dead_letter_files import append_lines, letters_of, read_let
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.base.locations import local_directory
 from sparkbolt.core.driver.ledger.files import LETTERS_FOLDER
+from sparkbolt.core.driver.ledger.reader import TASKS_FILE
 from sparkbolt.core.model.dead_letters import FILE, DeadLetter, plain
 from sparkbolt.errors import WrongUseError
 from sparkbolt.operate.letters.common import (
@@ -50,7 +51,7 @@ class OpenFiles(Protocol):
         """Return the files below a path or URL; with ``write`` they may be changed.
 
         Raises:
-            WrongUseError: there is no such directory.
+            WrongUseError: there is no such directory, or it is no checkpoint.
         """
 
 
@@ -223,12 +224,17 @@ class LetterFolder:
             open_files: opens the checkpoint.
 
         Raises:
-            WrongUseError: there is no such directory.
+            WrongUseError: there is no such directory, or it is no checkpoint.
         """
         self._client = client
         above, _, name = directory.rstrip("/").rpartition("/")
         self._directory = (above or ".") if name == LETTERS_FOLDER else directory
         self._files = open_files(self._directory, write=True)
+        if not self._names() and self._files.read(TASKS_FILE) is None:
+            raise WrongUseError(
+                f"{directory} has neither dead letters nor a file {TASKS_FILE!r}: no topology was started with this "
+                "checkpoint, or it is another directory"
+            )
 
     def _names(self) -> list[str]:
         return sorted(name for name in self._files.names(LETTERS_FOLDER) if name.endswith(".jsonl"))

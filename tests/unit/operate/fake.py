@@ -46,7 +46,7 @@ ROOT = "9f3c5a1e00b7d241"
 def gist(**given: Any) -> Gist:
     empty = Gist(
         micro_batches=0, emitted=0, executed=0, acked=0, failed=0, set_aside=0, errors=0, open_trees=0, retries=0,
-        lag=0, rate=0.0,
+        lag=None, rate=0.0,
     )  # fmt: skip
     return Gist(**{**empty, **given})
 
@@ -393,8 +393,17 @@ class FakeOperator:
     def trace(self, topology: str, message: str, *, component: str | None = None, by: str) -> Answer:
         return self._asked("trace", topology, message, component, by)
 
-    def replay(self, topology: str, ids: Sequence[str], *, values: dict[str, Any] | None = None, by: str) -> Answer:
-        return self._asked("replay", topology, list(ids), values, by)
+    def replay(
+        self,
+        topology: str,
+        ids: Sequence[str],
+        *,
+        values: dict[str, Any] | None = None,
+        target: str | None = None,
+        by: str,
+    ) -> Answer:
+        where = [] if target is None else [target]
+        return self._asked("replay", topology, list(ids), values, *where, by)
 
     def discard(self, topology: str, ids: Sequence[str], *, by: str) -> Answer:
         return self._asked("discard", topology, list(ids), by)

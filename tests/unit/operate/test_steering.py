@@ -155,6 +155,9 @@ def test_the_level_of_the_log_changes_and_is_as_before_at_the_end(started: Any) 
         ("max-spout-pending", "3", "lnes", "there is no component 'lnes': did you mean 'lines'?"),
         ("message-timeout", "nan", None, "expected a number of seconds above 0"),
         ("message-timeout", "5", "lines", "belongs to the whole topology"),
+        ("message-timeout", "1e308", None, "and up to 31,622,400 (a year), got '1e308'"),
+        ("micro-batch-target", "3600001", None, "milliseconds from 1 to 3,600,000 (an hour)"),
+        ("max-attempts", "1" + "0" * 10, None, "expected a whole number of at least 1"),
         ("log-level", "loud", None, "expected one of debug, info, warning, error"),
     ],
 )

@@ -192,6 +192,18 @@ def test_streams_are_bounded(server: Serving, app: Starlette, monkeypatch: pytes
     until(lambda: not app.state.streams)
 
 
+def test_streams_are_bounded_even_if_many_are_asked_for_at_once(
+    server: Serving, app: Starlette, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STREAMS_MAX", 3)
+    streams = [Stream(server) for _ in range(12)]  # asked for before any answer is read
+    heads = [stream.read_until("\r\n\r\n").split()[1] for stream in streams]
+    assert (heads.count("200"), heads.count("503")) == (3, 9)
+    for stream in streams:
+        stream.close()
+    until(lambda: not app.state.streams)
+
+
 def test_who_only_asks_for_the_head_gets_no_stream(server: Serving, app: Starlette) -> None:
     with server.raw() as client:
         client.sendall(

@@ -79,7 +79,10 @@ def test_what_is_answered_is_what_is_described(client: TestClient, description: 
 
 def test_the_docstrings_of_fields_are_their_descriptions(description: Any) -> None:
     lag = description["components"]["schemas"]["Gist"]["properties"]["lag"]
-    assert lag == {"type": "integer", "description": "Positions that are not finished, over all spouts."}
+    assert lag == {
+        "anyOf": [{"type": "integer"}, {"type": "null"}],
+        "description": "Positions that are not finished, over all spouts that know it; None: no spout does.",
+    }
     entry = description["components"]["schemas"]["TopologyEntry"]["properties"]
     assert entry["why"]["anyOf"] == [{"type": "string"}, {"type": "null"}]
 

@@ -293,7 +293,7 @@ def test_changes_are_made_as_storms(
 def test_the_options_of_a_rebalance_reach_the_operator(writer: TestClient, operator: UiOperator) -> None:
     body = {"rebalanceOptions": {"numWorkers": 2, "executors": {"split": 7}}, "callback": "foo"}
     writer.post("/api/v1/topology/words/rebalance/0", json=body)
-    assert operator.asked[0][2] == {"num_workers": 2, "executors": {"split": 7}}
+    assert operator.asked[0][2] == {"workers": 2, "parallelism": {"split": 7}}
 
 
 def test_a_change_that_is_refused_is_an_error_with_the_reason(writer: TestClient, operator: UiOperator) -> None:

@@ -47,7 +47,7 @@ def test_list_shows_what_runs_and_what_has_died_with_their_places(printed: Print
         "words   active  2 h 0 min        1,412    1,204  1,234,567  7,666  118,021\n"
         "    pid 4711 on bolt-1, Spark http://bolt-1:4040\n"
         "    checkpoint /data/words\n"
-        "orders  dead    2 h 0 min ago       96        0          0      6        0\n"
+        "orders  dead    2 h 0 min ago       96        0                 6        0\n"
         "    bolt-1, 2025-12-31 10:20Z\n"
         "    checkpoint /data/orders\n"
         "    its process (815) is gone, and has not said how it ended\n"
@@ -87,8 +87,12 @@ def test_a_dead_topology_that_was_started_again_is_not_listed(fake: FakeOperator
 def test_two_topologies_of_one_name_are_listed_by_their_ids(printed: Printed, fake: FakeOperator) -> None:
     fake.known.append(entry("words", TopologyState.ACTIVE, 2))
     out = printed("list")
-    assert "    id words-1-1767262800, pid 4711 on bolt-1, Spark http://bolt-1:4040\n    checkpoint /data/words\n" in out
-    assert "    id words-2-1767262800, pid 4711 on bolt-1, Spark http://bolt-1:4040\n    checkpoint /data/words\n" in out
+    assert (
+        "    id words-1-1767262800, pid 4711 on bolt-1, Spark http://bolt-1:4040\n    checkpoint /data/words\n" in out
+    )
+    assert (
+        "    id words-2-1767262800, pid 4711 on bolt-1, Spark http://bolt-1:4040\n    checkpoint /data/words\n" in out
+    )
 
 
 def test_if_nothing_runs_it_is_said_where_was_looked_and_what_has_ended(printed: Printed, fake: FakeOperator) -> None:
@@ -242,7 +246,7 @@ def test_top_writes_a_line_for_each_topology_where_there_is_no_terminal(
     assert printed("top").splitlines()[:2] == [
         "2026-01-01 12:20:00.000Z  words-1-1767262800  active  1,204 trees/s  lag 1,234,567  open 7,666  "
         "acked 12,220,003  failed 118,009  errors 118,021  retries 420",
-        "2026-01-01 12:20:00.000Z  orders-1-1767176400  dead  0 trees/s  lag 0  open 6  acked 4,090  failed 0  "
+        "2026-01-01 12:20:00.000Z  orders-1-1767176400  dead  0 trees/s  lag unknown  open 6  acked 4,090  failed 0  "
         "errors 0  retries 0",
     ]
 
