@@ -61,6 +61,7 @@ async def trees_page(request: Request) -> Response:
         stories = sorted(stories, key=lambda one: -(one.get("started_ms") or 0))  # the oldest first, once turned round
     else:
         stories = await asking.stories(id_, state, search=search, last=wanted_rows(request))
+    slowest = document["now"]["slowest"]
     return topology_page(
         request,
         "trees.html",
@@ -73,7 +74,8 @@ async def trees_page(request: Request) -> Response:
         holders=holders,
         message_of=message_of,
         then_of=then_of,
-        slowest=document["now"]["slowest"],
+        slowest=slowest,
+        slowest_is_told=slowest is not None and await asking.story(id_, slowest["root"]) is not None,
     )
 
 

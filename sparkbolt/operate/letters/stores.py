@@ -164,7 +164,8 @@ def append_tuples(letters: Sequence[DeadLetter], into: str, read: Sequence[str])
         read: the files and directories that contain the letters and the notes about them.
 
     Raises:
-        WrongUseError: ``into`` is one of these files, is below one of these directories, or is a directory.
+        WrongUseError: ``into`` is one of these files, is below one of these directories, or is a directory, or its
+            directory is not there.
     """
     path = os.path.abspath(os.path.expanduser(into))
     if any(_is_in(path, place) for place in read):
@@ -174,6 +175,8 @@ def append_tuples(letters: Sequence[DeadLetter], into: str, read: Sequence[str])
         )
     if os.path.isdir(path):
         raise WrongUseError(f"--into {into} is a directory: name a file in it, which a JsonLinesSpout reads")
+    if not os.path.isdir(os.path.dirname(path)):
+        raise WrongUseError(f"--into {into}: there is no directory {os.path.dirname(path)}; make it first")
     done = Replay()
     lines: list[str] = []
     for letter in letters:

@@ -178,6 +178,8 @@ def test_replay_writes_nothing_to_where_the_letters_are(
     assert "is a directory: name a file in it" in printed(
         capsys, "replay", path, "--into", str(tmp_path / "folder"), code=2
     )
+    nowhere = str(tmp_path / "nowhere" / "again.jsonl")
+    assert f"there is no directory {tmp_path}/nowhere" in printed(capsys, "replay", path, "--into", nowhere, code=2)
     assert Path(path).read_bytes() == before
     assert not Path(f"{path}.replayed").exists()
 

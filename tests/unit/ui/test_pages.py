@@ -301,6 +301,16 @@ def test_open_trees_are_grouped_by_who_holds_them() -> None:
     assert "No tree is open" in held.words
 
 
+def test_the_slowest_tree_is_a_link_only_if_its_story_was_kept() -> None:
+    operator = Shop()
+    slowest = operator.documents[ORDERS]["now"]["slowest"]
+    for root, is_kept in ((slowest["root"], True), ("f" * 16, False)):
+        slowest["root"] = root
+        page = seen(operator, f"{BASE}/trees")
+        assert any((link["href"] or "").endswith(f"/trees/{root}") for link in page.all("a")) == is_kept
+        assert ("its hops are not kept" in page.words) != is_kept
+
+
 def test_late_trees_have_used_more_than_half_of_their_time() -> None:
     assert rows_of(seen(Shop(trees=5), f"{BASE}/trees?state=late")) == 1  # 14.1 s of 30 s is not late, 15.8 s is
     assert "more than half" in seen(Shop(trees=0), f"{BASE}/trees?state=late").words
