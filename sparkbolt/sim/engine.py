@@ -11,25 +11,29 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ledger_settings
+from sparkbolt.core.driver.transaction import Transaction
 from sparkbolt.core.model.dead_letters import DeadLetterSink
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.reports import ErrorReport
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.protocol.acker import gather, judge_rows
-from sparkbolt.core.protocol.frames import Moment
+from sparkbolt.core.protocol.exclusion import Exclusion
+from sparkbolt.core.protocol.frames import Column, Moment
 from sparkbolt.core.protocol.plan import MicroBatchPlan
+from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.core.worker.environment import Capture, WorkerEnvironment, environment_of
 from sparkbolt.core.worker.results import Row
-from sparkbolt.core.worker.source_reader import clock_rows, run_entry
+from sparkbolt.core.worker.source_reader import NOTHING_EXCLUDED, clock_rows, run_entry
 from sparkbolt.core.worker.stage import by_dest, run_level
 from sparkbolt.core.worker.worker import Worker
+from sparkbolt.sim.driver import MemoryFiles
 from sparkbolt.sim.spouts import close_ranged, open_ranged, open_tasks
 
 
@@ -69,6 +73,10 @@ class LocalEngine:
         self._stamps = random.Random(seed)
         self._capture, self._letter_sink = capture, letter_sink
         self._rehearsal_directory = rehearsal_directory
+        self._emitted: list[tuple[str, int, str, Sequence[Column]]] = []
+        """What the running execution of a transactional micro-batch has emitted."""
+        self.files = MemoryFiles()
+        """The files beside the ledger: which messages the running micro-batch of a transactional topology leaves out."""
         self._environment = self._make_environment()
         self.stores: dict[int, DictStore] = {}
         self.log: list[bytes] = []
@@ -78,10 +86,17 @@ class LocalEngine:
 
     def _make_environment(self) -> WorkerEnvironment:
         stamps = partial(self._stamps.randrange, 1, 1 << 64)
-        environment = environment_of(self.lane, stamps=stamps, clock=lambda: 0.0, capture=self._capture)
+        capture = self._capture
+        if capture is not None and self.topology.config.transactional:
+            capture = self._note
+        environment = environment_of(self.lane, stamps=stamps, clock=lambda: 0.0, capture=capture)
         environment.letter_sink = self._letter_sink
         environment.rehearsal_directory = self._rehearsal_directory
         return environment
+
+    def _note(self, component: str, index: int, stream: str, columns: Sequence[Column]) -> None:
+        """Keep what is emitted until it is known whether this execution counts."""
+        self._emitted.append((component, index, stream, columns))
 
     def _begin_life(self) -> None:
         """Do what a driver does first: replay the log, begin a life, open the spouts."""
@@ -95,6 +110,8 @@ class LocalEngine:
         ranged = open_ranged(self.lane, self._environment)
         self.coordinator = Coordinator(self.lane, self.ledger, ranged, now_ms=self.now_ms, mono_s=self._mono_s)
         self.spouts = open_tasks(self.lane, self._environment, self.coordinator)
+        transactional = self.topology.config.transactional
+        self.transaction = Transaction(self.lane, self.files) if transactional else None
 
     @property
     def _mono_s(self) -> float:
@@ -108,11 +125,13 @@ class LocalEngine:
         if plan is None:
             return None
         self.coordinator.confirm(plan, self._mono_s)
-        feedback = gather(data for _, data in self.run(plan))
+        feedback = self._execute(plan)
         if feedback.letters:
             self.letters[plan.micro_batch_id] = b"".join(feedback.letters)
         self.log.append(self.coordinator.stage(plan.micro_batch_id, feedback))
         promotion = self.coordinator.promote(plan.micro_batch_id, self._mono_s)
+        if self.transaction is not None:
+            self.transaction.forget(plan.micro_batch_id)
         self.failure = self.failure or self.coordinator.reason_to_stop(promotion)
         if self.failure is not None:
             self.coordinator.active = False
@@ -120,14 +139,34 @@ class LocalEngine:
             spout.hear()
         return promotion
 
-    def run(self, plan: MicroBatchPlan) -> list[Row]:
-        """Return the rows that leave the lane for a plan."""
+    def _execute(self, plan: MicroBatchPlan) -> Feedback:
+        """Return the feedback of a plan; a transactional topology runs it until an execution counts."""
+        if self.transaction is None:
+            return gather(data for _, data in self.run(plan))
+        before = {dest: DictStore(store) for dest, store in self.stores.items()}
+        exclusion = self.transaction.begin(plan)
+        while True:
+            self._emitted.clear()
+            self.stores = {dest: DictStore(store) for dest, store in before.items()}
+            feedback = gather(data for _, data in self.run(plan, exclusion))
+            left_out = self.transaction.judge(plan, feedback)
+            if left_out is None:
+                break
+            exclusion = left_out
+        self.transaction.settle(plan, feedback, self.coordinator.life)
+        if self._capture is not None:
+            for emitted in self._emitted:
+                self._capture(*emitted)
+        return feedback
+
+    def run(self, plan: MicroBatchPlan, exclusion: Exclusion = NOTHING_EXCLUDED) -> list[Row]:
+        """Return the rows that leave the lane for a plan, without what is excluded."""
         moment = Moment(plan.micro_batch_id, plan.now_ms)
         rows = clock_rows(self.lane, plan)
         for piece, entry in enumerate(plan.alive_entries(self.coordinator.life)):
             records = self.coordinator.records_of(entry) if entry.source is None else ()
             traced = self.coordinator.traced_of(entry)
-            rows += run_entry(self.worker, moment, piece, entry, records, traced).to_rows(self.lane)
+            rows += run_entry(self.worker, moment, piece, entry, records, traced, exclusion).to_rows(self.lane)
         for level in self.lane.levels:
             runs = by_dest(rows) if level.stateful else [rows]
             results = [run_level(self.worker, level.number, run, self._store_of) for run in runs]

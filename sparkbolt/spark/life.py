@@ -5,7 +5,7 @@ Rule 1: stage, commit, promote. ``foreachBatch(n)`` stages micro-batch n and mak
 n; the next request ``latest`` whose start is the end of n promotes it.
 Rule 2: all access to the coordinator is guarded by one lock, which all lives of a driver share. The lock is released
 while code of spouts and listeners runs (``user_calls``).
-Rule 3: each micro-batch is one Spark action.
+Rule 3: each micro-batch is one Spark action; one of a transactional topology is one action for each execution.
 Rule 4: a life that has ended answers no request: only the planner of a query that failed could still send one.
 
 Read before: ``core.driver.coordinator``, ``user_calls``, ``checkpoint``, ``lane_query``.
@@ -35,6 +35,7 @@ from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.driver.planner import Planner
 from sparkbolt.core.driver.recorder import Observed
+from sparkbolt.core.driver.transaction import Transaction
 from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.progress import Progress, Sight
@@ -42,10 +43,12 @@ from sparkbolt.core.model.reports import QueryFailure
 from sparkbolt.core.protocol.acker import gather
 from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Offset
+from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.core.worker.activity import progress_of
 from sparkbolt.core.worker.source_reader import clock_rows
 from sparkbolt.core.worker.worker import context_of
 from sparkbolt.errors import SourceUnavailable, SparkboltError, SpoutAwayError, SpoutOpenError
+from sparkbolt.spark import repetition
 from sparkbolt.spark.activity_pages import Pages
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.driver_rpc import Bridge
@@ -128,6 +131,8 @@ class Life:
         try:
             self._open_spouts(spouts)
             self.coordinator = Coordinator(lane, ledger, spouts, now_ms=now_ms(), mono_s=time.monotonic())
+            files, transactional = checkpoint.files, self.topology.config.transactional
+            self._transaction = Transaction(lane, files) if transactional else None
             self._planner = Planner(self.coordinator, checkpoint.files, where=f"checkpoint {checkpoint.directory}")
             self._bridge = Bridge(self._answer)
         except BaseException:
@@ -223,14 +228,41 @@ class Life:
         with self._failures_kept():
             self._stage(frame, micro_batch_id)
 
-    def _stage(self, frame: DataFrame, micro_batch_id: int) -> None:
-        shards = len(self.lane.acker_dests)
-        if self._partials >= EXECUTOR_ACKER_PAIRS_MIN and shards:
-            frame = frame.repartition(self.lane.spark_partitions, "dest").mapInArrow(acker, SCHEMA)
+    def _collected(self, frame: DataFrame) -> Feedback:
+        """Execute a micro-batch, and gather what it returns."""
         chunks = frame.select("frame").toArrow().column(0).chunks
         frames = [value.as_buffer() for chunk in chunks for value in chunk]
         self.collected_bytes += sum(len(frame) for frame in frames)
-        feedback = gather(frames)
+        return gather(frames)
+
+    def _until_it_counts(self, transaction: Transaction, frame: DataFrame, feedback: Feedback) -> Feedback:
+        """Execute a transactional micro-batch again, as long as something fails in it that it has not left out."""
+        while True:
+            with self._changed:
+                plan = self.coordinator.in_force
+                assert plan is not None
+                self._checkpoint.check_life(self.coordinator.life)
+                exclusion = transaction.judge(plan, feedback)
+                if exclusion is None:
+                    transaction.settle(plan, feedback, self.coordinator.life)
+                    return feedback
+            log.debug("micro-batch %d is repeated without %d messages", plan.micro_batch_id, len(exclusion.keys))
+            repetition.prepare(self._spark, frame, self.run_id)
+            repetition.announce(self._spark, exclusion)
+            feedback = self._collected(frame)
+
+    def _stage(self, frame: DataFrame, micro_batch_id: int) -> None:
+        if self._transaction is not None:
+            with self._changed:
+                assert self.coordinator.in_force is not None
+                exclusion = self._transaction.begin(self.coordinator.in_force)
+            repetition.announce(self._spark, exclusion)
+        shards = len(self.lane.acker_dests)
+        if self._partials >= EXECUTOR_ACKER_PAIRS_MIN and shards:
+            frame = frame.repartition(self.lane.spark_partitions, "dest").mapInArrow(acker, SCHEMA)
+        feedback = self._collected(frame)
+        if self._transaction is not None:
+            feedback = self._until_it_counts(self._transaction, frame, feedback)
         self._partials = feedback.partials
         collected_ms = _wall_ms()
         with self._changed:
@@ -247,6 +279,8 @@ class Life:
         self.coordinator.observed.times.committed_ms = _wall_ms()
         try:
             promotion = self.coordinator.promote(micro_batch_id, time.monotonic())
+            if self._transaction is not None:
+                self._transaction.forget(micro_batch_id)
             self.promoted = True
             self._tell(self.coordinator, promotion)
             self.coordinator.observed = Observed()

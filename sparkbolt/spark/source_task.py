@@ -14,6 +14,7 @@ from functools import partial
 import cloudpickle
 import pyarrow as pa
 
+from sparkbolt.core.protocol.exclusion import Exclusion
 from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import Piece
 from sparkbolt.core.worker.results import Row
@@ -22,6 +23,7 @@ from sparkbolt.core.worker.worker import Worker
 from sparkbolt.spark.crash_shield import StoreOf, shielded
 from sparkbolt.spark.executor import batches_of, staged, worker_of
 from sparkbolt.spark.job_bundle import JobBundle
+from sparkbolt.spark.repetition import announced
 
 
 def packed_task(moment: Moment, pieces: Sequence[Piece], clocks: Sequence[Row]) -> bytes:
@@ -39,13 +41,15 @@ def packed_task(moment: Moment, pieces: Sequence[Piece], clocks: Sequence[Row]) 
 def read(bundle: JobBundle, task: bytes) -> Iterator[pa.RecordBatch]:
     """Run a task that ``packed_task`` has packed: its rows, as Arrow batches of (dest, frame)."""
     moment, pieces, clocks = cloudpickle.loads(task)
+    exclusion = announced()
     if clocks:
         yield from batches_of(clocks)
     for piece in pieces:
         with staged():
-            rows = shielded(worker_of(bundle), partial(_read, moment, piece))
+            rows = shielded(worker_of(bundle), partial(_read, moment, piece, exclusion))
         yield from batches_of(rows)
 
 
-def _read(moment: Moment, piece: Piece, worker: Worker, _: StoreOf) -> list[Row]:
-    return run_entry(worker, moment, piece.index, piece.entry, piece.records, piece.traced).to_rows(worker.lane)
+def _read(moment: Moment, piece: Piece, exclusion: Exclusion, worker: Worker, _: StoreOf) -> list[Row]:
+    result = run_entry(worker, moment, piece.index, piece.entry, piece.records, piece.traced, exclusion)
+    return result.to_rows(worker.lane)

@@ -52,6 +52,8 @@ class Cause(Word):
     """Like ``READ``, because the range was too large to be read at once: the tree represents the rest of it."""
     MISPLACED = "misplaced"
     """The spout returned the record after records of later positions, or outside the range."""
+    HELD = "held"
+    """In a transactional topology: the tree was not complete at the end of its micro-batch."""
     LETTER = "dead letter"
     """The tree belongs to a dead letter that could not be written."""
 

@@ -41,11 +41,13 @@ class ComponentSettings(TypedDict, total=False):
     dead_letters: DeadLetters | None
     on_error: Literal["fail", "stop"]
     trace: float | Callable[[Any], Any]
+    effects: Literal["once", "repeatable", "none"]
 
 
 class Settings(ComponentSettings, total=False):
     """The keyword arguments of ``Config``, for type checkers; ``Config`` describes each of them."""
 
+    transactional: bool
     message_timeout_secs: float
     enable_message_timeouts: bool
     acker_tasks: int | None
@@ -144,6 +146,12 @@ class Config:
     True
     """
 
+    transactional: bool = _flag(False)
+    """Whether a micro-batch counts only with what succeeds in it: if trees fail, it runs again without them, and
+    nothing of them is left in state or in emitted tuples (``docs/exactly-once.md``)."""
+    effects: Literal["once", "repeatable", "none"] = _one_of("once", "repeatable", "none")
+    """In a transactional topology, what a bolt does outside of it. ``once``: it must not happen twice, so it has to be a
+    committer; ``repeatable``: it may happen more than once, also for tuples that fail; ``none``: nothing."""
     message_timeout_secs: float = _secs(30)
     """How many seconds a tree may stay open before it fails; some trees may stay open a little longer."""
     enable_message_timeouts: bool = _flag(True)
@@ -308,7 +316,7 @@ STORM_KEYS_WITHOUT_MEANING: Mapping[str, str] = {
     "topology.bolts.message.id.field.name": _WINDOWS,
     "topology.kryo.register": _VALUES,
     "topology.fall.back.on.java.serialization": _VALUES,
-    "topology.transactional.id": "there are no transactional topologies: each micro-batch is committed whole",
+    "topology.transactional.id": "set transactional=True: each micro-batch is a transaction, and its number the txid",
     "ui.port": _SERVERS,
     "nimbus.monitor.freq.secs": _SERVERS,
     "supervisor.worker.shutdown.sleep.secs": _SERVERS,

@@ -123,6 +123,11 @@ def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) 
         mistakes += [f"{declaration}: {why}" for why in _dictionary_mistakes(declaration, known)]
         mistakes += [f"{declaration}: {why}" for why in _runtime_mistakes(declaration, known, config)]
         mistakes += [f"{declaration}: {why}" for why in _dead_letter_mistakes(declaration, declarations)]
+        mistakes += [f"{declaration}: {why}" for why in _transactional_mistakes(declaration, config)]
+    if config.transactional and config.acker_tasks == 0:
+        mistakes.append(
+            "it is transactional, and acker_tasks is 0: without acks nobody knows what has failed; leave acker_tasks out"
+        )
     if not any(declaration.kind == Role.SPOUT for declaration in declarations):
         mistakes.append("there is no spout: a topology needs at least one")
     total = sum(d.parallelism for d in declarations if not _parallelism_mistakes(d.parallelism))
@@ -312,6 +317,32 @@ def pickle_error(value: object) -> str | None:
     except Exception as error:  # noqa: BLE001  a user's __reduce__ may raise anything
         return f"{type(error).__name__}: {error}"
     return None
+
+
+def _transactional_mistakes(declaration: Declaration, config: Config) -> Iterator[str]:
+    """Yield what a component needs that a transactional topology cannot give."""
+    component = declaration.component
+    if not config.transactional:
+        return
+    if isinstance(component, PartitionedSpout) and component.tracked is False:
+        yield "its records are not tracked, and in a transactional topology what fails of them could not be left out"
+    if not isinstance(component, BoltBase):
+        return
+    if isinstance(component, RuntimeBolt) or component.starts_trees is True:
+        yield (
+            "it starts trees of its own or keeps tuples over micro-batches (a window, for one), which a transactional "
+            "topology cannot have yet: keep what you need of them in the state of a bolt"
+        )
+    elif declaration.settings.get("effects", config.effects) == "once":
+        declared = (
+            "its calls may have effects outside" if isinstance(component, AsyncBolt) else "it has no outputs"
+        )
+        if isinstance(component, AsyncBolt) or not declaration.streams():
+            yield (
+                f"{declared}, and a micro-batch of a transactional topology may run several times: declare it with "
+                "effects='repeatable' if a repeated effect does no harm, also of a tuple that fails, or with "
+                "effects='none' if it has none but its state"
+            )
 
 
 def _subscription_mistakes(declaration: Declaration, known: Mapping[Any, Declaration]) -> list[str]:

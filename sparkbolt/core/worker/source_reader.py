@@ -30,7 +30,8 @@ from sparkbolt.core.model.progress import Activity
 from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.tuples import ATTEMPT_MAX, DEFAULT_STREAM, TRACED
 from sparkbolt.core.protocol.edges import Parents
-from sparkbolt.core.protocol.frames import Clock, FrameKind, Moment, encode_control
+from sparkbolt.core.protocol.exclusion import Exclusion
+from sparkbolt.core.protocol.frames import Clock, FrameKind, Moment, column_of, encode_control, take
 from sparkbolt.core.protocol.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Record
 from sparkbolt.core.worker.failures import Failure, failure_of
 from sparkbolt.core.worker.hop_recorder import TRACED_MAX, Chooser
@@ -40,13 +41,27 @@ from sparkbolt.core.worker.stage import Stage
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
 
+NOTHING_EXCLUDED = Exclusion()
+HALVED = "its micro-batch ran with half of its messages, because trees failed in each execution of it"
+
 
 class EntryReader:
     """Reads one entry of a plan, and sends its rows within a stage."""
 
-    def __init__(self, stage: Stage, entry: Entry, traced: Sequence[int] = ()) -> None:
-        """Read ``entry`` within ``stage``, whose piece belongs to this entry alone; ``traced`` is as in ``Piece``."""
+    def __init__(
+        self, stage: Stage, entry: Entry, traced: Sequence[int] = (), exclusion: Exclusion = NOTHING_EXCLUDED
+    ) -> None:
+        """Read ``entry`` within ``stage``, whose piece belongs to this entry alone.
+
+        Args:
+            stage: the stage.
+            entry: what to read.
+            traced: as in ``Piece``.
+            exclusion: what this execution of the plan leaves out.
+        """
         self._stage = stage
+        self._exclusion = exclusion
+        self._left_out = exclusion.sequences_of(entry.task)
         self._entry = entry
         self._traced = np.array(traced, dtype=np.int64)
         self._component, self._index = stage.lane.topology.task_owner(entry.task)
@@ -72,22 +87,34 @@ class EntryReader:
     def read(self, records: Sequence[Record] = ()) -> None:
         """Read what the entry names: a range, single positions again, or the given records of a ``Spout``."""
         entry = self._entry
+        room = self._exclusion.room(entry.reserved)
         if entry.source is None:
-            self._records(records)
+            self._records(records[:room])
+            for place in range(room, len(records)):
+                self._postpone(f"record {place} of {entry.task}", entry.base + place)
         elif entry.positions is not None:
             for offset, position in enumerate(entry.positions):
+                if offset >= room:
+                    self._postpone(f"{entry.source}@{position}", entry.base + offset)
+                    continue
                 if not isinstance(self._broken, SourceUnavailable):
                     self._again(entry.source, position, entry.base + offset)
                 else:  # an absent source is waited for once, not once for each record
                     text = f"{entry.source}@{position} was not asked for, since its source is away"
                     self._fail_record(entry.base + offset, Failure(Cause.AWAY, text, reported=False), unread=True)
         else:
-            self._range(Range(self._index, entry.source, entry.start, entry.end))
+            self._range(Range(self._index, entry.source, entry.start, entry.end), entry.start + room)
 
-    def _range(self, range_: Range) -> None:
+    def _postpone(self, which: str, sequence: int) -> None:
+        """Fail the tree of a message that this execution leaves for a later micro-batch; it is no attempt."""
+        text = f"{which} is read later: {HALVED}"
+        self._fail_record(sequence, Failure(Cause.POSTPONED, text, reported=False), unread=True)
+
+    def _range(self, range_: Range, until: int) -> None:
+        """Read a range up to the position ``until``, by default its end; the rest is postponed."""
         shift = self._entry.base - range_.start
         last, ordinal = -1, 0
-        for positions, columns in self._chunks(range_, shift):
+        for positions, columns in self._chunks(replace(range_, end=until), shift) if until > range_.start else ():
             ordinals: npt.NDArray[Any] | int = 0
             if int(positions[0]) == last:  # the chunk before has the first tuples of this message
                 ordinals = ordinals_within(positions)
@@ -96,6 +123,8 @@ class EntryReader:
             last = int(positions[-1])
             ordinal += len(positions) - int(positions.searchsorted(last))
             self._start(self._stream(DEFAULT_STREAM), columns, positions + shift, ordinals)
+        if self._broken is None and until < range_.end:
+            self._broken, self._seen, self._cut = EnoughRead(until, HALVED), until - 1, None
         if self._broken is not None:
             self._break_off(range_, shift, self._broken)
         self._measure(range_)
@@ -319,6 +348,14 @@ class EntryReader:
             tracked: whether the rows are tracked, if the spout is.
             direct_to: the task number that each row is for, on a direct stream.
         """
+        if len(self._left_out):
+            kept = np.flatnonzero(~np.isin(sequences, self._left_out))
+            if len(kept) == 0:
+                return
+            if len(kept) < len(sequences):
+                sequences, columns = sequences[kept], [take(column_of(column), kept) for column in columns]
+                ordinals = ordinals if isinstance(ordinals, int) else ordinals[kept]
+                direct_to = None if direct_to is None else direct_to[kept]
         keys = sequences.astype(np.uint64) + np.uint64(tree_key(self._entry.task, 0))
         parents = None
         if self._tracked and tracked:
@@ -430,6 +467,7 @@ def run_entry(
     entry: Entry,
     records: Sequence[Record] = (),
     traced: Sequence[int] = (),
+    exclusion: Exclusion = NOTHING_EXCLUDED,
 ) -> StageResult:
     """Read one entry of a plan, and run the bolts that are fused behind its spout.
 
@@ -440,9 +478,10 @@ def run_entry(
         entry: what to read.
         records: for an entry of a ``Spout``, the records that it emitted.
         traced: the sequences whose trees are traced in any case.
+        exclusion: what this execution of the plan leaves out.
     """
     from sparkbolt.core.worker.dead_letter_reader import LetterReader
 
     stage = Stage(worker, moment, piece)
-    (EntryReader if entry.letters is None else LetterReader)(stage, entry, traced).read(records)
+    (EntryReader if entry.letters is None else LetterReader)(stage, entry, traced, exclusion).read(records)
     return stage.finish()

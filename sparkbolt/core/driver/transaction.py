@@ -1,0 +1,205 @@
+"""The transaction: a micro-batch counts only with what succeeds in it (``Config(transactional=True)``).
+
+Which question it answers: may this execution of micro-batch n be staged, or does n run again, and without what?
+
+Rule 1: an execution in which the tuples of a tree failed, or in which a tree is not complete at its end, is never
+staged. All its failures are collected, they are made durable as ``aborts/n``, and n runs again, from the state before
+it, without the messages of these trees.
+Rule 2: the execution that is staged brings the failures of all aborted ones: their messages are retried or given up as
+their policy says, as if they had failed in it. None of their tuples was emitted in it.
+Rule 3: each repeat leaves out at least one more message, so there is an end. After ``REPEATS_WHOLE`` repeats each
+further one also reads half as much of each entry and postpones the rest, which is no attempt: a bolt that fails now one
+tuple, now another ends up with a micro-batch that is small enough.
+Rule 4: ``aborts/n`` counts for the plan that it was written for, and for no other plan with this number.
+Rule 5: a message that is read again as part of a range that was not read, or that went with a dead life, has no failure
+of its own.
+
+Prior art: transactional topologies of Storm 0.7, whose batch has to succeed as a whole.
+Read before: ``exclusion``, ``ledger``, ``acker``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from sparkbolt.core.base.files import Files
+from sparkbolt.core.base.ids import U64, split_key
+from sparkbolt.core.model.causes import NOT_READ, Cause
+from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.model.metrics import ComponentMetrics
+from sparkbolt.core.model.outage import Health
+from sparkbolt.core.model.reports import ErrorReport, Fail
+from sparkbolt.core.model.story import Hop
+from sparkbolt.core.protocol.exclusion import Exclusion
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
+from sparkbolt.core.protocol.verdicts import NO_HOLDER, Feedback
+from sparkbolt.errors import CheckpointError
+
+FOLDER = "aborts"
+FORMAT = 1
+REPEATS_WHOLE = 3
+"""After so many repeats of a micro-batch, each further one reads half as much."""
+_WITHOUT_TUPLES = NOT_READ | {Cause.UNREADABLE, Cause.LETTER}
+"""The causes of trees without any tuple: they leave no trace, and the micro-batch need not run again for them."""
+
+
+@dataclass
+class Aborts:
+    """The aborted executions of one micro-batch."""
+
+    plan_digest: str
+    repeats: int = 0
+    fails: dict[int, Fail] = field(default_factory=dict)
+    """By key of each tree that failed: its first failure."""
+    hops: list[Hop] = field(default_factory=list)
+    healths: dict[str, Health] = field(default_factory=dict)
+    """How the work of each bolt went in the first execution: the others do not have what failed there."""
+
+    @property
+    def exclusion(self) -> Exclusion:
+        """What the next execution leaves out."""
+        return Exclusion(np.array(sorted(self.fails), dtype=np.uint64), max(0, self.repeats - REPEATS_WHOLE))
+
+    def dumps(self) -> bytes:
+        """The aborts as bytes."""
+        body = {
+            "v": FORMAT,
+            "plan": self.plan_digest,
+            "repeats": self.repeats,
+            "fails": [asdict(fail) for fail in self.fails.values()],
+            "hops": [hop.to_json() for hop in self.hops],
+            "healths": {name: list(health) for name, health in self.healths.items()},
+        }
+        return json.dumps(body, separators=(",", ":")).encode()
+
+    @classmethod
+    def loads(cls, data: bytes, name: str) -> Aborts:
+        """The inverse of ``dumps``.
+
+        Raises:
+            CheckpointError: the bytes are damaged or of another version; ``name`` is in the message.
+        """
+        try:
+            body: Mapping[str, Any] = json.loads(data)
+            if body["v"] != FORMAT:
+                raise CheckpointError(
+                    f"{name} has format {body['v']!r}, expected {FORMAT}: another version of sparkbolt wrote it"
+                )
+            fails = [Fail(**{**fail, "cause": Cause.of(fail["cause"])}) for fail in body["fails"]]
+            return cls(
+                body["plan"],
+                body["repeats"],
+                {fail.key: fail for fail in fails},
+                [Hop.from_json(hop) for hop in body["hops"]],
+                {bolt: Health(*health) for bolt, health in body["healths"].items()},
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{name} is damaged ({error}): it cannot tell which messages are left out") from error
+
+
+class Transaction:
+    """The executions of the micro-batch in force; not thread safe: the engine calls it under its lock."""
+
+    def __init__(self, lane: Lane, files: Files) -> None:
+        """Begin without a micro-batch; ``files`` are those of the checkpoint."""
+        self._lane = lane
+        self._files = files
+        self._aborts = Aborts("")
+        self._reports: list[ErrorReport] = []
+        """What was reported in aborted executions of this life."""
+
+    @property
+    def repeats(self) -> int:
+        """How many executions of the micro-batch in force were aborted."""
+        return self._aborts.repeats
+
+    def begin(self, plan: MicroBatchPlan) -> Exclusion:
+        """What the first execution of a plan in this life leaves out: what earlier lives have found out about it."""
+        digest = blake2b(plan.dumps().encode(), digest_size=16).hexdigest()
+        self._reports = []
+        self._aborts = Aborts(digest)
+        name = f"{FOLDER}/{plan.micro_batch_id}"
+        data = self._files.read(name)
+        if data is not None:
+            known = Aborts.loads(data, name)
+            if known.plan_digest == digest:
+                self._aborts = known
+        return self._aborts.exclusion
+
+    def judge(self, plan: MicroBatchPlan, feedback: Feedback) -> Exclusion | None:
+        """Judge an execution: None if it counts; otherwise it is aborted, durably, and this is left out next time."""
+        found = {fail.key: fail for fail in self._found(plan, feedback) if fail.key not in self._aborts.fails}
+        if not found:
+            return None
+        aborts = self._aborts
+        if not aborts.repeats:
+            aborts.healths = dict(feedback.healths)
+        aborts.repeats += 1
+        aborts.fails.update(sorted(found.items()))
+        aborts.hops += [hop for hop in feedback.hops if hop.key in found]
+        self._reports += feedback.reports
+        self._files.write(f"{FOLDER}/{plan.micro_batch_id}", aborts.dumps())
+        return aborts.exclusion
+
+    def settle(self, plan: MicroBatchPlan, feedback: Feedback, life: int) -> None:
+        """Add the failures of the aborted executions to the feedback of the one that counts."""
+        aborts, verdicts = self._aborts, feedback.verdicts
+        if not aborts.repeats:
+            return
+        failed = {fail.key for fail in verdicts.failed}
+        own = [
+            fail
+            for key, fail in aborts.fails.items()
+            if key not in failed and not _read_later(key, plan.alive_entries(life), verdicts.failed)
+        ]
+        verdicts.failed = [*verdicts.failed, *own]
+        began: U64 = np.array([fail.key for fail in own], dtype=np.uint64)
+        verdicts.init_failed = np.concatenate((verdicts.init_failed, began))
+        known = {fail.key for fail in own}
+        feedback.hops = [*feedback.hops, *(hop for hop in aborts.hops if hop.key in known)]
+        feedback.reports = [*self._reports, *feedback.reports]
+        feedback.healths = {**feedback.healths, **aborts.healths}
+        for fail in own:
+            if not self._lane.topology.components[fail.component].is_spout:
+                feedback.metrics.setdefault(fail.component, ComponentMetrics()).failed += 1
+
+    def forget(self, micro_batch_id: int) -> None:
+        """Remove what a promoted micro-batch does not need any more."""
+        if self._aborts.repeats:
+            self._files.remove(f"{FOLDER}/{micro_batch_id}")
+            self._aborts = Aborts("")
+
+    def _found(self, plan: MicroBatchPlan, feedback: Feedback) -> Iterable[Fail]:
+        """The trees because of which an execution does not count."""
+        verdicts = feedback.verdicts
+        began = set(verdicts.init_failed.tolist())
+        yield from (fail for fail in verdicts.failed if fail.key in began and fail.cause not in _WITHOUT_TUPLES)
+        new = verdicts.open_new
+        for key, holder in zip(verdicts.open_keys[new].tolist(), verdicts.open_holders[new].tolist(), strict=True):
+            task = holder if holder != NO_HOLDER else split_key(key)[0]
+            component, index = self._lane.topology.task_owner(task)
+            who = f"{component}[{index}] holds it" if holder != NO_HOLDER else "no task has reported a hold"
+            reason = (
+                f"its tree is not complete at the end of micro-batch {plan.micro_batch_id} ({who}): in a "
+                "transactional topology no tuple is held over micro-batches; ack or fail each tuple in execute or flush"
+            )
+            yield Fail(key, component, index, Cause.HELD, reason, plan.micro_batch_id)
+
+
+def _read_later(key: int, alive: Iterable[Entry], failed: Iterable[Fail]) -> bool:
+    """Whether the message of an aborted tree is not in an entry that is alive, or in a range that is read again."""
+    task, sequence = split_key(key)
+    for entry in alive:
+        if entry.task == task and entry.base <= sequence < entry.base + entry.reserved:
+            first = entry.first_key
+            ranged = entry.source is not None and entry.positions is None
+            return ranged and any(
+                fail.cause in NOT_READ and first <= fail.key <= key for fail in failed
+            )
+    return True
