@@ -76,7 +76,7 @@ class LocalEngine:
         self._emitted: list[tuple[str, int, str, Sequence[Column]]] = []
         """What the running execution of a transactional micro-batch has emitted."""
         self.files = MemoryFiles()
-        """The files beside the ledger: which messages the running micro-batch of a transactional topology leaves out."""
+        """The files beside the ledger: which messages a transactional micro-batch leaves out."""
         self._environment = self._make_environment()
         self.stores: dict[int, DictStore] = {}
         self.log: list[bytes] = []

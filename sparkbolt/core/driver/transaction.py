@@ -199,7 +199,5 @@ def _read_later(key: int, alive: Iterable[Entry], failed: Iterable[Fail]) -> boo
         if entry.task == task and entry.base <= sequence < entry.base + entry.reserved:
             first = entry.first_key
             ranged = entry.source is not None and entry.positions is None
-            return ranged and any(
-                fail.cause in NOT_READ and first <= fail.key <= key for fail in failed
-            )
+            return ranged and any(fail.cause in NOT_READ and first <= fail.key <= key for fail in failed)
     return True

@@ -126,7 +126,7 @@ def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) 
         mistakes += [f"{declaration}: {why}" for why in _transactional_mistakes(declaration, config)]
     if config.transactional and config.acker_tasks == 0:
         mistakes.append(
-            "it is transactional, and acker_tasks is 0: without acks nobody knows what has failed; leave acker_tasks out"
+            "it is transactional, and acker_tasks is 0: without acks nobody knows what has failed, so leave it out"
         )
     if not any(declaration.kind == Role.SPOUT for declaration in declarations):
         mistakes.append("there is no spout: a topology needs at least one")
@@ -334,9 +334,7 @@ def _transactional_mistakes(declaration: Declaration, config: Config) -> Iterato
             "topology cannot have yet: keep what you need of them in the state of a bolt"
         )
     elif declaration.settings.get("effects", config.effects) == "once":
-        declared = (
-            "its calls may have effects outside" if isinstance(component, AsyncBolt) else "it has no outputs"
-        )
+        declared = "its calls may have effects outside" if isinstance(component, AsyncBolt) else "it has no outputs"
         if isinstance(component, AsyncBolt) or not declaration.streams():
             yield (
                 f"{declared}, and a micro-batch of a transactional topology may run several times: declare it with "

@@ -127,6 +127,7 @@ def test_a_tuple_that_is_held_over_micro_batches_fails():
 
 def test_a_bolt_that_fails_now_one_now_another_ends_with_a_smaller_micro_batch():
     """The first executions fail another number each; after ``REPEATS_WHOLE`` of them the entries are halved."""
+
     class Moody(Check):
         def execute(self, tup, collector):
             RUNS[0] += 1

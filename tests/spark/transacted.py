@@ -1,0 +1,137 @@
+"""A bank whose program is killed: started by ``test_transactions``.
+
+    python -m tests.spark.transacted TRANSFERS OUT CHECKPOINT MOMENT TRANSACTIONAL
+
+Each line is a transfer, ``number source target amount``. The source is debited before the target is credited. The
+credit of each 50th transfer fails at its first attempt, that of each 97th at every attempt. ``MOMENT`` says where the
+program kills itself with SIGKILL: ``aborted:2`` (what failed in micro-batch 2 is durable, it has not run again yet),
+``repeated:2`` (it has run again, nothing is staged), one of ``tests.chaos.moments``, or ``never``. It prints how long
+the executions of micro-batches took.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import statistics
+import sys
+import time
+
+from sparkbolt import BasicBolt, Bolt, Config, RetryPolicy, Topology, TopologyBuilder
+from sparkbolt.bolts import JsonLinesBolt
+from sparkbolt.core.driver.transaction import Transaction
+from sparkbolt.spark.life import Life
+from sparkbolt.spouts import TextSpout
+from tests.chaos.moments import MOMENTS, plant
+
+FAILS_ONCE, FAILS_ALWAYS = 50, 97
+
+
+class Parse(BasicBolt):
+    """A transfer of a line."""
+
+    outputs = ["number", "source", "target", "amount"]
+    stateless = True
+
+    def execute(self, tup, collector):
+        number, source, target, amount = tup["line"].split()
+        collector.emit([int(number), source, target, int(amount)])
+
+
+class Debit(Bolt):
+    """Takes the amount from the source."""
+
+    outputs = ["number", "source", "paid", "target", "amount"]
+
+    def prepare(self, context):
+        self.paid = {}
+
+    def execute(self, tup, collector):
+        paid = self.paid[tup["source"]] = self.paid.get(tup["source"], 0) + tup["amount"]
+        collector.emit([tup["number"], tup["source"], paid, tup["target"], tup["amount"]], anchors=[tup])
+        collector.ack(tup)
+
+
+class Credit(Bolt):
+    """Gives the amount to the target, before it finds out that it cannot."""
+
+    outputs = ["number", "source", "paid", "target", "got", "amount"]
+
+    def prepare(self, context):
+        self.got = {}
+
+    def execute(self, tup, collector):
+        number, target = tup["number"], tup["target"]
+        got = self.got[target] = self.got.get(target, 0) + tup["amount"]
+        if number % FAILS_ALWAYS == 0 or (number % FAILS_ONCE == 0 and tup.attempt == 1):
+            raise ValueError(f"account {target} cannot be credited now")
+        collector.emit([number, tup["source"], tup["paid"], target, got, tup["amount"]], anchors=[tup])
+        collector.ack(tup)
+
+
+def build(transfers: str, out: str, *, transactional: bool) -> Topology:
+    """Debit, then credit, then a file."""
+    retry = RetryPolicy(max_retries=2)
+    config = Config(transactional=transactional, micro_batch_bytes_max=8_000, compact_every=3, retry=retry)
+    builder = TopologyBuilder("bank", config)
+    builder.set_spout("lines", TextSpout(transfers), parallelism=2)
+    builder.set_bolt("parse", Parse(), parallelism=2).shuffle_grouping("lines")
+    builder.set_bolt("debit", Debit(), parallelism=2).fields_grouping("parse", ["source"])
+    builder.set_bolt("credit", Credit(), parallelism=2).fields_grouping("debit", ["target"])
+    builder.set_bolt("out", JsonLinesBolt(out), effects="repeatable").global_grouping("credit")
+    return builder.build()
+
+
+def die() -> None:
+    """As a machine dies: no handler, no cleanup."""
+    print("killed", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main() -> None:
+    """Run to the end, or to the kill."""
+    transfers, out, checkpoint, moment, transactional = sys.argv[1:]
+    where, _, number = moment.partition(":")
+    if where in MOMENTS:
+        plant(where, lambda reached: die() if reached >= int(number or 0) else None)
+    judge, settle, collected = Transaction.judge, Transaction.settle, Life._collected
+    first, repeats, execution = [], [], [0]
+
+    def judged(self, plan, feedback):
+        exclusion = judge(self, plan, feedback)
+        if exclusion is not None and where == "aborted" and plan.micro_batch_id >= int(number):
+            die()
+        return exclusion
+
+    def settled(self, plan, feedback, life):
+        if where == "repeated" and self.repeats and plan.micro_batch_id >= int(number):
+            die()
+        execution[0] = -1
+        settle(self, plan, feedback, life)
+
+    def timed(self, frame):
+        execution[0] += 1
+        began = time.perf_counter()
+        feedback = collected(self, frame)
+        (repeats if execution[0] else first).append((time.perf_counter() - began) * 1000)
+        return feedback
+
+    if transactional == "True":
+        execution[0] = -1
+        Transaction.judge, Transaction.settle, Life._collected = judged, settled, timed
+    running = build(transfers, out, transactional=transactional == "True").start(
+        checkpoint=checkpoint, master="local[2]"
+    )
+    running.await_finished()
+    metrics = running.metrics()
+    lines = metrics.components["lines"]
+    said = {"acked": lines.acked, "failed": lines.failed, "aside": lines.set_aside, "open": metrics.open_trees}
+    if repeats:
+        said |= {"first_ms": statistics.median(first), "repeat_ms": statistics.median(repeats), "repeats": len(repeats)}
+    print(json.dumps(said), flush=True)
+    running.stop()
+
+
+if __name__ == "__main__":
+    main()
