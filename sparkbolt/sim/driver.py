@@ -21,6 +21,7 @@ from sparkbolt.core.driver.ledger.files import Tenure
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.driver.planner import Planner
+from sparkbolt.core.driver.transaction import Transaction
 from sparkbolt.core.model.dead_letters import DeadLetter
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, plan_of
 from sparkbolt.core.protocol.verdicts import Feedback
@@ -153,6 +154,8 @@ class Driver:
         ledger_files.drop_uncommitted_letters(durable.files, durable.log.last_commit)
         self.coordinator = Coordinator(lane, self.ledger, open_ranged(lane, environment), now_ms=now_ms, mono_s=mono_s)
         self.planner = Planner(self.coordinator, durable.files, where=WHERE)
+        transactional = subject.topology.config.transactional
+        self.transaction = Transaction(lane, durable.files) if transactional else None
         self.spouts: dict[int, LocalSpout]
         if before is not None:
             close_ranged(before.coordinator.spouts)
@@ -182,6 +185,8 @@ class Driver:
 
     def stage(self, micro_batch_id: int, feedback: Feedback) -> bytes:
         """Stage a micro-batch; the entry is not written yet."""
+        if self.transaction is not None:
+            self.transaction.settle(feedback)
         return self.coordinator.stage(micro_batch_id, feedback)
 
     def write_letters(self, micro_batch_id: int, letters: Sequence[bytes]) -> None:
@@ -195,7 +200,10 @@ class Driver:
 
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
         """Promote a committed micro-batch."""
-        return self.coordinator.promote(micro_batch_id, mono_s)
+        promotion = self.coordinator.promote(micro_batch_id, mono_s)
+        if self.transaction is not None:
+            self.transaction.forget(micro_batch_id)
+        return promotion
 
     def compacts(self, micro_batch_id: int) -> bool:
         """Whether the ledger is compacted after the promotion of this micro-batch."""

@@ -153,7 +153,7 @@ class LocalEngine:
             if left_out is None:
                 break
             exclusion = left_out
-        self.transaction.settle(plan, feedback, self.coordinator.life)
+        self.transaction.settle(feedback)
         if self._capture is not None:
             for emitted in self._emitted:
                 self._capture(*emitted)

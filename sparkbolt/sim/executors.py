@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from sparkbolt.core.model.lane import Lane, spark_hash
 from sparkbolt.core.model.outage import Health
 from sparkbolt.core.protocol.acker import judge_rows
+from sparkbolt.core.protocol.exclusion import Exclusion
 from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, Record
 from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.core.worker.environment import WorkerEnvironment
 from sparkbolt.core.worker.results import Row
-from sparkbolt.core.worker.source_reader import clock_rows, run_entry
+from sparkbolt.core.worker.source_reader import NOTHING_EXCLUDED, clock_rows, run_entry
 from sparkbolt.core.worker.stage import by_dest, run_level
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.sim.faults import (
@@ -67,6 +68,8 @@ class MicroBatchOutcome:
     """The dead letters for the checkpoint, once they are gathered."""
     repeats: list[tuple[str, list[Row], list[Row]]] = field(default_factory=list)
     """For each spark_task that ran twice: its name, and its rows of each run."""
+    exclusion: Exclusion = NOTHING_EXCLUDED
+    """In a transactional topology: what the execution that counts has left out."""
 
 
 class Executors:
@@ -105,7 +108,12 @@ class Executors:
             pool[slot] = None
 
     def run(
-        self, plan: MicroBatchPlan, records: Mapping[Entry, Sequence[Record]], pending: Pending, random_: random.Random
+        self,
+        plan: MicroBatchPlan,
+        records: Mapping[Entry, Sequence[Record]],
+        pending: Pending,
+        random_: random.Random,
+        exclusion: Exclusion = NOTHING_EXCLUDED,
     ) -> MicroBatchOutcome:
         """Run the spark_tasks of a micro-batch, stage by stage.
 
@@ -114,12 +122,13 @@ class Executors:
             records: Records of the entries that are not lasting and still alive; a ``PartitionedSpout`` has none here.
             pending: The faults to come.
             random_: Decides the orders, and which worker runs what.
+            exclusion: What this execution leaves out.
         """
         outcome = MicroBatchOutcome()
         moment = Moment(plan.micro_batch_id, plan.now_ms)
         rows: list[Row] = clock_rows(self._lane, plan)
         jobs: list[tuple[str, Sequence[Row], Work]] = [
-            (f"source/{group}", (), self._reading(moment, pieces, records))
+            (f"source/{group}", (), self._reading(moment, pieces, records, exclusion))
             for group, pieces in enumerate(self._pieces(plan, records))
         ]
         fault = pending.take(plan.micro_batch_id, Step.SOURCE)
@@ -157,12 +166,17 @@ class Executors:
         return shares
 
     def _reading(
-        self, moment: Moment, pieces: Sequence[tuple[int, Entry]], records: Mapping[Entry, Sequence[Record]]
+        self,
+        moment: Moment,
+        pieces: Sequence[tuple[int, Entry]],
+        records: Mapping[Entry, Sequence[Record]],
+        exclusion: Exclusion,
     ) -> Work:
         def work(worker: Worker, _rows: Sequence[Row], _stores: dict[int, DictStore]) -> list[Row]:
             out: list[Row] = []
             for piece, entry in pieces:
-                out += run_entry(worker, moment, piece, entry, records.get(entry, ())).to_rows(self._lane)
+                result = run_entry(worker, moment, piece, entry, records.get(entry, ()), exclusion=exclusion)
+                out += result.to_rows(self._lane)
             return out
 
         return work

@@ -12,13 +12,15 @@ Read before: ``spark_loop``, ``driver``, ``executors``, ``checkers.acks``.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sparkbolt.core.driver.ledger.files import Tenure
 from sparkbolt.core.driver.ledger.ledger import Promotion
+from sparkbolt.core.model.causes import Cause
+from sparkbolt.core.model.reports import Fail
 from sparkbolt.core.protocol.acker import gather
-from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset
+from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset, Record
 from sparkbolt.errors import OutdatedLifeError, check
 from sparkbolt.sim.checkers.acks import Checkers
 from sparkbolt.sim.checkers.dead_letters import SimulatedSink, letters_in
@@ -30,7 +32,7 @@ from sparkbolt.sim.faults import (
     Pending,
     Step,
 )
-from sparkbolt.sim.observer import AttemptObserver
+from sparkbolt.sim.observer import AttemptObserver, Sightings
 from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.spark_loop import ConcurrentLogError, MicroBatchLoop
 from sparkbolt.sim.spouts import close_ranged
@@ -98,6 +100,8 @@ class World:
         self._micro_batches = micro_batches
         self._quiet_turns = 0
         self._ran: tuple[MicroBatchPlan, MicroBatchOutcome] | None = None
+        self._aborted: tuple[MicroBatchPlan | None, list[Sightings]] = None, []
+        """What was seen of the aborted executions of the newest transactional micro-batch, in all lives."""
         self._late: tuple[MicroBatchPlan, MicroBatchOutcome] | None = None
         """What a dead driver still commits after the next one has begun."""
         self._dies_after_commit = False
@@ -287,7 +291,7 @@ class World:
         self.checkers.begun(plan, records)
         self._pass(MICRO_BATCH_MS)
         given = {entry: [record for record, _ in pairs] for entry, pairs in records.items()}
-        outcome = self.executors.run(plan, given, self.pending, random_)
+        outcome = self._executed(plan, given, random_)
         for seen in outcome.sightings:
             self.trail += seen.trail
             self.details += seen.details
@@ -296,6 +300,27 @@ class World:
         if fault is not None and fault.kind == FaultKind.SLOW:
             self._pass(int(self.subject.topology.config.message_timeout_secs * 1500))
         self._end_of_lane(plan, outcome)
+
+    def _executed(
+        self, plan: MicroBatchPlan, given: Mapping[Entry, Sequence[Record]], random_: random.Random
+    ) -> MicroBatchOutcome:
+        """Run the spark_tasks; those of a transactional topology until an execution counts."""
+        transaction = self.driver.transaction
+        if transaction is None:
+            return self.executors.run(plan, given, self.pending, random_)
+        if self._aborted[0] != plan:
+            self._aborted = plan, []
+        exclusion = transaction.begin(plan)
+        while True:
+            outcome = self.executors.run(plan, given, self.pending, random_, exclusion)
+            left_out = transaction.judge(plan, gather(data for _, data in outcome.rows))
+            if left_out is None:
+                outcome.exclusion = exclusion
+                _bring_failures(self._aborted[1], outcome.sightings)
+                return outcome
+            exclusion = left_out
+            self._aborted[1].extend(outcome.sightings)
+            self._step(plan.micro_batch_id, Step.RUN)
 
     def at(self, step: str, micro_batch_id: int) -> None:
         """Let faults happen where Spark writes a file of its logs."""
@@ -385,3 +410,15 @@ class World:
         """End all processes; what a topology has open is closed as in a crash."""
         self.executors.die()
         close_ranged(self.driver.coordinator.spouts)
+
+
+def _bring_failures(aborted: Iterable[Sightings], counting: Iterable[Sightings]) -> None:
+    """Replace the failures of trees that were left out by those that were seen in aborted executions."""
+    fails: dict[int, list[Fail]] = {}
+    for seen in aborted:
+        for fail in seen.fails:
+            if fail.cause != Cause.EXCLUDED:
+                fails.setdefault(fail.key, []).append(fail)
+    for seen in counting:
+        brought = [fails.get(fail.key, [fail]) if fail.cause == Cause.EXCLUDED else [fail] for fail in seen.fails]
+        seen.fails = [fail for several in brought for fail in several]

@@ -244,7 +244,7 @@ class Life:
                 self._checkpoint.check_life(self.coordinator.life)
                 exclusion = transaction.judge(plan, feedback)
                 if exclusion is None:
-                    transaction.settle(plan, feedback, self.coordinator.life)
+                    transaction.settle(feedback)
                     return feedback
             log.debug("micro-batch %d is repeated without %d messages", plan.micro_batch_id, len(exclusion.keys))
             repetition.prepare(self._spark, frame, self.run_id)

@@ -96,19 +96,20 @@ def main() -> None:
     if where in MOMENTS:
         plant(where, lambda reached: die() if reached >= int(number or 0) else None)
     judge, settle, collected = Transaction.judge, Transaction.settle, Life._collected
-    first, repeats, execution = [], [], [0]
+    first, repeats, execution, reached = [], [], [0], [0]
 
     def judged(self, plan, feedback):
+        reached[0] = plan.micro_batch_id
         exclusion = judge(self, plan, feedback)
         if exclusion is not None and where == "aborted" and plan.micro_batch_id >= int(number):
             die()
         return exclusion
 
-    def settled(self, plan, feedback, life):
-        if where == "repeated" and self.repeats and plan.micro_batch_id >= int(number):
+    def settled(self, feedback):
+        if where == "repeated" and self.repeats and reached[0] >= int(number):
             die()
         execution[0] = -1
-        settle(self, plan, feedback, life)
+        settle(self, feedback)
 
     def timed(self, frame):
         execution[0] += 1

@@ -6,13 +6,14 @@ Rule 1: an execution in which the tuples of a tree failed, or in which a tree is
 staged. All its failures are collected, they are made durable as ``aborts/n``, and n runs again, from the state before
 it, without the messages of these trees.
 Rule 2: the execution that is staged brings the failures of all aborted ones: their messages are retried or given up as
-their policy says, as if they had failed in it. None of their tuples was emitted in it.
+their policy says, as if they had failed in it. Its source starts and fails their trees, so that ranges of acked trees
+have no holes, but emits none of their tuples.
 Rule 3: each repeat leaves out at least one more message, so there is an end. After ``REPEATS_WHOLE`` repeats each
 further one also reads half as much of each entry and postpones the rest, which is no attempt: a bolt that fails now one
 tuple, now another ends up with a micro-batch that is small enough.
 Rule 4: ``aborts/n`` counts for the plan that it was written for, and for no other plan with this number.
-Rule 5: a message that is read again as part of a range that was not read, or that went with a dead life, has no failure
-of its own.
+Rule 5: a message that the execution which counts does not read (its range is postponed, or its records went with a
+dead life) has no failure of its own.
 
 Prior art: transactional topologies of Storm 0.7, whose batch has to succeed as a whole.
 Read before: ``exclusion``, ``ledger``, ``acker``.
@@ -29,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from sparkbolt.core.base.files import Files
-from sparkbolt.core.base.ids import U64, split_key
+from sparkbolt.core.base.ids import split_key
 from sparkbolt.core.model.causes import NOT_READ, Cause
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.metrics import ComponentMetrics
@@ -37,7 +38,7 @@ from sparkbolt.core.model.outage import Health
 from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.story import Hop
 from sparkbolt.core.protocol.exclusion import Exclusion
-from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
+from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.protocol.verdicts import NO_HOLDER, Feedback
 from sparkbolt.errors import CheckpointError
 
@@ -147,25 +148,22 @@ class Transaction:
         self._files.write(f"{FOLDER}/{plan.micro_batch_id}", aborts.dumps())
         return aborts.exclusion
 
-    def settle(self, plan: MicroBatchPlan, feedback: Feedback, life: int) -> None:
-        """Add the failures of the aborted executions to the feedback of the one that counts."""
+    def settle(self, feedback: Feedback) -> None:
+        """Put the failures of the aborted executions into the feedback of the one that counts.
+
+        The source has started and failed each tree that was left out. One that it has not started is read later, or
+        went with a dead life.
+        """
         aborts, verdicts = self._aborts, feedback.verdicts
         if not aborts.repeats:
             return
-        failed = {fail.key for fail in verdicts.failed}
-        own = [
-            fail
-            for key, fail in aborts.fails.items()
-            if key not in failed and not _read_later(key, plan.alive_entries(life), verdicts.failed)
-        ]
-        verdicts.failed = [*verdicts.failed, *own]
-        began: U64 = np.array([fail.key for fail in own], dtype=np.uint64)
-        verdicts.init_failed = np.concatenate((verdicts.init_failed, began))
-        known = {fail.key for fail in own}
-        feedback.hops = [*feedback.hops, *(hop for hop in aborts.hops if hop.key in known)]
+        failed = [fail.key for fail in verdicts.failed]
+        own = {key: aborts.fails[key] for key in failed if key in aborts.fails}
+        verdicts.failed = [own.get(fail.key, fail) for fail in verdicts.failed]
+        feedback.hops = [*feedback.hops, *(hop for hop in aborts.hops if hop.key in own)]
         feedback.reports = [*self._reports, *feedback.reports]
         feedback.healths = {**feedback.healths, **aborts.healths}
-        for fail in own:
+        for fail in own.values():
             if not self._lane.topology.components[fail.component].is_spout:
                 feedback.metrics.setdefault(fail.component, ComponentMetrics()).failed += 1
 
@@ -190,14 +188,3 @@ class Transaction:
                 "transactional topology no tuple is held over micro-batches; ack or fail each tuple in execute or flush"
             )
             yield Fail(key, component, index, Cause.HELD, reason, plan.micro_batch_id)
-
-
-def _read_later(key: int, alive: Iterable[Entry], failed: Iterable[Fail]) -> bool:
-    """Whether the message of an aborted tree is not in an entry that is alive, or in a range that is read again."""
-    task, sequence = split_key(key)
-    for entry in alive:
-        if entry.task == task and entry.base <= sequence < entry.base + entry.reserved:
-            first = entry.first_key
-            ranged = entry.source is not None and entry.positions is None
-            return ranged and any(fail.cause in NOT_READ and first <= fail.key <= key for fail in failed)
-    return True

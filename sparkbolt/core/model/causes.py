@@ -54,6 +54,9 @@ class Cause(Word):
     """The spout returned the record after records of later positions, or outside the range."""
     HELD = "held"
     """In a transactional topology: the tree was not complete at the end of its micro-batch."""
+    EXCLUDED = "excluded"
+    """In a transactional topology: the tree has failed in an earlier execution of its micro-batch, whose failure takes
+    the place of this one."""
     LETTER = "dead letter"
     """The tree belongs to a dead letter that could not be written."""
 

@@ -349,7 +349,11 @@ class EntryReader:
             direct_to: the task number that each row is for, on a direct stream.
         """
         if len(self._left_out):
-            kept = np.flatnonzero(~np.isin(sequences, self._left_out))
+            out = np.isin(sequences, self._left_out)
+            kept = np.flatnonzero(~out)
+            for sequence in np.unique(sequences[out]).tolist():
+                text = "it is left out of this execution of its micro-batch"
+                self._fail_record(sequence, Failure(Cause.EXCLUDED, text, reported=False))
             if len(kept) == 0:
                 return
             if len(kept) < len(sequences):

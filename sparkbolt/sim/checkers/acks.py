@@ -23,6 +23,7 @@ from sparkbolt.core.model.dead_letters import CHECKPOINT
 from sparkbolt.core.model.lane import policy_of
 from sparkbolt.core.model.topology import ComponentSpec
 from sparkbolt.core.protocol.acker import one_fail_each
+from sparkbolt.core.protocol.exclusion import Exclusion
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 from sparkbolt.sim.checkers.base import Checker, Facts, Records, Violation, hashable
 from sparkbolt.sim.checkers.dead_letters import NothingIsGivenUpInSilence
@@ -470,6 +471,9 @@ class Checkers:
         facts.alive[plan.micro_batch_id] = facts.running
         self._look_for_outages(plan, outcome)
         verdict = facts.verdicts[plan.micro_batch_id] = facts.trees.commit(outcome.sightings, plan.expired)
+        if facts.subject.topology.config.transactional:
+            failed = np.array(sorted(verdict.failed), dtype=np.uint64)
+            facts.left_out[plan.micro_batch_id] = Exclusion(failed, outcome.exclusion.halvings)
         for checker in self.each:
             checker.committed(plan, outcome, verdict)
 

@@ -18,6 +18,7 @@ from sparkbolt.core.driver.ledger.ledger import Promotion
 from sparkbolt.core.driver.ledger.outages import Outages
 from sparkbolt.core.model.dead_letters import DeadLetter
 from sparkbolt.core.model.reports import Fail
+from sparkbolt.core.protocol.exclusion import Exclusion
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.sim.checkers.trees import ExpectedVerdict, Trees
@@ -69,6 +70,8 @@ class Facts:
     """The dead letters that sinks hold, by id."""
     fails: Mapping[int, Fail] = field(default_factory=dict)
     """For each failed tree of the last committed micro-batch the fail; of several, the one that the acker reports."""
+    left_out: dict[int, Exclusion] = field(default_factory=dict)
+    """By micro-batch of a transactional topology: the trees that failed in it, of which nothing may be left."""
     outages: Outages = field(default_factory=Outages)
     """The bolts that are unavailable after the last commit, whatever drivers have died since."""
     in_vain: dict[str, int] = field(default_factory=dict)
