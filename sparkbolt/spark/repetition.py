@@ -56,8 +56,8 @@ def prepare(spark: SparkSession, frame: DataFrame, name: str) -> None:
 
 
 def _drop_shuffles(spark: SparkSession, frame: DataFrame) -> None:
-    jvm: Any = spark._jvm  # pyspark has no public API for shuffles
-    tracker = jvm.org.apache.spark.SparkEnv.get().mapOutputTracker()
+    scala: Any = spark.sparkContext._jsc.sc()  # pyspark has no public API for shuffles
+    cleaner = scala.cleaner().get()
     known, left = set(), [frame._jdf.queryExecution().toRdd()]
     while left:
         rdd = left.pop()
@@ -65,7 +65,7 @@ def _drop_shuffles(spark: SparkSession, frame: DataFrame) -> None:
         for place in range(dependencies.size()):
             dependency = dependencies.apply(place)
             if dependency.getClass().getSimpleName() == "ShuffleDependency":
-                tracker.unregisterAllMapAndMergeOutput(dependency.shuffleId())
+                cleaner.doCleanupShuffle(dependency.shuffleId(), True)
             before = dependency.rdd()
             if before.id() not in known:
                 known.add(before.id())
