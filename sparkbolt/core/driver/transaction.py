@@ -152,13 +152,13 @@ class Transaction:
         """Put the failures of the aborted executions into the feedback of the one that counts.
 
         The source has started and failed each tree that was left out. One that it has not started is read later, or
-        went with a dead life.
+        went with a dead life; one that failed there in another way may stand for a range that is read later.
         """
         aborts, verdicts = self._aborts, feedback.verdicts
         if not aborts.repeats:
             return
-        failed = [fail.key for fail in verdicts.failed]
-        own = {key: aborts.fails[key] for key in failed if key in aborts.fails}
+        left_out = [fail.key for fail in verdicts.failed if fail.cause == Cause.EXCLUDED]
+        own = {key: aborts.fails[key] for key in left_out}
         verdicts.failed = [own.get(fail.key, fail) for fail in verdicts.failed]
         feedback.hops = [*feedback.hops, *(hop for hop in aborts.hops if hop.key in own)]
         feedback.reports = [*self._reports, *feedback.reports]
