@@ -1,4 +1,4 @@
-"""Built-in bolts: they print tuples or write them to files, Kafka or RabbitMQ; and the file sink of dead letters.
+"""Built-in bolts: they print tuples or write them to files, databases, Kafka or RabbitMQ; and the file sink of letters.
 
 Read ``part_files`` first: it explains why a micro-batch that runs again leaves no duplicate rows.
 """
@@ -9,5 +9,15 @@ from sparkbolt.bolts.kafka import KafkaBolt
 from sparkbolt.bolts.parquet import ParquetBolt
 from sparkbolt.bolts.printing import PrintBolt
 from sparkbolt.bolts.rabbitmq import RabbitMQBolt
+from sparkbolt.bolts.sql import SqlBolt
 
-__all__ = ["FileDeadLetters", "JsonLinesBolt", "KafkaBolt", "ParquetBolt", "PrintBolt", "RabbitMQBolt", "read_letters"]
+__all__ = [
+    "FileDeadLetters",
+    "JsonLinesBolt",
+    "KafkaBolt",
+    "ParquetBolt",
+    "PrintBolt",
+    "RabbitMQBolt",
+    "SqlBolt",
+    "read_letters",
+]

@@ -123,7 +123,7 @@ class Life:
         check_number(number, ledger.life, where=f"checkpoint {checkpoint.directory}")
         ledger.begin_life(number)
         checkpoint.drop_uncommitted_letters()
-        self.bundle = packed(lane, self.run_id, sys.path if is_local(spark) else ())
+        self.bundle = packed(lane, self.run_id, sys.path if is_local(spark) else (), checkpoint.identity())
         spouts: dict[str, PartitionedSpout] = {}
         try:
             self._open_spouts(spouts)
@@ -146,7 +146,8 @@ class Life:
                 spouts[spec.id] = spout
                 try:
                     with user_code(f"open of {spec.id!r}"):
-                        spout.open(context_of(self.lane, self.topology.tasks(spec.id)[0]))
+                        number = self.topology.tasks(spec.id)[0]
+                        spout.open(context_of(self.lane, number, checkpoint_id=self.bundle.checkpoint_id))
                 except Exception as error:
                     if isinstance(error, SparkboltError) and not isinstance(error, SourceUnavailable):
                         raise  # its message is clear, and a retry would raise it again

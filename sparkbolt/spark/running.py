@@ -156,7 +156,7 @@ class RunningOnSpark(RunningTopology):
                     output = Output(spec.id, routes_of(self.topology, spec.id, frozenset(), number))
                     thread = SpoutThread(
                         spout,
-                        context_of(self.lane, number),
+                        context_of(self.lane, number, checkpoint_id=self._life.bundle.checkpoint_id),
                         output,
                         self._coordinator.buffers[number],
                         self._changed,

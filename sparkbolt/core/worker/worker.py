@@ -91,7 +91,8 @@ class Worker:
 
     def context(self, number: int) -> TopologyContext:
         """A new context for a task."""
-        return context_of(self.lane, number, self.environment.rehearsal_directory)
+        environment = self.environment
+        return context_of(self.lane, number, environment.rehearsal_directory, environment.checkpoint_id)
 
     def doing(self, activity: Activity, number: int, block: int = 0) -> AbstractContextManager[None]:
         """To be entered around what may kill the process or take long; it is noted in the watch and the monitor."""
@@ -323,7 +324,9 @@ def _nowhere(place: bytes) -> None:
     """Store a place nowhere: no process dies."""
 
 
-def context_of(lane: Lane, number: int, rehearsal_directory: str | None = None) -> TopologyContext:
+def context_of(
+    lane: Lane, number: int, rehearsal_directory: str | None = None, checkpoint_id: str = ""
+) -> TopologyContext:
     """Make the context of a task."""
     topology = lane.topology
     component, index = topology.task_owner(number)
@@ -339,4 +342,5 @@ def context_of(lane: Lane, number: int, rehearsal_directory: str | None = None) 
         inputs=tuple((subscription.source, subscription.stream) for subscription in spec.subscriptions),
         version=topology.version,
         rehearsal_directory=rehearsal_directory,
+        checkpoint_id=checkpoint_id,
     )
