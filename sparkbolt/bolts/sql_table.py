@@ -40,7 +40,7 @@ _TYPES: tuple[tuple[Any, Any], ...] = (
     (dt.date, sa.Date()),
     (dt.time, sa.Time()),
     (dt.timedelta, sa.Interval()),
-    (uuid.UUID, sa.Uuid()),
+    (uuid.UUID, sa.Uuid().with_variant(sa.Text(), "sqlite")),
     ((dict, list), sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")),
 )
 
@@ -76,9 +76,12 @@ class Target:
         self.table, self._settings, self._dialect = table, settings, dialect
         self.columns = frozenset(column.name for column in table.columns)
         self.keys = settings.keys or tuple(column.name for column in table.primary_key)
-        self._decimal_texts = frozenset(
+        self._texts = frozenset(
             column.name for column in table.columns if dialect == "sqlite" and isinstance(column.type, sa.String)
         )
+        for column in table.columns:
+            if isinstance(column.type, sa.JSON):
+                column.type.none_as_null = True  # None is NULL, as in any other column, and not the null of JSON
         self._statements: dict[tuple[str, ...], sa.Insert] = {}
         if settings.mode != "append":
             self._check_keys()
@@ -116,7 +119,7 @@ class Target:
 
     def _converted(self, name: str, value: Any) -> Any:
         value = plain(value)
-        if isinstance(value, decimal.Decimal) and name in self._decimal_texts:
+        if isinstance(value, decimal.Decimal | uuid.UUID) and name in self._texts:
             return str(value)
         if isinstance(value, dt.datetime) and value.tzinfo is not None and self._dialect == "sqlite":
             return value.astimezone(dt.UTC).replace(tzinfo=None)  # SQLite would drop the zone without a word
