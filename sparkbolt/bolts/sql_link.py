@@ -11,6 +11,7 @@ Read before: ``core.model.arguments``.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 from collections.abc import Mapping
@@ -123,6 +124,9 @@ def _made(url: str, options: dict[str, Any], writes: bool) -> Engine:
     parsed = parsed_url(url)
     if parsed.get_backend_name() != "sqlite":
         defaults: dict[str, Any] = {"pool_size": 1, "max_overflow": 10, "pool_pre_ping": True}
+        its_log = logging.getLogger("psycopg")
+        if its_log.level == logging.NOTSET:
+            its_log.setLevel(logging.ERROR)  # it warns of each refused row and lost connection, and we say it once
         if parsed.get_driver_name() == "psycopg" and "connect_timeout" not in parsed.query:
             options["connect_args"] = {"connect_timeout": CONNECT_SECS, **options.get("connect_args", {})}
         made: Engine = sqlalchemy.create_engine(parsed, **{**defaults, **options})
