@@ -75,7 +75,7 @@ class Lookup:
         self.ttl_secs = arguments.positive("ttl_secs", ttl_secs)
         self.missing_ttl_secs = arguments.positive("missing_ttl_secs", missing_ttl_secs)
         self.size, self.batch = arguments.whole("size", size), arguments.whole("batch", batch)
-        self._clock = clock
+        self._clock = arguments.function("clock", clock, "a function that returns the time in seconds")
         self._begin()
 
     @classmethod
