@@ -14,6 +14,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from sparkbolt.bolts import Lookup
+from sparkbolt.bolts.lookup_sources import RefusedLookupError
 from sparkbolt.bolts.sql_table import TableSettings
 from sparkbolt.bolts.sql_writer import Author, RowRefusedError, SqlRow, SqlWriter, WriterSettings
 from sparkbolt.errors import Unavailable
@@ -178,3 +180,19 @@ def test_a_server_that_is_killed_and_comes_back_has_each_row_once(tmp_path: Path
             impatient.write(0, numbered(1))
         server.start()
         assert impatient.write(1, numbered(1)) == {}
+
+
+def test_a_lookup_finds_rows_by_keys_of_each_type_and_waits_for_the_server(postgresql: str, schema: str) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.users (id bigint PRIMARY KEY, name text, token uuid, at timestamptz)")
+    at, token = dt.datetime(2026, 1, 1, tzinfo=dt.UTC), uuid.UUID(int=7)
+    row = {"id": 1, "name": "ann", "token": token, "at": at}
+    assert writer(postgresql, schema, "users").write(0, [SqlRow(1, row)]) == {}
+    for key, value in row.items():
+        assert Lookup.sql(postgresql, f"{schema}.users", key, "id").many([value]) == {value: 1}
+    whole = Lookup.sql(postgresql, f"{schema}.users", "id")
+    assert whole.many([1, 2, 1 << 40]) == {1: row}
+    with pytest.raises(RefusedLookupError, match="id 'ann': UndefinedFunction"):
+        whole.many([1, "ann"])
+    assert whole.many([1]) == {1: row}
+    with pytest.raises(Unavailable, match="connection failed"):
+        Lookup.sql("postgresql+psycopg://sparkbolt@127.0.0.1:9/postgres", "users", "id").many([1])

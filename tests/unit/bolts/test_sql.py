@@ -206,6 +206,25 @@ def test_a_database_that_is_away_is_waited_for_and_then_its_tuples_cost_no_attem
     assert isinstance(settled.failed[0][1], Unavailable)
 
 
+def test_a_topology_waits_for_its_database_without_an_attempt_and_goes_on_by_itself(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/none/shop.db"
+    builder = TopologyBuilder("shop", Config(max_attempts=1))
+    builder.set_spout("in", GeneratorSpout(list, outputs=["id"], count=0))
+    builder.set_bolt("out", SqlBolt(url, "orders", create=True, wait_secs=0.01)).shuffle_grouping("in")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver._engine._environment.rehearsal_directory = None
+        for number in range(500):
+            driver.feed("in", [number], message_id=number)
+        driver.advance(dt.timedelta(seconds=300))
+        assert (driver.acked("in"), driver.failed("in")) == ([], [])
+        executed = driver.metrics().components["out"].executed
+        assert executed < 500 + 300, "during an outage a few tuples come now and then"
+        (tmp_path / "none").mkdir()
+        driver.advance(dt.timedelta(seconds=60))
+        assert sorted(driver.acked("in")) == list(range(500))
+    assert query(url, "SELECT count(*), count(DISTINCT id) FROM orders") == [(500, 500)]
+
+
 def test_a_locked_file_is_waited_for(url: str) -> None:
     other = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
