@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -52,6 +53,7 @@ from sparkbolt.spark.driver_rpc import Bridge
 from sparkbolt.spark.driver_rpc_client import Question
 from sparkbolt.spark.executor import packed
 from sparkbolt.spark.failure_text import query_failure
+from sparkbolt.spark.inlets import MOMENT, open_inlets
 from sparkbolt.spark.job_bundle import SCHEMA
 from sparkbolt.spark.lane_query import acker, lane_frame
 from sparkbolt.spark.recording import now_ms
@@ -64,6 +66,10 @@ from sparkbolt.spark.user_calls import Calls, NotReturned, in_driver
 KILL_AFTER_SECS = 0.5
 POLL_WAIT_SECS = 0.25
 """How long a planner's request waits in the driver if there is nothing to do."""
+HELD_OPEN_SECS = 1.0
+"""How often a planner's request that is held open looks whether its query has ended."""
+TABLES = "tables"
+"""The folder of a checkpoint with the DataFrames of inlets that are no streams."""
 EXECUTOR_ACKER_PAIRS_MIN = 50_000
 """If the previous micro-batch had at least so many (key, xor) pairs, the ackers run on the executors."""
 log = logging.getLogger("sparkbolt")
@@ -112,6 +118,10 @@ class Life:
         self._changed = calls.changed
         self._tell = tell
         self._partials = 0
+        self._answers: deque[tuple[float, bool]] = deque(maxlen=2)
+        """(when, whether it held no plan) of the last answers to Spark since the last micro-batch."""
+        self._released = False
+        """Whether Spark is answered at once, since the query is being stopped."""
         self._runs: tuple[int, float] | None = None
         """The number of the running micro-batch, and its start on the monotonic clock; None if none runs."""
         self._ended = False
@@ -128,7 +138,12 @@ class Life:
         try:
             self._open_spouts(spouts)
             self.coordinator = Coordinator(lane, ledger, spouts, now_ms=now_ms(), mono_s=time.monotonic())
-            self._planner = Planner(self.coordinator, checkpoint.files, where=f"checkpoint {checkpoint.directory}")
+            self._planner = Planner(
+                self.coordinator,
+                checkpoint.files,
+                where=f"checkpoint {checkpoint.directory}",
+                last_commit=checkpoint.last_commit if lane.inlets else None,
+            )
             self._bridge = Bridge(self._answer)
         except BaseException:
             close_spouts(spouts)
@@ -158,7 +173,10 @@ class Life:
         checkpoint = self._checkpoint
         name_places_anew(checkpoint.files, checkpoint.directory, checkpoint.url)
         self.passing = choose_form(self._spark, checkpoint)
-        frame = lane_frame(self._spark, self.lane, self.bundle, self._bridge.directory)
+        inlets = open_inlets(self.lane, self._spark, f"{checkpoint.url}/{TABLES}")
+        with self._changed:
+            self.coordinator.bounded_inlets = frozenset(inlet.component for inlet in inlets if inlet.bounded)
+        frame = lane_frame(self._spark, self.lane, self.bundle, self._bridge.directory, inlets)
         writer = frame.writeStream.foreachBatch(self._end_of_lane)
         writer = writer.option("checkpointLocation", checkpoint.spark_directory).queryName(self.run_id)
         self.query = writer.start()
@@ -172,8 +190,11 @@ class Life:
             if verb == Question.INITIAL:
                 return dict(BEFORE_THE_FIRST)
             if verb == Question.LATEST:
+                with self._changed:
+                    self.coordinator.inlets_quiet_s = self._asked_in_vain_s()
                 answer = self._latest(argument)
                 self.quiet = self.quiet or answer == argument
+                self._answers.append((time.monotonic(), answer == argument))
                 return answer
             if verb == Question.PARTITIONS:
                 return self._partitions(argument)
@@ -194,17 +215,36 @@ class Life:
             committed = self._planner.committed(start)
             if committed is not None:
                 self._promote(committed)
-            until = time.monotonic() + POLL_WAIT_SECS
+            at_once = self.lane.inlets and committed is not None  # Spark is to ask its other sources again
+            until = time.monotonic() + (0.0 if at_once else POLL_WAIT_SECS)
             while not self._ended:
                 self.coordinator.observed.times.planned_ms = _wall_ms()
                 offset = self._planner.next_offset(now_ms(), time.monotonic())
                 if offset is not None:
                     return offset
                 left = until - time.monotonic()
-                if left <= 0:
+                if left <= 0 and self.coordinator.ledger.last_promoted >= 0 and self._held_open():
+                    until = time.monotonic() + HELD_OPEN_SECS
+                elif left <= 0:
                     return self._planner.no_news(start, now_ms(), time.monotonic())
                 self._changed.wait(min(left, 0.05))
             return start
+
+    def _asked_in_vain_s(self) -> float | None:
+        """Since when Spark has asked the sources of inlets and found nothing new; None if there is no such time.
+
+        Spark asks all sources before it runs a micro-batch. If it asks again though the last answer here held no plan,
+        and ran none meanwhile, none of them had anything new. It has asked them after the answer before that one.
+        """
+        if len(self._answers) < 2 or not self._answers[-1][1]:
+            return None
+        return self._answers[0][0]
+
+    def _held_open(self) -> bool:
+        """Whether Spark is kept from asking the sources of inlets, since the topology is not active."""
+        if self.coordinator.active or not self.lane.inlets or self._ended or self._released:
+            return False
+        return self.query is None or bool(self.query.isActive)
 
     def _partitions(self, end: Offset) -> list[bytes]:
         with self._changed:
@@ -224,6 +264,8 @@ class Life:
             self._stage(frame, micro_batch_id)
 
     def _stage(self, frame: DataFrame, micro_batch_id: int) -> None:
+        if self.lane.inlets:
+            self._tell_inlets(micro_batch_id)
         shards = len(self.lane.acker_dests)
         if self._partials >= EXECUTOR_ACKER_PAIRS_MIN and shards:
             frame = frame.repartition(self.lane.spark_partitions, "dest").mapInArrow(acker, SCHEMA)
@@ -240,6 +282,17 @@ class Life:
             self._checkpoint.write_letters(micro_batch_id, feedback.letters)
             self._checkpoint.write_entry(micro_batch_id, entry)
             self.coordinator.observed.times.staged_ms = _wall_ms()
+
+    def _tell_inlets(self, micro_batch_id: int) -> None:
+        """Tell the tasks that take in the rows of inlets which micro-batch it is; there may be no plan for it."""
+        with self._changed:
+            self._answers.clear()
+            self.coordinator.inlets_quiet_s = None
+            self._planner.run_without_plan(micro_batch_id, now_ms(), time.monotonic())
+            plan = self.coordinator.in_force
+            assert plan is not None
+            self._runs = self._runs or (micro_batch_id, time.monotonic())
+        self._spark.sparkContext.setLocalProperty(MOMENT, f"{micro_batch_id},{plan.now_ms}")
 
     def _promote(self, micro_batch_id: int) -> None:
         self._runs = None
@@ -297,6 +350,7 @@ class Life:
 
     def stop_query(self) -> None:
         """Stop the query, if it runs; workers that still run user code after ``KILL_AFTER_SECS`` are killed."""
+        self._released = True
         killer = threading.Timer(KILL_AFTER_SECS, self._kill_busy)
         killer.daemon = True
         try:

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from sparkbolt.core.base.exceptions import user_code
-from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, empty_u64, split_key
+from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, OWN_LETTERS, empty_u64, split_key
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ROTATIONS
 from sparkbolt.core.driver.offers import checked
@@ -98,6 +98,11 @@ class Coordinator:
         self._planned_at = mono_s
         self.nothing_new_s: float | None = None
         """When the spouts were last asked without any new entry, on the monotonic clock; None if there were entries."""
+        self.inlets_quiet_s: float | None = None
+        """A monotonic time since which the sources of the inlets were asked and had nothing new; None if a micro-batch
+        ran since. The engine sets it."""
+        self.bounded_inlets: frozenset[str] = frozenset()
+        """The inlets whose sources end; the engine sets it."""
         self._probing: frozenset[str] = frozenset()
         """The spouts from which the plan in force reads only a probe."""
         self.observed = Observed()
@@ -281,7 +286,8 @@ class Coordinator:
     def _base(self, bases: dict[int, int], task: int, reserve: int) -> int:
         base = bases.get(task, self.ledger.next_sequence(task))
         component, index = self.topology.task_owner(task)
-        if base + reserve > (AGAIN if self.topology.components[component].is_spout else MAX_SEQUENCE):
+        limit = AGAIN if self.topology.components[component].is_spout else MAX_SEQUENCE
+        if base + reserve > (OWN_LETTERS if component in self.lane.inlets else limit):
             raise EngineError(
                 f"{component}[{index}] has reserved {base:,} trees since the topology's first start, and cannot "
                 f"reserve {reserve:,} more: each position of a range counts, be there a record or not, and a task has "
@@ -314,8 +320,9 @@ class Coordinator:
         return spout is not None and spout.once
 
     def _is_read(self, entry: Entry) -> bool:
-        """Whether a spout reads the entry; otherwise a bolt's task emits it again from its outbox."""
-        return self.topology.components[self.topology.task_owner(entry.task)[0]].is_spout
+        """Whether a spout reads the entry; otherwise the task of a bolt or an inlet has it in its outbox."""
+        component = self.topology.task_owner(entry.task)[0]
+        return self.topology.components[component].is_spout and component not in self.lane.inlets
 
     def _held_back(self) -> bool:
         """Whether a bolt that starts trees has reached ``max_spout_pending``; then nothing new is read."""
@@ -337,7 +344,7 @@ class Coordinator:
         progress, offered = self.ledger.progress, dict[str, Sequence[Range]]()
         budgets = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
         for component, spout in self.spouts.items() if self.active else ():
-            if budgets[component] >= 1:
+            if budgets[component] >= 1 and component not in self.lane.inlets:
                 done, tasks = progress.get(component, {}), len(self.topology.tasks(component))
                 with user_code(f"next_ranges of {component!r}"):
                     offered[component] = checked(component, spout.next_ranges(done, budgets[component]), done, tasks)
@@ -436,7 +443,7 @@ class Coordinator:
         assert plan is not None
         verdicts = feedback.verdicts
         self._fresh = np.concatenate((verdicts.open_keys[verdicts.open_new], verdicts.touched))
-        feedback.message_ids = self._message_ids(plan, feedback)
+        feedback.message_ids = dict(sorted((feedback.message_ids | self._message_ids(plan, feedback)).items()))
         self._timers.reported, self._reads = feedback.timers, feedback.reads
         self.observed.measured = feedback.measured
         return self.ledger.stage(plan, feedback)
@@ -584,6 +591,13 @@ class Coordinator:
         )
 
     @property
+    def asked_s(self) -> float | None:
+        """A monotonic time at which, or after which, all sources were asked and had nothing new; None if they had."""
+        if not self.lane.inlets or self.nothing_new_s is None:
+            return self.nothing_new_s
+        return None if self.inlets_quiet_s is None else min(self.nothing_new_s, self.inlets_quiet_s)
+
+    @property
     def retries(self) -> int:
         """How many messages wait to be retried."""
         return self.ledger.retries + sum(buffer.retries for buffer in self.buffers.values())
@@ -596,5 +610,7 @@ class Coordinator:
         return all(map(self._is_read_out, self.spouts)) and all(buffer.exhausted for buffer in self.buffers.values())
 
     def _is_read_out(self, component: str) -> bool:
+        if component in self.lane.inlets:
+            return component in self.bounded_inlets and self.inlets_quiet_s is not None
         with user_code(f"finished of {component!r}"):
             return self.spouts[component].finished(self.ledger.progress.get(component, {}))

@@ -416,6 +416,8 @@ def gather(frames: Iterable[Any]) -> Feedback:
             feedback.hops.extend(hops)
         elif kind == FrameKind.READS:
             feedback.reads.append(decode_control(data, FrameKind.READS))
+        elif kind == FrameKind.NAMES:
+            feedback.message_ids.update(decode_control(data, FrameKind.NAMES))
         elif kind == FrameKind.LETTERS:
             feedback.letters.append(bytes(unwrap(data, FrameKind.LETTERS)))
         else:
