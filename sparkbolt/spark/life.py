@@ -118,8 +118,10 @@ class Life:
         self._changed = calls.changed
         self._tell = tell
         self._partials = 0
-        self._answers: deque[tuple[float, bool]] = deque(maxlen=2)
-        """(when, whether it held no plan) of the last answers to Spark since the last micro-batch."""
+        self._answered_s: deque[float] = deque(maxlen=2)
+        """When Spark was answered last, and before that, on the monotonic clock."""
+        self._offsets: list[bytes] = []
+        """The ends of the sources of inlets in the last micro-batch."""
         self._released = False
         """Whether Spark is answered at once, since the query is being stopped."""
         self._runs: tuple[int, float] | None = None
@@ -190,11 +192,9 @@ class Life:
             if verb == Question.INITIAL:
                 return dict(BEFORE_THE_FIRST)
             if verb == Question.LATEST:
-                with self._changed:
-                    self.coordinator.inlets_quiet_s = self._asked_in_vain_s()
                 answer = self._latest(argument)
                 self.quiet = self.quiet or answer == argument
-                self._answers.append((time.monotonic(), answer == argument))
+                self._answered_s.append(time.monotonic())
                 return answer
             if verb == Question.PARTITIONS:
                 return self._partitions(argument)
@@ -213,6 +213,8 @@ class Life:
         """Promote the micro-batch that ends at ``start``, then plan the next; wait a little for something to do."""
         with self._changed:
             committed = self._planner.committed(start)
+            if self.lane.inlets:
+                self._look_at_inlets(committed)
             if committed is not None:
                 self._promote(committed)
             at_once = self.lane.inlets and committed is not None  # Spark is to ask its other sources again
@@ -230,15 +232,25 @@ class Life:
                 self._changed.wait(min(left, 0.05))
             return start
 
-    def _asked_in_vain_s(self) -> float | None:
-        """Since when Spark has asked the sources of inlets and found nothing new; None if there is no such time.
+    def _look_at_inlets(self, committed: int | None) -> None:
+        """Note since when the sources of inlets have had nothing new, if they have.
 
-        Spark asks all sources before it runs a micro-batch. If it asks again though the last answer here held no plan,
-        and ran none meanwhile, none of them had anything new. It has asked them after the answer before that one.
+        Spark asks them before it asks here, and runs a micro-batch if any source has something new. So they had nothing
+        if Spark has run none, or one in whose offsets only the plan is new.
+
+        Args:
+            committed: the micro-batch that Spark has run since its last request; None if there is none.
         """
-        if len(self._answers) < 2 or not self._answers[-1][1]:
-            return None
-        return self._answers[0][0]
+        since_s = self._answered_s[0] if len(self._answered_s) == 2 else None
+        if committed is not None:
+            before, self._offsets = self._offsets, self._inlet_offsets(committed)
+            since_s = since_s if before == self._offsets else None
+        self.coordinator.inlets_quiet_s = since_s
+
+    def _inlet_offsets(self, micro_batch_id: int) -> list[bytes]:
+        """The ends of the sources of inlets in a micro-batch, as Spark has logged them."""
+        data = self._checkpoint.files.read(f"spark/offsets/{micro_batch_id}") or b""
+        return data.strip().splitlines()[2:-1]
 
     def _held_open(self) -> bool:
         """Whether Spark is kept from asking the sources of inlets, since the topology is not active."""
@@ -286,7 +298,6 @@ class Life:
     def _tell_inlets(self, micro_batch_id: int) -> None:
         """Tell the tasks that take in the rows of inlets which micro-batch it is; there may be no plan for it."""
         with self._changed:
-            self._answers.clear()
             self.coordinator.inlets_quiet_s = None
             self._planner.run_without_plan(micro_batch_id, now_ms(), time.monotonic())
             plan = self.coordinator.in_force
