@@ -1,5 +1,4 @@
-"""Built-in spouts: text and JSON line files, a generator, a socket, queues, Kafka, and DataFrames of
-Spark.
+"""Built-in spouts: text and JSON line files, a generator, a socket, queues, Kafka, DataFrames of Spark.
 
 Read in this order: ``text`` (the spout), ``planning`` and ``following`` (its driver side), ``identity``, ``lines`` (its
 executor side); for queues ``queue``, ``decoding``, ``rabbitmq_link``, ``rabbitmq``, ``kestrel_link``, ``kestrel``.

@@ -16,7 +16,7 @@ from tests.spark.spark_rows import FILE_ROWS, ROWS
 
 pytestmark = [pytest.mark.spark]
 
-MOMENTS = ["staged:1", "committed:3", "planned:5", "staged:7", "promoted:8", "compacting", "staged:10", "committed:11"]
+MOMENTS = ["staged:1", "committed:2", "planned:3", "compacting", "staged:5", "promoted:6", "committed:7"]
 ANY_MOMENTS = ["staged:1", "committed:3", "staged:5"]
 GIVEN_UP = [100, 200, 300]
 

@@ -35,7 +35,7 @@ from sparkbolt.core.driver.rate import RateController
 from sparkbolt.core.driver.recorder import Observed
 from sparkbolt.core.driver.retry_entries import letter_entries, retry_entries
 from sparkbolt.core.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer
-from sparkbolt.core.driver.timers import Timers
+from sparkbolt.core.driver.timers import Ticks, Timers
 from sparkbolt.core.model.causes import STOPPING
 from sparkbolt.core.model.components import PartitionedSpout, Range, Spout
 from sparkbolt.core.model.dead_letters import CHECKPOINT
@@ -99,8 +99,7 @@ class Coordinator:
         self.nothing_new_s: float | None = None
         """When the spouts were last asked without any new entry, on the monotonic clock; None if there were entries."""
         self.inlets_quiet_s: float | None = None
-        """A monotonic time since which the sources of the inlets were asked and had nothing new; None if a micro-batch
-        ran since. The engine sets it."""
+        """A monotonic time since which the inlets' sources were asked and had nothing new; the engine sets it."""
         self.bounded_inlets: frozenset[str] = frozenset()
         """The inlets whose sources end; the engine sets it."""
         self._probing: frozenset[str] = frozenset()
@@ -118,11 +117,8 @@ class Coordinator:
         """uint64[trees]: keys of trees that become open, or whose timeout starts again, with the staged promotion."""
         self._rotate_every = self.config.message_timeout_secs / (ROTATIONS - 1)
         self._next_rotation = mono_s + self._rotate_every
-        self._next_tick = {
-            spec.id: now_ms + int(spec.config.tick_tuple_freq_secs * 1000)
-            for spec in self.topology.bolts
-            if spec.config.tick_tuple_freq_secs
-        }
+        every = ((spec.id, spec.config.tick_tuple_freq_secs) for spec in self.topology.bolts)
+        self._ticks = Ticks({bolt: secs for bolt, secs in every if secs}, now_ms)
         for component in spouts:
             self._tell_spout(component, changed=False)
 
@@ -213,7 +209,7 @@ class Coordinator:
         if not held_back:
             entries += [*self._ranges(bases, offered), *self._records(bases, now_ms, rooms)]
         self.nothing_new_s = None if entries or again else mono_s
-        ticks = self._due_ticks(now_ms)
+        ticks = self._ticks.due(now_ms)
         expired = self.ledger.expiring()[:EXPIRED_PER_PLAN_MAX]
         outbox_acks = self.ledger.outbox_acks.first(OUTBOX_ACKS_PER_PLAN_MAX)
         clocks = self._timers.due(now_ms)
@@ -406,9 +402,6 @@ class Coordinator:
             for number in numbers:
                 self.buffers[number].waiting_max = min(SPOUT_BUFFER_RECORDS_MAX, waiting_max)
 
-    def _due_ticks(self, now_ms: int) -> tuple[str, ...]:
-        return tuple(component for component, due in self._next_tick.items() if now_ms >= due)
-
     def next_due_ms(self, now_ms: int, mono_s: float) -> int | None:
         """The wall-clock time at which something is due next; None if nothing will be due.
 
@@ -421,7 +414,7 @@ class Coordinator:
         for number, buffer in self.buffers.items() if not self._held_back() else ():
             retries.append(buffer.next_due_ms(probes.get(self.topology.task_owner(number)[0], 0)))
         retries += [when for when in probes.values() if when > time_ms]
-        times = [*self._next_tick.values(), *self._timers.dues(), *(when for when in retries if when is not None)]
+        times = [*self._ticks.dues(), *self._timers.dues(), *(when for when in retries if when is not None)]
         speed = CATCH_UP_SPEED if time_ms > now_ms else 1.0
         due = [now_ms + max(0.0, when - time_ms) / speed for when in times]
         if self.config.enable_message_timeouts and self.ledger.open_trees:
@@ -472,7 +465,7 @@ class Coordinator:
         elapsed_ms = (mono_s - self._planned_at) * 1000
         self._time(promotion, elapsed_ms)
         self._pace(plan, elapsed_ms)
-        self._schedule_ticks(plan)
+        self._ticks.count(plan.ticks, plan.now_ms)
         self._timers.count(plan.clocks)
         self._settle_records(plan)
         self._notify_buffers(promotion)
@@ -515,15 +508,6 @@ class Coordinator:
         before = self._emitted.get(component, 0)
         self._emitted[component] = emitted
         return emitted - before
-
-    def _schedule_ticks(self, plan: MicroBatchPlan) -> None:
-        for component in plan.ticks:
-            rate = self.topology.components[component].config.tick_tuple_freq_secs
-            if rate is None:  # the life that made the plan had a tick frequency; this one has none
-                continue
-            period = int(rate * 1000)
-            due = self._next_tick[component] + period
-            self._next_tick[component] = due if due > plan.now_ms else plan.now_ms + period
 
     def _settle_records(self, plan: MicroBatchPlan) -> None:
         for buffer in self.buffers.values():

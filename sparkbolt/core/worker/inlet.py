@@ -31,7 +31,7 @@ from sparkbolt.core.model.tuples import DEFAULT_STREAM, TRACED
 from sparkbolt.core.protocol.frames import FrameKind, Inbox, encode_control, python_values
 from sparkbolt.core.protocol.plan import Entry, Record
 from sparkbolt.core.state.segments import SegmentStore
-from sparkbolt.core.worker.dead_letter_reader import LetterReader, FoundMessage
+from sparkbolt.core.worker.dead_letter_reader import FoundMessage, LetterReader
 from sparkbolt.core.worker.hop_recorder import Chooser
 from sparkbolt.core.worker.outbox import Outbox, Started
 from sparkbolt.core.worker.routing import EmittedRows
