@@ -10,15 +10,12 @@ Read before: ``core.model.inlets``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sparkbolt.core.base.engine_door import engine_door
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.model.inlets import InletSpout
 from sparkbolt.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 class SparkSpout(InletSpout):
@@ -35,7 +32,7 @@ class SparkSpout(InletSpout):
 
     def __init__(
         self,
-        frame: Callable[[SparkSession], DataFrame],
+        frame: Callable[[Any], Any],
         *,
         outputs: Sequence[str] | None = None,
         message_id: str | None = None,
@@ -43,7 +40,7 @@ class SparkSpout(InletSpout):
         """Store what is read; nothing is read before the topology starts.
 
         Args:
-            frame: makes the DataFrame, from the session in which the topology runs. It is called each time that the
+            frame: makes the DataFrame, from the session (``SparkSession``) in which the topology runs. It is called each time that the
                 query starts, and must give the same DataFrame with the same checkpoint.
             outputs: the columns to emit, which become the fields. By default all; Spark is then asked for them when
                 the topology is built, in the active session, or in one that is started for it.

@@ -22,6 +22,8 @@ from sparkbolt.spouts import SparkSpout, TextSpout
 from tests.spark.spark_rows import Fussy, Join, Slow, build, shown
 
 WAIT_SECS = 60.0
+MEANWHILE = threading.Event()
+"""Never set: to wait for what must not come."""
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
@@ -60,7 +62,7 @@ def await_true(condition: Callable[[], bool]) -> None:
     until = time.monotonic() + WAIT_SECS
     while not condition():
         assert time.monotonic() < until
-        time.sleep(0.05)
+        MEANWHILE.wait(0.05)
 
 
 def test_files_of_any_format_are_read_and_a_corrupt_record_is_a_tuple_like_any_other(
@@ -207,9 +209,9 @@ def test_rows_wait_at_their_source_while_the_topology_is_not_active(spark: Any, 
         assert running.await_idle(WAIT_SECS)
         running.deactivate()
         await_true(lambda: not running._coordinator.ledger.outbox_acks.first())
-        time.sleep(1.0)
+        MEANWHILE.wait(1.0)
         write_json(tmp_path / "in", "b.json", range(7, 10))
-        time.sleep(2.0)
+        MEANWHILE.wait(2.0)
         assert running.metrics().components["rows"].emitted == 6
         running.activate()
         assert running.await_idle(WAIT_SECS)
@@ -223,7 +225,7 @@ class Lines(socketserver.StreamRequestHandler):
         for number in range(30):
             self.wfile.write(f"line {number}\n".encode())
         self.wfile.flush()
-        time.sleep(60)
+        MEANWHILE.wait(60)
 
 
 def test_rate_and_a_socket_are_sources(spark: Any, tmp_path: Path) -> None:

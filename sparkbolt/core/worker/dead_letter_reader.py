@@ -66,6 +66,8 @@ class FoundMessage:
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     raw: RawMessage | None = None
     notes: list[str] = field(default_factory=list)
+    message_id: str | None = None
+    """The user's own id, if the record has it."""
 
 
 class LetterReader(EntryReader):
@@ -131,7 +133,7 @@ class LetterReader(EntryReader):
             source=self._entry.source,
             position=position,
             end=exhausted.end,
-            message_id=exhausted.message_id,
+            message_id=(found.message_id if found is not None else None) or exhausted.message_id,
             stream=stream,
             fields=fields,
             tuples=tuple(rows),

@@ -14,7 +14,6 @@ Read before: ``outbox``, ``stage``, ``dead_letter_reader``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ import numpy as np
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.base.ids import mix64_array
 from sparkbolt.core.model.components import Range
-from sparkbolt.core.model.dead_letters import DeadLetter, ExhaustedMessage
+from sparkbolt.core.model.dead_letters import ExhaustedMessage
 from sparkbolt.core.model.inlets import InletSpout
 from sparkbolt.core.model.progress import Activity
 from sparkbolt.core.model.reports import ErrorReport
@@ -156,18 +155,8 @@ class _KeptLetters(LetterReader):
         values = self._kept.get(range_.start)
         if values is None:
             return FoundMessage(notes=["its values are not kept any more"])
-        return FoundMessage([values])
-
-    def _letter(
-        self,
-        exhausted: ExhaustedMessage,
-        position: int | None,
-        stream: str,
-        fields: tuple[str, ...],
-        rows: Sequence[tuple[Any, ...]],
-        found: FoundMessage | None = None,
-    ) -> DeadLetter:
-        letter = super()._letter(exhausted, position, stream, fields, rows, found)
-        if self._id_field not in fields or not rows:
-            return letter
-        return replace(letter, message_id=short(rows[0][fields.index(self._id_field)]))
+        found = FoundMessage([values])
+        fields = self._stream(DEFAULT_STREAM).fields
+        if self._id_field in fields:
+            found.message_id = short(values[fields.index(self._id_field)])
+        return found
