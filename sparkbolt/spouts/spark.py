@@ -40,8 +40,8 @@ class SparkSpout(InletSpout):
         """Store what is read; nothing is read before the topology starts.
 
         Args:
-            frame: makes the DataFrame, from the session (``SparkSession``) in which the topology runs. It is called each time that the
-                query starts, and must give the same DataFrame with the same checkpoint.
+            frame: makes the DataFrame, from the session (``SparkSession``) of the topology. It is called each time that
+                the query starts, and must give the same DataFrame with the same checkpoint.
             outputs: the columns to emit, which become the fields. By default all; Spark is then asked for them when
                 the topology is built, in the active session, or in one that is started for it.
             message_id: the column with your own id of a row: it is shown in stories and dead letters.
