@@ -506,7 +506,7 @@ class RunningOnSpark(RunningTopology):
     def _idle_since(self, since_s: float) -> bool:
         """Whether every tree is finished, and spouts were asked after ``since_s`` and had nothing new."""
         coordinator = self._coordinator
-        asked_s = coordinator.nothing_new_s
+        asked_s = coordinator.asked_s
         return coordinator.drained and not coordinator.retries and asked_s is not None and asked_s >= since_s
 
     def _await(self, condition: Callable[[], bool], timeout_secs: float | None) -> bool:

@@ -204,6 +204,25 @@ class Worker:
             self._durable[number].restore(state.snapshot())
         return task
 
+    def load_inlet(self, number: int, store: SegmentStore) -> Outbox | None:
+        """The outbox of an inlet's task, from its committed state; valid until ``make_inlet_ready``.
+
+        None: nothing is tracked, so nothing is kept.
+        """
+        if not self.lane.tracked:
+            return None
+        state = self._states.get(number)
+        if state is None:
+            state = self._states[number] = TaskState(self.environment.namespace)
+        state.begin(store)
+        own = self._outboxes[number] = Outbox(state, number, Pickling(self.environment.namespace))
+        return own
+
+    def make_inlet_ready(self, number: int) -> None:
+        """Prepare the state of an inlet's task for ``save``."""
+        self._outboxes.pop(number).save()
+        self._states[number].make_ready()
+
     def outbox(self, number: int) -> Outbox | None:
         """The outbox of a loaded task, valid until ``make_ready``; None if the task starts no trees."""
         component, _ = self.lane.topology.task_owner(number)
@@ -263,7 +282,8 @@ class Worker:
             A warning for the user, or None.
         """
         self._states[number].commit(self.environment.stamps)
-        return self._durable[number].warning()
+        durable = self._durable.get(number)  # an inlet's task has none
+        return durable.warning() if durable is not None else None
 
     def begin_again(self, unkept: Unkept) -> None:
         """Begin uncommitted work again, without the call that left something that cannot be kept.
