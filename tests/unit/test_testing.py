@@ -400,6 +400,12 @@ def test_coroutines_run_in_a_notebooks_cell_too() -> None:
         with TopologyTestDriver(builder.build()) as driver:
             driver.feed("lines", {"line": "a"}, message_id=1)
             driver.run_until_idle()
-            return [driver.emitted("asks"), driver.acked("lines")]
+            found = [driver.emitted("asks"), driver.acked("lines")]
+        return [
+            *found,
+            simulate(
+                builder.build(), seed=1, feed={"lines": [{"line": "b", "path": "b.txt", "offset": 0}]}, repeat=False
+            ).ok,
+        ]
 
-    assert asyncio.run(cell()) == [[["A"]], [1]]
+    assert asyncio.run(cell()) == [[["A"]], [1], True]

@@ -16,7 +16,6 @@ import asyncio
 import sys
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from functools import partial
 from inspect import isawaitable
@@ -57,20 +56,6 @@ from sparkbolt.errors import KilledWorkerError
 
 UNAVAILABLE_MAX = 10
 """After this many tuples in a row for which a bolt was unavailable, the rest of the frame is not tried."""
-
-
-def _where_no_loop_runs(act: Callable[[], None]) -> None:
-    """Call ``act``, which runs an event loop, in a thread of its own if this one runs a loop.
-
-    It does in a notebook's cell, where a ``TopologyTestDriver`` may run an ``AsyncBolt``.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        act()
-    else:
-        with ThreadPoolExecutor(1) as own:
-            own.submit(act).result()
 
 
 class BoltTask:
@@ -127,7 +112,7 @@ class BoltTask:
         if self._runner is not None:
             runner, self._runner = self._runner, None
             with suppress(SystemExit):  # raised by a task that this cancels; the loop is closed all the same
-                _where_no_loop_runs(runner.close)
+                runner.close()
 
     @property
     def current(self) -> tuple[int, list[Any] | None, int]:
@@ -473,17 +458,13 @@ class BoltTask:
         loop = self._runner.get_loop()
         # Not Runner.run, which turns Ctrl-C into a cancellation: here Ctrl-C is raised at once, as in any other bolt.
         work = loop.create_task(self._all_coroutines(rows, result))
-        _where_no_loop_runs(lambda: self._run_until_done(loop, work))
-        work.result()
-
-    @staticmethod
-    def _run_until_done(loop: asyncio.AbstractEventLoop, work: asyncio.Task[None]) -> None:
         while not work.done():
             # RuntimeError: user code has stopped the loop, which is not its own. SystemExit: a task that user code made
             # has exited; asyncio raises that here and where the task is awaited, and there it fails its tuple. Ctrl-C
             # is not suppressed.
             with suppress(RuntimeError, SystemExit):
                 loop.run_until_complete(work)
+        work.result()
 
     async def _all_coroutines(self, rows: Rows, result: TaskResult) -> None:
         bolt = self.bolt
