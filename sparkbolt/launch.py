@@ -34,6 +34,12 @@ class Launch:
 
         return FileDeadLetters(path)
 
+    def columns_of(self, spout: Any) -> Any:
+        """The columns of the DataFrame of a ``SparkSpout``."""
+        from sparkbolt.spark.inlets import columns_of
+
+        return columns_of(spout)
+
     def topology_html(self, topology: Any) -> str:
         """The picture of a topology."""
         from sparkbolt.drawing.html import topology_html

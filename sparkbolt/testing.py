@@ -37,6 +37,7 @@ from sparkbolt.errors import EngineError, UnknownNameError
 from sparkbolt.launch import Launch  # noqa: F401  with it a topology finds the sinks of its dead letters
 from sparkbolt.sim.checkers.dead_letters import letters_in
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.sim.loops import outside_of_loops
 from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.report import SimulationReport, simulate
 from sparkbolt.sim.sources import values_row
@@ -212,6 +213,7 @@ class TopologyTestDriver:
         """As ``close``."""
         self.close()
 
+    @outside_of_loops
     def close(self) -> None:
         """Clean up the bolts. The results can still be read; a second call does nothing."""
         if not self._closed:
@@ -260,6 +262,7 @@ class TopologyTestDriver:
         row = values_row(component, definition.fields, values)
         self._spout_task(self._topology.tasks(component)[task]).fed.append((stream, row, message_id, direct_to))
 
+    @outside_of_loops
     def run_until_idle(self) -> None:
         """Run micro-batches until there is nothing left to do at the current time; the time does not move.
 
@@ -288,6 +291,7 @@ class TopologyTestDriver:
                 for number in self._topology.tasks(component):
                     coordinator.buffers[number].waiting_max = rate.budget_max
 
+    @outside_of_loops
     def advance(self, duration: timedelta) -> None:
         """Run until idle, then move the time forward; everything that becomes due meanwhile runs at its due time.
 
@@ -313,6 +317,7 @@ class TopologyTestDriver:
             self._engine.now_ms = end if due is None else min(max(due, self._engine.now_ms + 1), end)
             self.run_until_idle()
 
+    @outside_of_loops
     def restart(self) -> None:
         """Kill the driver and its worker as ``kill -9`` would, and start again from what is durable.
 

@@ -1,4 +1,4 @@
-"""Built-in bolts: they print tuples or write them to files, Kafka or RabbitMQ; and the file sink of dead letters.
+"""Built-in bolts: they print tuples or write them to files, databases, Kafka or RabbitMQ; and lookups.
 
 Read ``part_files`` first: it explains why a micro-batch that runs again leaves no duplicate rows.
 """
@@ -6,8 +6,20 @@ Read ``part_files`` first: it explains why a micro-batch that runs again leaves 
 from sparkbolt.bolts.dead_letter_files import FileDeadLetters, read_letters
 from sparkbolt.bolts.json_lines import JsonLinesBolt
 from sparkbolt.bolts.kafka import KafkaBolt
+from sparkbolt.bolts.lookup import Lookup
 from sparkbolt.bolts.parquet import ParquetBolt
 from sparkbolt.bolts.printing import PrintBolt
 from sparkbolt.bolts.rabbitmq import RabbitMQBolt
+from sparkbolt.bolts.sql import SqlBolt
 
-__all__ = ["FileDeadLetters", "JsonLinesBolt", "KafkaBolt", "ParquetBolt", "PrintBolt", "RabbitMQBolt", "read_letters"]
+__all__ = [
+    "FileDeadLetters",
+    "JsonLinesBolt",
+    "KafkaBolt",
+    "Lookup",
+    "ParquetBolt",
+    "PrintBolt",
+    "RabbitMQBolt",
+    "SqlBolt",
+    "read_letters",
+]

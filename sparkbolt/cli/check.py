@@ -16,6 +16,7 @@ from typing import Any
 from sparkbolt.core.model.components import BoltBase, Component, PartitionedSpout, Spout, defines_flush
 from sparkbolt.core.model.config import COMPONENT_KEYS
 from sparkbolt.core.model.function_bolts import FunctionBolt
+from sparkbolt.core.model.inlets import InletSpout
 from sparkbolt.core.model.lane import FUSIBLE, Lane, lay_out
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.statefulness import keeps_state, storing_methods
@@ -236,6 +237,8 @@ def _without_effect(spec: ComponentSpec, topology: Topology) -> list[str]:
         meaningless = {"fuse", "trace"}
     if isinstance(spec.component, Spout):
         meaningless |= {"max_attempts"}
+    if isinstance(spec.component, InletSpout):
+        meaningless |= {"max_spout_pending"}
     names = {field.name for field in fields(spec.config)} & COMPONENT_KEYS & meaningless
     return sorted(name for name in names if getattr(spec.config, name) != getattr(topology.config, name))
 
@@ -243,6 +246,8 @@ def _without_effect(spec: ComponentSpec, topology: Topology) -> list[str]:
 def _a(spec: ComponentSpec) -> str:
     if isinstance(spec.component, Spout):
         return "a spout that cannot read again"
+    if isinstance(spec.component, InletSpout):
+        return "a spout that Spark reads: the options of its source limit a micro-batch, such as maxFilesPerTrigger"
     return "a spout" if spec.is_spout else "a bolt"
 
 

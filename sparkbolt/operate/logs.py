@@ -228,6 +228,21 @@ class _Files(RotatingFileHandler):
 
     said = False
 
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record; if somebody has removed or moved the file, into a new one of its name."""
+        written = self.stream
+        if written is not None and self._is_elsewhere(written):
+            self.stream = None  # the next write opens it
+            with_errors_ignored(written.close)
+            with_errors_ignored(lambda: os.makedirs(os.path.dirname(self.baseFilename), mode=0o700, exist_ok=True))
+        super().emit(record)
+
+    def _is_elsewhere(self, written: Any) -> bool:
+        try:
+            return not os.path.samestat(os.stat(self.baseFilename), os.fstat(written.fileno()))
+        except OSError:
+            return True
+
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  the name is that of ``logging``
         """Say on the process's own standard error, which may be redirected into this log, that lines are lost."""
         if not self.said:

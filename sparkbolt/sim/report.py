@@ -16,6 +16,7 @@ from typing import Any
 from sparkbolt.core.model.topology import Topology, TopologyBuilder, topology_of
 from sparkbolt.sim.checkers.base import TRIES_IN_VAIN_MAX, Violation
 from sparkbolt.sim.faults import Fault, history_of
+from sparkbolt.sim.loops import outside_of_loops
 from sparkbolt.sim.mistakes import Mistake, Trial, in_words, try_once
 from sparkbolt.sim.shrink import shrink
 from sparkbolt.sim.simulate import RAISED, Run, run_seed
@@ -219,6 +220,7 @@ def quiet_collector() -> Iterator[None]:
             gc.enable()
 
 
+@outside_of_loops
 def simulate(
     topology: Topology | TopologyBuilder,
     seed: int = 0,

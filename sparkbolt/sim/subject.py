@@ -6,7 +6,8 @@ log is compacted every few micro-batches, since a simulation has only a few. A p
 minute.
 Rule 2: components are unpickled for each task and life, as on executors; two tasks share nothing.
 Rule 3: files that components write go into a directory of the subject's own (``rehearsal``).
-Rule 4: nothing is taken out of a real queue: a spout that would do so must be fed, or is refused.
+Rule 4: nothing is taken out of a real queue: a spout that would do so must be fed, or is refused. So is a spout whose
+rows Spark reads.
 
 Read before: ``core.worker.environment``, ``sources``.
 """
@@ -26,6 +27,7 @@ from sparkbolt.core.base.exceptions import pass_on
 from sparkbolt.core.model.components import Component, PartitionedSpout, Spout
 from sparkbolt.core.model.config import Config, did_you_mean
 from sparkbolt.core.model.dead_letters import DeadLetterSink
+from sparkbolt.core.model.inlets import InletSpout
 from sparkbolt.core.model.lane import Lane, lay_out
 from sparkbolt.core.model.topology import ComponentSpec, Topology
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
@@ -174,6 +176,12 @@ def _fed_rows(topology: Topology, feed: Feed) -> dict[str, list[tuple[str, list[
 
 def _refuse_queues(topology: Topology, fed: Mapping[str, object]) -> None:
     for spec in topology.spouts:
+        if isinstance(spec.component, InletSpout) and spec.id not in fed:
+            raise SimulationError(
+                f"spout {spec.id!r} is a {type(spec.component).__name__}: Spark reads its rows, and a simulation runs "
+                f"without Spark. Give it rows with feed={{{spec.id!r}: [...]}} (on the command line: --feed "
+                f"{spec.id}=FILE), which stand for a file then"
+            )
         if isinstance(spec.component, Spout) and not spec.component.rehearsable and spec.id not in fed:
             raise SimulationError(
                 f"spout {spec.id!r} is a {type(spec.component).__name__}: a simulation would take messages out of its "

@@ -10,6 +10,7 @@ checkpoint?
     DIR/dead-letters n.jsonl: the dead letters of micro-batch n, if no other target is set for them
     DIR/topology     the fingerprint and the placement that the checkpoint was begun with
     DIR/tasks        the component and index of each task number, to read the ledger without the topology
+    DIR/identity     the id of the checkpoint, which no other checkpoint has
     DIR/lives        the life numbers that were taken; DIR/life holds the number of the last life
     DIR/control      what operators have asked for; DIR/events what happened, DIR/description what there is, for them
     DIR/lock         locked by the JVM; the lock ends with the JVM
@@ -60,6 +61,7 @@ LOCK_WAIT_SECS = 20.0
 """How long a start waits for the lock: a JVM whose driver was killed needs a moment to end."""
 CONDITIONAL = "fs.option.create.conditional.overwrite"
 """Requests from Hadoop's S3 client a write that fails if the object exists; other clients ignore the option."""
+_IDENTITY = re.compile("[0-9a-f]{32}")
 _OWNER = re.compile(r"another driver \(process (\d+), its JVM is (\d+)\)")
 log = logging.getLogger("sparkbolt")
 _MODULES = {"s3a": "hadoop-aws", "abfs": "hadoop-azure", "abfss": "hadoop-azure", "wasb": "hadoop-azure"}
@@ -312,6 +314,14 @@ class Checkpoint:
     def begin_life(self) -> int:
         """Begin a life and return its number: higher than all before, and never used by another life."""
         return self.tenure.begin(uuid.uuid4().hex)
+
+    def identity(self) -> str:
+        """The id of the checkpoint; it is made when it is first asked for, and if its file is missing or damaged."""
+        found = (self.files.read("identity") or b"").decode("ascii", "replace")
+        if _IDENTITY.fullmatch(found) is None:
+            found = uuid.uuid4().hex
+            self.files.write("identity", found.encode())
+        return found
 
     def check_life(self, life: int | None = None) -> None:
         """Check, before a life writes anything that counts, that no other life has begun meanwhile.

@@ -55,13 +55,14 @@ _stages_run = 0
 log = logging.getLogger("sparkbolt")
 
 
-def packed(lane: Lane, run: str, path: Sequence[str] = ()) -> JobBundle:
+def packed(lane: Lane, run: str, path: Sequence[str] = (), checkpoint_id: str = "") -> JobBundle:
     """The job bundle of a lane.
 
     Args:
         lane: the topology, laid out.
         run: the id of the run.
         path: the driver's module search path, if the executors are on its machine.
+        checkpoint_id: the id of the topology's checkpoint.
     """
     return JobBundle(
         run=run,
@@ -69,6 +70,7 @@ def packed(lane: Lane, run: str, path: Sequence[str] = ()) -> JobBundle:
         components=pickled_components(lane),
         namespace=pickled_definitions(main_definitions()),
         path=tuple(path),
+        checkpoint_id=checkpoint_id,
     )
 
 
@@ -105,7 +107,7 @@ def _environment(bundle: JobBundle) -> WorkerEnvironment:
             f"module {error.name!r} is missing on the executors: install it there, or send it with "
             f"py_files=[...] (sparkbolt run --py-files)"
         ) from error
-    return environment_of(
+    environment = environment_of(
         lane,
         stamps=lambda: secrets.randbits(63) + 1,
         clock=time.monotonic,
@@ -115,6 +117,8 @@ def _environment(bundle: JobBundle) -> WorkerEnvironment:
         namespace=namespace,
         debug=logging.getLogger("sparkbolt.debug").warning,
     )
+    environment.checkpoint_id = bundle.checkpoint_id
+    return environment
 
 
 def process_of(pid: int | None) -> Process | None:

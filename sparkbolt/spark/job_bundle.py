@@ -29,3 +29,5 @@ class JobBundle:
     """The driver's module search path; empty if the executors are on other machines."""
     pages: str | None = None
     """The directory of the activity pages; None if the workers are on other machines."""
+    checkpoint_id: str = ""
+    """The id of the topology's checkpoint."""

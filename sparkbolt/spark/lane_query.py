@@ -9,7 +9,7 @@ Read before: ``data_source``, ``processor``, ``executor``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +20,7 @@ from sparkbolt.core.worker.stage import run_level
 from sparkbolt.spark.crash_shield import shielded
 from sparkbolt.spark.data_source import data_source
 from sparkbolt.spark.executor import batches_of, rows_of, staged, worker_of
+from sparkbolt.spark.inlets import InletFrame, rows_of_inlets
 from sparkbolt.spark.job_bundle import SCHEMA, JobBundle
 from sparkbolt.spark.processor import LevelProcessor
 
@@ -43,11 +44,14 @@ def acker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches_of(out)
 
 
-def lane_frame(spark: SparkSession, lane: Lane, bundle: JobBundle, directory: str) -> DataFrame:
+def lane_frame(
+    spark: SparkSession, lane: Lane, bundle: JobBundle, directory: str, inlets: Sequence[InletFrame] = ()
+) -> DataFrame:
     """The streaming DataFrame of the rows that the last level returns."""
     source = data_source(bundle)
     spark.dataSource.register(source)
     frame = spark.readStream.format(source.name()).option("directory", directory).load()
+    frame = rows_of_inlets(frame, lane, inlets)
     for level in lane.levels:
         if level.stateful:
             frame = frame.groupBy("dest").transformWithStateInPandas(

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -55,6 +56,7 @@ from sparkbolt.spark.driver_rpc import Bridge
 from sparkbolt.spark.driver_rpc_client import Question
 from sparkbolt.spark.executor import packed
 from sparkbolt.spark.failure_text import query_failure
+from sparkbolt.spark.inlets import MOMENT, open_inlets
 from sparkbolt.spark.job_bundle import SCHEMA
 from sparkbolt.spark.lane_query import acker, lane_frame
 from sparkbolt.spark.recording import now_ms
@@ -67,6 +69,10 @@ from sparkbolt.spark.user_calls import Calls, NotReturned, in_driver
 KILL_AFTER_SECS = 0.5
 POLL_WAIT_SECS = 0.25
 """How long a planner's request waits in the driver if there is nothing to do."""
+HELD_OPEN_SECS = 1.0
+"""How often a planner's request that is held open looks whether its query has ended."""
+TABLES = "tables"
+"""The folder of a checkpoint with the DataFrames of inlets that are no streams."""
 EXECUTOR_ACKER_PAIRS_MIN = 50_000
 """If the previous micro-batch had at least so many (key, xor) pairs, the ackers run on the executors."""
 log = logging.getLogger("sparkbolt")
@@ -115,6 +121,12 @@ class Life:
         self._changed = calls.changed
         self._tell = tell
         self._partials = 0
+        self._answered_s: deque[float] = deque(maxlen=2)
+        """When Spark was answered last, and before that, on the monotonic clock."""
+        self._offsets: list[bytes] = []
+        """The ends of the sources of inlets in the last micro-batch."""
+        self._released = False
+        """Whether Spark is answered at once, since the query is being stopped."""
         self._runs: tuple[int, float] | None = None
         """The number of the running micro-batch, and its start on the monotonic clock; None if none runs."""
         self._ended = False
@@ -126,14 +138,19 @@ class Life:
         check_number(number, ledger.life, where=f"checkpoint {checkpoint.directory}")
         ledger.begin_life(number)
         checkpoint.drop_uncommitted_letters()
-        self.bundle = packed(lane, self.run_id, sys.path if is_local(spark) else ())
+        self.bundle = packed(lane, self.run_id, sys.path if is_local(spark) else (), checkpoint.identity())
         spouts: dict[str, PartitionedSpout] = {}
         try:
             self._open_spouts(spouts)
             self.coordinator = Coordinator(lane, ledger, spouts, now_ms=now_ms(), mono_s=time.monotonic())
             files, transactional = checkpoint.files, self.topology.config.transactional
             self._transaction = Transaction(lane, files) if transactional else None
-            self._planner = Planner(self.coordinator, checkpoint.files, where=f"checkpoint {checkpoint.directory}")
+            self._planner = Planner(
+                self.coordinator,
+                checkpoint.files,
+                where=f"checkpoint {checkpoint.directory}",
+                last_commit=checkpoint.last_commit if lane.inlets else None,
+            )
             self._bridge = Bridge(self._answer)
         except BaseException:
             close_spouts(spouts)
@@ -151,7 +168,8 @@ class Life:
                 spouts[spec.id] = spout
                 try:
                     with user_code(f"open of {spec.id!r}"):
-                        spout.open(context_of(self.lane, self.topology.tasks(spec.id)[0]))
+                        number = self.topology.tasks(spec.id)[0]
+                        spout.open(context_of(self.lane, number, checkpoint_id=self.bundle.checkpoint_id))
                 except Exception as error:
                     if isinstance(error, SparkboltError) and not isinstance(error, SourceUnavailable):
                         raise  # its message is clear, and a retry would raise it again
@@ -163,7 +181,10 @@ class Life:
         checkpoint = self._checkpoint
         name_places_anew(checkpoint.files, checkpoint.directory, checkpoint.url)
         self.passing = choose_form(self._spark, checkpoint)
-        frame = lane_frame(self._spark, self.lane, self.bundle, self._bridge.directory)
+        inlets = open_inlets(self.lane, self._spark, f"{checkpoint.url}/{TABLES}")
+        with self._changed:
+            self.coordinator.bounded_inlets = frozenset(inlet.component for inlet in inlets if inlet.bounded)
+        frame = lane_frame(self._spark, self.lane, self.bundle, self._bridge.directory, inlets)
         writer = frame.writeStream.foreachBatch(self._end_of_lane)
         writer = writer.option("checkpointLocation", checkpoint.spark_directory).queryName(self.run_id)
         self.query = writer.start()
@@ -179,6 +200,7 @@ class Life:
             if verb == Question.LATEST:
                 answer = self._latest(argument)
                 self.quiet = self.quiet or answer == argument
+                self._answered_s.append(time.monotonic())
                 return answer
             if verb == Question.PARTITIONS:
                 return self._partitions(argument)
@@ -197,19 +219,50 @@ class Life:
         """Promote the micro-batch that ends at ``start``, then plan the next; wait a little for something to do."""
         with self._changed:
             committed = self._planner.committed(start)
+            if self.lane.inlets:
+                self._look_at_inlets(committed)
             if committed is not None:
                 self._promote(committed)
-            until = time.monotonic() + POLL_WAIT_SECS
+            at_once = self.lane.inlets and committed is not None  # Spark is to ask its other sources again
+            until = time.monotonic() + (0.0 if at_once else POLL_WAIT_SECS)
             while not self._ended:
                 self.coordinator.observed.times.planned_ms = _wall_ms()
                 offset = self._planner.next_offset(now_ms(), time.monotonic())
                 if offset is not None:
                     return offset
                 left = until - time.monotonic()
-                if left <= 0:
+                if left <= 0 and self.coordinator.ledger.last_promoted >= 0 and self._held_open():
+                    until = time.monotonic() + HELD_OPEN_SECS
+                elif left <= 0:
                     return self._planner.no_news(start, now_ms(), time.monotonic())
                 self._changed.wait(min(left, 0.05))
             return start
+
+    def _look_at_inlets(self, committed: int | None) -> None:
+        """Note since when the sources of inlets have had nothing new, if they have.
+
+        Spark asks them before it asks here, and runs a micro-batch if any source has something new. So they had nothing
+        if Spark has run none, or one in whose offsets only the plan is new.
+
+        Args:
+            committed: the micro-batch that Spark has run since its last request; None if there is none.
+        """
+        since_s = self._answered_s[0] if len(self._answered_s) == 2 else None
+        if committed is not None:
+            before, self._offsets = self._offsets, self._inlet_offsets(committed)
+            since_s = since_s if before == self._offsets else None
+        self.coordinator.inlets_quiet_s = since_s
+
+    def _inlet_offsets(self, micro_batch_id: int) -> list[bytes]:
+        """The ends of the sources of inlets in a micro-batch, as Spark has logged them."""
+        data = self._checkpoint.files.read(f"spark/offsets/{micro_batch_id}") or b""
+        return data.strip().splitlines()[2:-1]
+
+    def _held_open(self) -> bool:
+        """Whether Spark is kept from asking the sources of inlets, since the topology is not active."""
+        if self.coordinator.active or not self.lane.inlets or self._ended or self._released:
+            return False
+        return self.query is None or bool(self.query.isActive)
 
     def _partitions(self, end: Offset) -> list[bytes]:
         with self._changed:
@@ -252,6 +305,8 @@ class Life:
             feedback = self._collected(frame)
 
     def _stage(self, frame: DataFrame, micro_batch_id: int) -> None:
+        if self.lane.inlets:
+            self._tell_inlets(micro_batch_id)
         if self._transaction is not None:
             with self._changed:
                 assert self.coordinator.in_force is not None
@@ -272,6 +327,16 @@ class Life:
             self._checkpoint.write_letters(micro_batch_id, feedback.letters)
             self._checkpoint.write_entry(micro_batch_id, entry)
             self.coordinator.observed.times.staged_ms = _wall_ms()
+
+    def _tell_inlets(self, micro_batch_id: int) -> None:
+        """Tell the tasks that take in the rows of inlets which micro-batch it is; there may be no plan for it."""
+        with self._changed:
+            self.coordinator.inlets_quiet_s = None
+            self._planner.run_without_plan(micro_batch_id, now_ms(), time.monotonic())
+            plan = self.coordinator.in_force
+            assert plan is not None
+            self._runs = self._runs or (micro_batch_id, time.monotonic())
+        self._spark.sparkContext.setLocalProperty(MOMENT, f"{micro_batch_id},{plan.now_ms}")
 
     def _promote(self, micro_batch_id: int) -> None:
         self._runs = None
@@ -331,6 +396,7 @@ class Life:
 
     def stop_query(self) -> None:
         """Stop the query, if it runs; workers that still run user code after ``KILL_AFTER_SECS`` are killed."""
+        self._released = True
         killer = threading.Timer(KILL_AFTER_SECS, self._kill_busy)
         killer.daemon = True
         try:

@@ -156,7 +156,7 @@ class RunningOnSpark(RunningTopology):
                     output = Output(spec.id, routes_of(self.topology, spec.id, frozenset(), number))
                     thread = SpoutThread(
                         spout,
-                        context_of(self.lane, number),
+                        context_of(self.lane, number, checkpoint_id=self._life.bundle.checkpoint_id),
                         output,
                         self._coordinator.buffers[number],
                         self._changed,
@@ -506,7 +506,7 @@ class RunningOnSpark(RunningTopology):
     def _idle_since(self, since_s: float) -> bool:
         """Whether every tree is finished, and spouts were asked after ``since_s`` and had nothing new."""
         coordinator = self._coordinator
-        asked_s = coordinator.nothing_new_s
+        asked_s = coordinator.asked_s
         return coordinator.drained and not coordinator.retries and asked_s is not None and asked_s >= since_s
 
     def _await(self, condition: Callable[[], bool], timeout_secs: float | None) -> bool:

@@ -1,4 +1,4 @@
-"""Built-in spouts: text and JSON line files, a generator, a socket, queues, Kafka.
+"""Built-in spouts: text and JSON line files, a generator, a socket, queues, Kafka, DataFrames of Spark.
 
 Read in this order: ``text`` (the spout), ``planning`` and ``following`` (its driver side), ``identity``, ``lines`` (its
 executor side); for queues ``queue``, ``decoding``, ``rabbitmq_link``, ``rabbitmq``, ``kestrel_link``, ``kestrel``.
@@ -10,6 +10,7 @@ from sparkbolt.spouts.kafka import KafkaSpout, ZooKeeperOffsets
 from sparkbolt.spouts.kestrel import KestrelSpout
 from sparkbolt.spouts.queue import BadMessage, QueueSpout
 from sparkbolt.spouts.rabbitmq import RabbitMQSpout
+from sparkbolt.spouts.spark import SparkSpout
 from sparkbolt.spouts.tcp import SocketSpout
 from sparkbolt.spouts.text import TextSpout
 
@@ -22,6 +23,7 @@ __all__ = [
     "QueueSpout",
     "RabbitMQSpout",
     "SocketSpout",
+    "SparkSpout",
     "TextSpout",
     "ZooKeeperOffsets",
 ]

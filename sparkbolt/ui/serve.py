@@ -16,6 +16,7 @@ import ipaddress
 import os
 import secrets
 import socket
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sparkbolt.core.base.files import Files
-from sparkbolt.errors import ConfigError
+from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.operate.home import default_home
 from sparkbolt.operate.operator import Operator
 from sparkbolt.ui.app import LOOPBACK_HOSTS, make_app
@@ -39,6 +40,8 @@ BACKLOG = 128
 HEAD_BYTES_MAX = 32 << 10
 HEAD_SECS_MAX = 10.0
 IDLE_SECS_MAX = 15
+LOOK_SECS_MAX = 2.0
+"""How long the start waits for a look at the checkpoints that it was given."""
 STOP_SECS_MAX = 3
 
 TOKEN_VARIABLE = "SPARKBOLT_UI_TOKEN"
@@ -67,7 +70,7 @@ def serve(
         open_files: opens a checkpoint for reading.
         private: whether reading needs the token too.
         allowed_hosts: names of this server beside ``host``, without ports.
-        say: is told where it listens and which token it takes, once.
+        say: is told where it listens and which token it takes, and which checkpoints cannot be read.
 
     Raises:
         ConfigError: the token is too short, or its file is not the user's alone.
@@ -76,8 +79,12 @@ def serve(
     private = private or not is_loopback(host)
     directory = token_directory(home)
     token = token or os.environ.get(TOKEN_VARIABLE) or kept_token(directory)
+    operator = Operator(home, open_files=open_files)
+    looking = threading.Thread(target=_look_at, args=(operator, checkpoints, say), daemon=True)
+    looking.start()
+    looking.join(LOOK_SECS_MAX)  # a file system may hang
     app = make_app(
-        Operator(home, open_files=open_files),
+        operator,
         token=token,
         allowed_hosts=[*LOOPBACK_HOSTS, host, *allowed_hosts],
         private=private,
@@ -85,6 +92,15 @@ def serve(
         **page_options(),
     )
     run(app, host, port, lambda url: say(f"Sparkbolt's UI is at {url}\nchanges need this token: {token}"))
+
+
+def _look_at(operator: Operator, checkpoints: Sequence[str], say: Callable[[str], None]) -> None:
+    """Tell which checkpoints are none."""
+    for place in checkpoints:
+        try:
+            operator.find(place)
+        except SparkboltError as error:
+            say(f"{error}; it is shown as soon as there is one")
 
 
 def run(app: Starlette, host: str, port: int, ready: Callable[[str], None]) -> None:

@@ -17,7 +17,7 @@ from tests.unit.ui.shop import NOW_MS, Shop
 TOKEN = "a-token-of-the-shop"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # Playwright leaves a loop running: other tests need their thread without it
 def browser() -> Iterator[Browser]:
     with chromium() as browser:
         yield browser

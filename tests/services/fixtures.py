@@ -39,3 +39,9 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The AMQP URL of a RabbitMQ node that all tests share: a queue of one's own for each test."""
     yield from _address("SPARKBOLT_TEST_RABBITMQ", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a PostgreSQL server that all tests share: a schema of one's own for each test."""
+    yield from _address("SPARKBOLT_TEST_POSTGRESQL", tmp_path_factory)

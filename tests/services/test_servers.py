@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
-from tests.services import Kafka, RabbitMQ, ZooKeeper
+from tests.services import Kafka, PostgreSQL, RabbitMQ, ZooKeeper
 from tests.services.__main__ import main
 
 pytestmark = pytest.mark.service
@@ -137,6 +137,20 @@ def test_rabbitmq_comes_back_with_its_durable_messages_after_it_was_killed(tmp_p
         with pika.BlockingConnection(pika.URLParameters(rabbitmq.address)) as connection:
             method, _, body = connection.channel().basic_get("kept-jobs")
         assert (body, method.redelivered) == (b"kept", True)
+
+
+def test_postgresql_comes_back_with_its_rows_after_it_was_killed_and_stopped(tmp_path: Path) -> None:
+    with PostgreSQL(tmp_path / "postgresql") as postgresql:
+        postgresql.ask("CREATE TABLE kept (n int)")
+        postgresql.ask("INSERT INTO kept VALUES (%s)", 7)
+        for end in (postgresql.kill, postgresql.stop):
+            end()
+            postgresql.start()
+            assert postgresql.ask("SELECT n FROM kept") == [(7,)]
+        home = postgresql.data.parent
+        processes = [process for process in psutil.process_iter(["cmdline"]) if str(home) in str(process.info)]
+        assert processes
+    assert not psutil.wait_procs(processes, timeout=10)[1]
 
 
 def test_a_server_that_does_not_start_shows_its_log(tmp_path: Path) -> None:

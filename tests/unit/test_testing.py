@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import pickle
@@ -12,7 +13,18 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Bolt, Config, Direct, EngineError, InvalidTopology, Spout, Topology, TopologyBuilder
+from sparkbolt import (
+    AsyncBolt,
+    BasicBolt,
+    Bolt,
+    Config,
+    Direct,
+    EngineError,
+    InvalidTopology,
+    Spout,
+    Topology,
+    TopologyBuilder,
+)
 from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, RabbitMQBolt
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.model.tuples import Origin, Tuple
@@ -368,3 +380,32 @@ class Numbered(BasicBolt):
 
     def execute(self, tup: Any, collector: Any) -> None:
         collector.emit([tup["line"], 0.5 if tup["line"] == "half" else len(tup["line"])])
+
+
+class Asks(AsyncBolt):
+    """Waits for an answer that takes a moment."""
+
+    outputs = ["word"]
+
+    async def execute(self, tup: Any, collector: Any) -> None:
+        await asyncio.sleep(0)
+        collector.emit([tup["line"].upper()])
+
+
+def test_coroutines_run_in_a_notebooks_cell_too() -> None:
+    async def cell() -> list[Any]:
+        builder = TopologyBuilder("asks")
+        builder.set_spout("lines", TextSpout("none.txt"))
+        builder.set_bolt("asks", Asks()).shuffle_grouping("lines")
+        with TopologyTestDriver(builder.build()) as driver:
+            driver.feed("lines", {"line": "a"}, message_id=1)
+            driver.run_until_idle()
+            found = [driver.emitted("asks"), driver.acked("lines")]
+        return [
+            *found,
+            simulate(
+                builder.build(), seed=1, feed={"lines": [{"line": "b", "path": "b.txt", "offset": 0}]}, repeat=False
+            ).ok,
+        ]
+
+    assert asyncio.run(cell()) == [[["A"]], [1], True]

@@ -25,6 +25,9 @@ class EngineDoor(Protocol):
     def file_sink(self, path: str) -> Any:
         """Return the ``DeadLetterSink`` that writes dead letters into a file."""
 
+    def columns_of(self, spout: Any) -> Any:
+        """Return the columns of the DataFrame of a ``SparkSpout``."""
+
     def topology_html(self, topology: Any) -> str:
         """Return a picture of a topology for a notebook, as HTML."""
 

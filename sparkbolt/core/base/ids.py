@@ -32,6 +32,10 @@ AGAIN = 1 << (SEQUENCE_BITS - 1)
 and the task itself assigns the lower half. For a spout's task, the upper half belongs to dead letters, which are not
 messages and are counted separately."""
 
+OWN_LETTERS = AGAIN | (1 << (SEQUENCE_BITS - 2))
+"""First sequence of the upper quarter. For an inlet's task, whose later attempts have the third quarter, it belongs to
+dead letters."""
+
 _M1 = 0xBF58476D1CE4E5B9
 _M2 = 0x94D049BB133111EB
 _M1_INVERSE = pow(_M1, -1, 1 << 64)

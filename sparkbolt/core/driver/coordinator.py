@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from sparkbolt.core.base.exceptions import user_code
-from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, empty_u64, split_key
+from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, OWN_LETTERS, empty_u64, split_key
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ROTATIONS
 from sparkbolt.core.driver.offers import checked
@@ -35,7 +35,7 @@ from sparkbolt.core.driver.rate import RateController
 from sparkbolt.core.driver.recorder import Observed
 from sparkbolt.core.driver.retry_entries import letter_entries, retry_entries
 from sparkbolt.core.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer
-from sparkbolt.core.driver.timers import Timers
+from sparkbolt.core.driver.timers import Ticks, Timers
 from sparkbolt.core.model.causes import STOPPING
 from sparkbolt.core.model.components import PartitionedSpout, Range, Spout
 from sparkbolt.core.model.dead_letters import CHECKPOINT
@@ -98,6 +98,10 @@ class Coordinator:
         self._planned_at = mono_s
         self.nothing_new_s: float | None = None
         """When the spouts were last asked without any new entry, on the monotonic clock; None if there were entries."""
+        self.inlets_quiet_s: float | None = None
+        """A monotonic time since which the inlets' sources were asked and had nothing new; the engine sets it."""
+        self.bounded_inlets: frozenset[str] = frozenset()
+        """The inlets whose sources end; the engine sets it."""
         self._probing: frozenset[str] = frozenset()
         """The spouts from which the plan in force reads only a probe."""
         self.observed = Observed()
@@ -113,11 +117,8 @@ class Coordinator:
         """uint64[trees]: keys of trees that become open, or whose timeout starts again, with the staged promotion."""
         self._rotate_every = self.config.message_timeout_secs / (ROTATIONS - 1)
         self._next_rotation = mono_s + self._rotate_every
-        self._next_tick = {
-            spec.id: now_ms + int(spec.config.tick_tuple_freq_secs * 1000)
-            for spec in self.topology.bolts
-            if spec.config.tick_tuple_freq_secs
-        }
+        every = ((spec.id, spec.config.tick_tuple_freq_secs) for spec in self.topology.bolts)
+        self._ticks = Ticks({bolt: secs for bolt, secs in every if secs}, now_ms)
         for component in spouts:
             self._tell_spout(component, changed=False)
 
@@ -208,7 +209,7 @@ class Coordinator:
         if not held_back:
             entries += [*self._ranges(bases, offered), *self._records(bases, now_ms, rooms)]
         self.nothing_new_s = None if entries or again else mono_s
-        ticks = self._due_ticks(now_ms)
+        ticks = self._ticks.due(now_ms)
         expired = self.ledger.expiring()[:EXPIRED_PER_PLAN_MAX]
         outbox_acks = self.ledger.outbox_acks.first(OUTBOX_ACKS_PER_PLAN_MAX)
         clocks = self._timers.due(now_ms)
@@ -281,7 +282,8 @@ class Coordinator:
     def _base(self, bases: dict[int, int], task: int, reserve: int) -> int:
         base = bases.get(task, self.ledger.next_sequence(task))
         component, index = self.topology.task_owner(task)
-        if base + reserve > (AGAIN if self.topology.components[component].is_spout else MAX_SEQUENCE):
+        limit = AGAIN if self.topology.components[component].is_spout else MAX_SEQUENCE
+        if base + reserve > (OWN_LETTERS if component in self.lane.inlets else limit):
             raise EngineError(
                 f"{component}[{index}] has reserved {base:,} trees since the topology's first start, and cannot "
                 f"reserve {reserve:,} more: each position of a range counts, be there a record or not, and a task has "
@@ -314,8 +316,9 @@ class Coordinator:
         return spout is not None and spout.once
 
     def _is_read(self, entry: Entry) -> bool:
-        """Whether a spout reads the entry; otherwise a bolt's task emits it again from its outbox."""
-        return self.topology.components[self.topology.task_owner(entry.task)[0]].is_spout
+        """Whether a spout reads the entry; otherwise the task of a bolt or an inlet has it in its outbox."""
+        component = self.topology.task_owner(entry.task)[0]
+        return self.topology.components[component].is_spout and component not in self.lane.inlets
 
     def _held_back(self) -> bool:
         """Whether a bolt that starts trees has reached ``max_spout_pending``; then nothing new is read."""
@@ -337,7 +340,7 @@ class Coordinator:
         progress, offered = self.ledger.progress, dict[str, Sequence[Range]]()
         budgets = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
         for component, spout in self.spouts.items() if self.active else ():
-            if budgets[component] >= 1:
+            if budgets[component] >= 1 and component not in self.lane.inlets:
                 done, tasks = progress.get(component, {}), len(self.topology.tasks(component))
                 with user_code(f"next_ranges of {component!r}"):
                     offered[component] = checked(component, spout.next_ranges(done, budgets[component]), done, tasks)
@@ -399,9 +402,6 @@ class Coordinator:
             for number in numbers:
                 self.buffers[number].waiting_max = min(SPOUT_BUFFER_RECORDS_MAX, waiting_max)
 
-    def _due_ticks(self, now_ms: int) -> tuple[str, ...]:
-        return tuple(component for component, due in self._next_tick.items() if now_ms >= due)
-
     def next_due_ms(self, now_ms: int, mono_s: float) -> int | None:
         """The wall-clock time at which something is due next; None if nothing will be due.
 
@@ -414,7 +414,7 @@ class Coordinator:
         for number, buffer in self.buffers.items() if not self._held_back() else ():
             retries.append(buffer.next_due_ms(probes.get(self.topology.task_owner(number)[0], 0)))
         retries += [when for when in probes.values() if when > time_ms]
-        times = [*self._next_tick.values(), *self._timers.dues(), *(when for when in retries if when is not None)]
+        times = [*self._ticks.dues(), *self._timers.dues(), *(when for when in retries if when is not None)]
         speed = CATCH_UP_SPEED if time_ms > now_ms else 1.0
         due = [now_ms + max(0.0, when - time_ms) / speed for when in times]
         if self.config.enable_message_timeouts and self.ledger.open_trees:
@@ -436,7 +436,7 @@ class Coordinator:
         assert plan is not None
         verdicts = feedback.verdicts
         self._fresh = np.concatenate((verdicts.open_keys[verdicts.open_new], verdicts.touched))
-        feedback.message_ids = self._message_ids(plan, feedback)
+        feedback.message_ids = dict(sorted((feedback.message_ids | self._message_ids(plan, feedback)).items()))
         self._timers.reported, self._reads = feedback.timers, feedback.reads
         self.observed.measured = feedback.measured
         return self.ledger.stage(plan, feedback)
@@ -465,7 +465,7 @@ class Coordinator:
         elapsed_ms = (mono_s - self._planned_at) * 1000
         self._time(promotion, elapsed_ms)
         self._pace(plan, elapsed_ms)
-        self._schedule_ticks(plan)
+        self._ticks.count(plan.ticks, plan.now_ms)
         self._timers.count(plan.clocks)
         self._settle_records(plan)
         self._notify_buffers(promotion)
@@ -508,15 +508,6 @@ class Coordinator:
         before = self._emitted.get(component, 0)
         self._emitted[component] = emitted
         return emitted - before
-
-    def _schedule_ticks(self, plan: MicroBatchPlan) -> None:
-        for component in plan.ticks:
-            rate = self.topology.components[component].config.tick_tuple_freq_secs
-            if rate is None:  # the life that made the plan had a tick frequency; this one has none
-                continue
-            period = int(rate * 1000)
-            due = self._next_tick[component] + period
-            self._next_tick[component] = due if due > plan.now_ms else plan.now_ms + period
 
     def _settle_records(self, plan: MicroBatchPlan) -> None:
         for buffer in self.buffers.values():
@@ -584,6 +575,13 @@ class Coordinator:
         )
 
     @property
+    def asked_s(self) -> float | None:
+        """A monotonic time at which, or after which, all sources were asked and had nothing new; None if they had."""
+        if not self.lane.inlets or self.nothing_new_s is None:
+            return self.nothing_new_s
+        return None if self.inlets_quiet_s is None else min(self.nothing_new_s, self.inlets_quiet_s)
+
+    @property
     def retries(self) -> int:
         """How many messages wait to be retried."""
         return self.ledger.retries + sum(buffer.retries for buffer in self.buffers.values())
@@ -596,5 +594,7 @@ class Coordinator:
         return all(map(self._is_read_out, self.spouts)) and all(buffer.exhausted for buffer in self.buffers.values())
 
     def _is_read_out(self, component: str) -> bool:
+        if component in self.lane.inlets:
+            return component in self.bounded_inlets and self.inlets_quiet_s is not None
         with user_code(f"finished of {component!r}"):
             return self.spouts[component].finished(self.ledger.progress.get(component, {}))

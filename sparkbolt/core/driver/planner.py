@@ -5,14 +5,16 @@ Rule 1: the start of a request shows what Spark has committed; it is compared wi
 behind plans nothing: another driver has committed since the ledger was loaded. A life that begins now is up to date.
 Rule 2: the end of a micro-batch is a plan, either whole or as the name of its file. Spark runs a micro-batch 0 even
 before any data has arrived, because it has no start to compare with; its plan reads nothing.
-Rule 3: the same end gives the same plan, in any life.
+Rule 3: with inlets, Spark also runs micro-batches of which this source knows nothing, as its end has not changed. They
+get a plan that reads nothing when they run, and what is committed shows in Spark's log of commits alone.
+Rule 4: the same end gives the same plan, in any life.
 
 It never waits or locks; files are an argument. Read before: ``coordinator``, ``plan``, ``files``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.driver.coordinator import Coordinator
@@ -25,8 +27,24 @@ VERIFY = "'sparkbolt checkpoint verify' says what disagrees, 'sparkbolt checkpoi
 class Planner:
     """The answers of one life to Spark. Not thread safe: the engine calls it under the lock of its coordinator."""
 
-    def __init__(self, coordinator: Coordinator, files: Files, *, where: str = "the checkpoint") -> None:
-        """Answer for ``coordinator``; ``files`` stores plans that are too large for an offset."""
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        files: Files,
+        *,
+        where: str = "the checkpoint",
+        last_commit: Callable[[], int] | None = None,
+    ) -> None:
+        """Answer for ``coordinator``.
+
+        Args:
+            coordinator: makes the plans.
+            files: stores plans that are too large for an offset.
+            where: the checkpoint, for messages.
+            last_commit: the number of the last micro-batch that Spark has committed; for a lane with inlets only,
+                which has micro-batches without a plan.
+        """
+        self._last_commit = last_commit
         self.coordinator = coordinator
         self._files = files
         self._where = where
@@ -46,8 +64,13 @@ class Planner:
         """
         ledger = self.coordinator.ledger
         number = self._number_of(start)
+        if self._last_commit is not None:
+            number = max(number, self._last_commit())
         if ledger.staged is not None and number == ledger.staged:
-            check(start == self._running, f"micro-batch {number} was run for {self._running}, and ends at {start}")
+            check(
+                start == self._running or (self._last_commit is not None and self._running is None),
+                f"micro-batch {number} was run for {self._running}, and ends at {start}",
+            )
             return number
         if number > ledger.last_promoted:
             raise self._outdated(f"Spark has committed micro-batch {number}")
@@ -71,6 +94,13 @@ class Planner:
         if self.coordinator.ledger.last_promoted >= 0:
             return start
         return self._offset_of(self.coordinator.plan_nothing(now_ms, mono_s))
+
+    def run_without_plan(self, micro_batch_id: int, now_ms: int, mono_s: float) -> None:
+        """Begin a micro-batch that Spark runs for the sources of inlets alone; nothing if it has a plan."""
+        if self.coordinator.in_force is None:
+            plan = self.coordinator.plan_nothing(now_ms, mono_s)
+            if plan.micro_batch_id != micro_batch_id:
+                raise self._outdated(f"Spark runs micro-batch {micro_batch_id}")
 
     def left_over(self, last_commit: int) -> int | None:
         """After the query has ended: the staged micro-batch that Spark has committed since its last request, if any."""

@@ -1,6 +1,7 @@
-"""Timers: when the tasks of bolts with a bolt runtime must receive the time.
+"""Timers: when the tasks of bolts with a bolt runtime must receive the time, and when bolts get tick tuples.
 
-Which question it answers: which tasks are due at this time, and does the topology have to wait for any of them?
+Which question it answers: which tasks are due at this time, and does the topology have to wait for any of them? Which
+bolts are due a tick?
 
 It is apart from ``coordinator``, its only user, because it can be understood and tested without any plan.
 Read before: ``plan``.
@@ -53,3 +54,42 @@ class Timers:
             else:
                 self._timers[task] = timer
         self.reported = {}
+
+
+class Ticks:
+    """When each bolt with ``tick_tuple_freq_secs`` gets its next tick tuple; in the driver.
+
+    >>> ticks = Ticks({"count": 0.5}, now_ms=1000)
+    >>> ticks.due(1499), ticks.due(1700)
+    ((), ('count',))
+    >>> ticks.count(("count",), now_ms=1700)
+    >>> ticks.dues()
+    [2000]
+    """
+
+    def __init__(self, every_secs: Mapping[str, float], now_ms: int) -> None:
+        """Begin at ``now_ms``.
+
+        Args:
+            every_secs: the frequency of each bolt that has one.
+            now_ms: milliseconds since the epoch.
+        """
+        self._every_ms = {component: int(secs * 1000) for component, secs in every_secs.items()}
+        self._next_ms = {component: now_ms + every for component, every in self._every_ms.items()}
+
+    def due(self, now_ms: int) -> tuple[str, ...]:
+        """The bolts whose tick is due."""
+        return tuple(component for component, due in self._next_ms.items() if now_ms >= due)
+
+    def dues(self) -> list[int]:
+        """All times at which a tick is due, in milliseconds since the epoch."""
+        return list(self._next_ms.values())
+
+    def count(self, told: Iterable[str], now_ms: int) -> None:
+        """Apply a promotion whose plan, made at ``now_ms``, gave ticks to the bolts ``told``; none is made up for."""
+        for component in told:
+            every = self._every_ms.get(component)
+            if every is None:  # the life that made the plan had a tick frequency; this one has none
+                continue
+            due = self._next_ms[component] + every
+            self._next_ms[component] = due if due > now_ms else now_ms + every

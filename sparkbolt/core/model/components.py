@@ -73,6 +73,10 @@ class TopologyContext:
     """The directory for files in a rehearsal. Under the simulator and ``TopologyTestDriver`` it exists, no other run
     uses it, and it is removed at the end. On Spark it is None. A component that changes anything else outside itself (a
     table, a server) can check whether it is None."""
+    checkpoint_id: str = ""
+    """The id of the checkpoint, 32 hexadecimal digits: the same in all runs with it, and another one for each other
+    checkpoint, which counts its micro-batches from 0. So it tells, together with ``micro_batch_id`` and ``task``,
+    whether something was written before. It is empty where there is no checkpoint, as under the simulator."""
 
     def output_path(self, path: str | os.PathLike[str]) -> str:
         """Return the path at which a file or directory for ``path`` must be written.

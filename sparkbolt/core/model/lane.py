@@ -24,6 +24,7 @@ from typing import Any
 
 from sparkbolt.core.model.components import Spout, defines_flush
 from sparkbolt.core.model.groupings import LocalOrShuffleGrouping, NoneGrouping, ShuffleGrouping
+from sparkbolt.core.model.inlets import InletSpout
 from sparkbolt.core.model.retry import DEFAULT, RetryPolicy, at_once
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.topology import ComponentSpec, Topology
@@ -58,7 +59,7 @@ class Level:
     number: int
     stateful: bool
     components: tuple[str, ...]
-    """The bolts of the level that are not fused, in the order of declaration."""
+    """The bolts of the level that are not fused, in the order of declaration; in level 1, the inlets before them."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Lane:
 
     @cached_property
     def level_of(self) -> Mapping[str, int]:
-        """The level of each component that is not fused; 0 for spouts."""
+        """The level of each component that is not fused; 0 for spouts, but 1 for inlets."""
         found = {spec.id: 0 for spec in self.topology.spouts}
         found.update((name, level.number) for level in self.levels for name in level.components)
         return found
@@ -120,6 +121,16 @@ class Lane:
             return ()
         bolts = ((spec.id, spec.component) for spec in self.topology.bolts)
         return tuple(name for name, bolt in bolts if getattr(bolt, "starts_trees", False))
+
+    @cached_property
+    def inlets(self) -> tuple[str, ...]:
+        """The spouts whose tasks run in the first level, by name, since they do not read themselves."""
+        return tuple(sorted(spec.id for spec in self.topology.spouts if isinstance(spec.component, InletSpout)))
+
+    @cached_property
+    def inlet_tasks(self) -> frozenset[int]:
+        """The numbers of the tasks of inlets."""
+        return frozenset(task for name in self.inlets for task in self.topology.tasks(name))
 
     def dests_of_level(self, number: int) -> frozenset[int]:
         """Return the dests whose rows are processed at a level; the rows of all others pass through it."""
@@ -269,7 +280,7 @@ def _may_fuse(spec: ComponentSpec) -> bool:
 
 
 def _levels(topology: Topology, fused_into: Mapping[str, str]) -> tuple[Level, ...]:
-    found: dict[str, int] = {spec.id: 0 for spec in topology.spouts}
+    found: dict[str, int] = {spec.id: int(isinstance(spec.component, InletSpout)) for spec in topology.spouts}
 
     def level_of(name: str) -> int:
         if name in fused_into:
@@ -280,6 +291,9 @@ def _levels(topology: Topology, fused_into: Mapping[str, str]) -> tuple[Level, .
         return found[name]
 
     by_level: dict[int, list[str]] = {}
+    for spec in topology.spouts:
+        if found[spec.id]:
+            by_level.setdefault(found[spec.id], []).append(spec.id)
     for spec in topology.bolts:
         if spec.id not in fused_into:
             by_level.setdefault(level_of(spec.id), []).append(spec.id)

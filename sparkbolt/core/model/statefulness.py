@@ -21,6 +21,7 @@ from typing import Any, Generic
 
 from sparkbolt.core.model.components import BoltBase, Component
 from sparkbolt.core.model.function_bolts import FunctionBolt
+from sparkbolt.core.model.inlets import InletSpout
 from sparkbolt.core.model.pickling import attributes_of
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 
@@ -38,8 +39,11 @@ def keeps_state(component: Component) -> bool:
     """Whether a bolt has anything to keep from one micro-batch to the next.
 
     A function bolt and a class with ``stateless = True`` keep nothing. Neither does an instance without attributes
-    whose class never stores one. A bolt that starts trees always keeps state: the tuples that it emitted.
+    whose class never stores one. A bolt that starts trees always keeps state: the tuples that it emitted. So does an
+    inlet, the only spout with tasks in a level.
     """
+    if isinstance(component, InletSpout):
+        return True
     if isinstance(component, FunctionBolt) or not isinstance(component, BoltBase):
         return False
     if component.starts_trees or isinstance(component, RuntimeBolt):

@@ -69,7 +69,7 @@ from sparkbolt.errors import InvariantError, check
 BLOCK_BITS = 18
 """Trees whose keys differ only in these low bits are judged by the same acker task."""
 
-_TASK_SHIFT = constant(SEQUENCE_BITS - 1)
+_TASK_SHIFT = constant(SEQUENCE_BITS - 2)
 _BLOCK_SHIFT = constant(BLOCK_BITS)
 
 
@@ -218,7 +218,7 @@ def merge(verdicts: Sequence[Verdicts]) -> Verdicts:
     """Merge the verdicts of all shards; call it also for one shard, because it joins neighbouring ranges.
 
     Two ranges of one task are joined if no tree that began in this micro-batch lies between them, and if both contain
-    first attempts or both contain retries.
+    first attempts, or retries, or dead letters.
     """
     whole = verdicts[0] if len(verdicts) == 1 else _all_shards(verdicts)
     first, last, counts = whole.done_first, whole.done_last, whole.done_counts
@@ -416,6 +416,8 @@ def gather(frames: Iterable[Any]) -> Feedback:
             feedback.hops.extend(hops)
         elif kind == FrameKind.READS:
             feedback.reads.append(decode_control(data, FrameKind.READS))
+        elif kind == FrameKind.NAMES:
+            feedback.message_ids.update(decode_control(data, FrameKind.NAMES))
         elif kind == FrameKind.LETTERS:
             feedback.letters.append(bytes(unwrap(data, FrameKind.LETTERS)))
         else:

@@ -59,6 +59,8 @@ class FrameKind(IntEnum):
     """How much was read of each range, for the driver."""
     LETTERS = 7
     """Dead letters that were written, for the driver."""
+    NAMES = 8
+    """The users' own ids of messages, for the driver."""
 
 
 _HEAD = struct.Struct("<BxxxIqq")

@@ -105,7 +105,7 @@ class Feedback:
     hops: list[Hop] = field(default_factory=list)
     """Hops of failed trees, of retried trees, and of trees that ``trace`` chose."""
     message_ids: dict[int, str] = field(default_factory=dict)
-    """Tree key to the printed message id of a ``Spout``, for trees about which something is reported."""
+    """Tree key to the printed message id of a ``Spout`` or an inlet, for trees about which something is reported."""
     timers: dict[int, Any] = field(default_factory=dict)
     """Number of each task with a bolt runtime that ran, to its next timer (``plan.Timer``, or None)."""
     healths: dict[str, Any] = field(default_factory=dict)

@@ -60,12 +60,14 @@ REFUSALS_MAX = 3
 
 
 @dataclass
-class _Found:
+class FoundMessage:
     """What could be read of a message."""
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     raw: RawMessage | None = None
     notes: list[str] = field(default_factory=list)
+    message_id: str | None = None
+    """The user's own id, if the record has it."""
 
 
 class LetterReader(EntryReader):
@@ -101,13 +103,13 @@ class LetterReader(EntryReader):
             self._write(letters)
 
     @staticmethod
-    def _emitted_again(record: Record) -> _Found:
+    def _emitted_again(record: Record) -> FoundMessage:
         """The values that a ``Spout`` has emitted; their printed form if they cannot be read."""
         try:
-            return _Found([tuple(record.read())])
+            return FoundMessage([tuple(record.read())])
         except EmitError as error:
             shown = record.values.shown if isinstance(record.values, Refused) else ()
-            return _Found([tuple(map(Printed, shown))] if shown else [], notes=[str(error)])
+            return FoundMessage([tuple(map(Printed, shown))] if shown else [], notes=[str(error)])
 
     def _letter(
         self,
@@ -116,7 +118,7 @@ class LetterReader(EntryReader):
         stream: str,
         fields: tuple[str, ...],
         rows: Sequence[tuple[Any, ...]],
-        found: _Found | None = None,
+        found: FoundMessage | None = None,
     ) -> DeadLetter:
         topology = self._stage.lane.topology
         # alike: ``FailedTree.to_story`` and ``outcomes``: each builds a value of its own, by the names of its fields.
@@ -131,7 +133,7 @@ class LetterReader(EntryReader):
             source=self._entry.source,
             position=position,
             end=exhausted.end,
-            message_id=exhausted.message_id,
+            message_id=(found.message_id if found is not None else None) or exhausted.message_id,
             stream=stream,
             fields=fields,
             tuples=tuple(rows),
@@ -139,9 +141,9 @@ class LetterReader(EntryReader):
             note="; ".join(found.notes) if found is not None else "",
         )
 
-    def _found(self, exhausted: ExhaustedMessage, range_: Range, sequence: int) -> _Found | None:
+    def _found(self, exhausted: ExhaustedMessage, range_: Range, sequence: int) -> FoundMessage | None:
         """What the spout still has of a message; None if it has to be read again later."""
-        found = _Found()
+        found = FoundMessage()
         if exhausted.end is not None and exhausted.end > range_.end:
             found.notes.append(f"it stands for all of {range_.source} from {range_.start} to {exhausted.end}")
         else:
@@ -163,7 +165,7 @@ class LetterReader(EntryReader):
     def _bad_record(self, record: BadRecord, shift: int) -> None:
         self._notes.append(record.reason)
 
-    def _raw(self, range_: Range, found: _Found) -> RawMessage | None:
+    def _raw(self, range_: Range, found: FoundMessage) -> RawMessage | None:
         worker = self._stage.worker
         spout: PartitionedSpout = worker.spout(self._entry.task)
         self._reads += 1

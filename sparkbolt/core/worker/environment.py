@@ -154,3 +154,5 @@ class WorkerEnvironment:
     sets."""
     rehearsal_directory: str | None = None
     """See ``TopologyContext``."""
+    checkpoint_id: str = ""
+    """See ``TopologyContext``."""

@@ -20,6 +20,7 @@ import pickle
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +39,7 @@ from sparkbolt.core.model import durable
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling
 from sparkbolt.core.model.tuples import ATTEMPT_MAX
 from sparkbolt.core.protocol.edges import Parents
-from sparkbolt.core.protocol.frames import Clock, Column, take
+from sparkbolt.core.protocol.frames import Clock, Column, python_values, take
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.core.state.task_state import TaskState
 from sparkbolt.core.worker.routing import EmittedRows, StreamRoutes, without
@@ -166,6 +167,21 @@ class Outbox:
             nothing = EmittedRows(next(iter(streams.values())), [], 0, 0, None)
             why = f"what was emitted at positions {missing[:5]} is not kept any more: it could not be given again"
             yield Started(nothing, refused=[why])
+
+    def values_at(self, positions: Sequence[int]) -> dict[int, tuple[Any, ...]]:
+        """The values that are kept at these positions; positions at which nothing is kept are left out."""
+        found: dict[int, tuple[Any, ...]] = {}
+        pages = sorted(self._open)
+        for page in sorted({bisect_right(pages, position) - 1 for position in positions} - {-1}):
+            data = self._state.read(_page_name(pages[page]))
+            for piece in durable.loads(data) if data is not None else ():
+                within = [at - piece.first for at in positions if piece.first <= at < piece.first + piece.count]
+                if within:
+                    rows = np.array(within, dtype=np.intp)
+                    columns = [python_values(take(column, rows)) for column in self._pickling.loads(piece.columns)]
+                    kept = zip(*columns, strict=True)
+                    found.update((piece.first + at, values) for at, values in zip(within, kept, strict=True))
+        return found
 
     def start(self, block: EmittedRows) -> Started:
         """Start a tree for each row that belongs to none, and keep its values."""

@@ -214,7 +214,7 @@ class Stage:
             with self.worker.doing(Activity.STATE, number):
                 again = own.receive(inbox.clock, task.output)
             for started in again:
-                self._send_started(started, number)
+                self.send_started(started, number)
         if runtime is not None:
             self._between(task, runtime.begin, own)
         if inbox.clock is not None and inbox.clock.tick:
@@ -235,9 +235,13 @@ class Stage:
         if stateful:
             with self.worker.doing(Activity.STATE, number):
                 self.worker.make_ready(number)
-            self._ready.append(number)
+            self.ready(number)
         else:
             self.worker.leave(number)
+
+    def ready(self, number: int) -> None:
+        """Note that a task's state is ready to be committed."""
+        self._ready.append(number)
 
     def save(self) -> None:
         """Commit the states of all tasks that have run."""
@@ -274,7 +278,8 @@ class Stage:
         task.context.now_ms = self.moment.now_ms
         task.output.begin()
 
-    def _send_started(self, started: Started, number: int) -> None:
+    def send_started(self, started: Started, number: int) -> None:
+        """Start the trees of a block of rows, and send it; refuse the rows that cannot be kept."""
         for reason in started.refused:
             self._refuse(Refusal(number, (), reason, started.block.path))
         if len(started.keys):
@@ -351,7 +356,7 @@ class Stage:
                 for block in emitted_rows_of(out, rows, self.lane.tracked):
                     block.path = path
                     started = own.start(block) if own is not None else Started(block)
-                    self._send_started(started, task.context.task)
+                    self.send_started(started, task.context.task)
             out.clear()
 
     def _record(self, task: BoltTask, rows: Rows, result: TaskResult) -> None:
@@ -558,10 +563,14 @@ def _attempt(
     Raises:
         Unkept: a state cannot be kept; nothing is committed.
     """
-    own = worker.lane.dests_of_level(level)
+    from sparkbolt.core.worker.inlet import run_inlet
+
+    own, inlets = worker.lane.dests_of_level(level), worker.lane.inlet_tasks
     stage = Stage(worker, moment_of(next(iter(by_dest.values()))[0]), part=level_part(level))
     for dest, frames in sorted(by_dest.items()):
-        if dest in own:
+        if dest in own and worker.lane.task_at[dest] in inlets:
+            run_inlet(stage, worker.lane.task_at[dest], collect(frames), store_of(dest))
+        elif dest in own:
             stage.run_task(worker.lane.task_at[dest], collect(frames), store_of(dest))
         else:
             stage.result.rows.extend((dest, data) for data in frames if not stage.absorb(data))

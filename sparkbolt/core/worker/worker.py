@@ -91,7 +91,8 @@ class Worker:
 
     def context(self, number: int) -> TopologyContext:
         """A new context for a task."""
-        return context_of(self.lane, number, self.environment.rehearsal_directory)
+        environment = self.environment
+        return context_of(self.lane, number, environment.rehearsal_directory, environment.checkpoint_id)
 
     def doing(self, activity: Activity, number: int, block: int = 0) -> AbstractContextManager[None]:
         """To be entered around what may kill the process or take long; it is noted in the watch and the monitor."""
@@ -203,6 +204,25 @@ class Worker:
             self._durable[number].restore(state.snapshot())
         return task
 
+    def load_inlet(self, number: int, store: SegmentStore) -> Outbox | None:
+        """The outbox of an inlet's task, from its committed state; valid until ``make_inlet_ready``.
+
+        None: nothing is tracked, so nothing is kept.
+        """
+        if not self.lane.tracked:
+            return None
+        state = self._states.get(number)
+        if state is None:
+            state = self._states[number] = TaskState(self.environment.namespace)
+        state.begin(store)
+        own = self._outboxes[number] = Outbox(state, number, Pickling(self.environment.namespace))
+        return own
+
+    def make_inlet_ready(self, number: int) -> None:
+        """Prepare the state of an inlet's task for ``save``."""
+        self._outboxes.pop(number).save()
+        self._states[number].make_ready()
+
     def outbox(self, number: int) -> Outbox | None:
         """The outbox of a loaded task, valid until ``make_ready``; None if the task starts no trees."""
         component, _ = self.lane.topology.task_owner(number)
@@ -262,7 +282,8 @@ class Worker:
             A warning for the user, or None.
         """
         self._states[number].commit(self.environment.stamps)
-        return self._durable[number].warning()
+        durable = self._durable.get(number)  # an inlet's task has none
+        return durable.warning() if durable is not None else None
 
     def begin_again(self, unkept: Unkept) -> None:
         """Begin uncommitted work again, without the call that left something that cannot be kept.
@@ -323,7 +344,9 @@ def _nowhere(place: bytes) -> None:
     """Store a place nowhere: no process dies."""
 
 
-def context_of(lane: Lane, number: int, rehearsal_directory: str | None = None) -> TopologyContext:
+def context_of(
+    lane: Lane, number: int, rehearsal_directory: str | None = None, checkpoint_id: str = ""
+) -> TopologyContext:
     """Make the context of a task."""
     topology = lane.topology
     component, index = topology.task_owner(number)
@@ -339,4 +362,5 @@ def context_of(lane: Lane, number: int, rehearsal_directory: str | None = None) 
         inputs=tuple((subscription.source, subscription.stream) for subscription in spec.subscriptions),
         version=topology.version,
         rehearsal_directory=rehearsal_directory,
+        checkpoint_id=checkpoint_id,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -127,8 +128,8 @@ def test_the_log_of_this_process_is_known_while_it_is_open(tmp_path: Path) -> No
 
 def test_a_full_disk_is_said_once_and_fails_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with TopologyLog(tmp_path, "words") as log:
-        log._files.close()
-        log._files.stream = open("/dev/full", "a", encoding="utf-8")  # noqa: SIM115  the handler closes it
+        (tmp_path / "words.log").unlink()
+        (tmp_path / "words.log").symlink_to("/dev/full")
         log.write("INFO", "lost")
         log.write("INFO", "lost, too")
         with pytest.raises(OSError, match="No space left"):
@@ -138,6 +139,18 @@ def test_a_full_disk_is_said_once_and_fails_nothing(tmp_path: Path, capfd: pytes
 
 
 # Prints.
+
+
+def test_a_log_that_somebody_removes_begins_anew(tmp_path: Path) -> None:
+    directory = tmp_path / "logs"
+    with TopologyLog(directory, "words"):
+        ENGINE.warning("before")
+        shutil.rmtree(directory)
+        ENGINE.warning("after")
+        assert texts(directory) == ["after"]
+        (directory / "words.log").rename(directory / "words.log.old")
+        ENGINE.warning("moved")
+        assert texts(directory)[-1] == "moved"
 
 
 def test_what_is_printed_is_logged_by_the_line_and_shown_as_ever(

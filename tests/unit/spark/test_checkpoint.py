@@ -56,6 +56,17 @@ def test_a_checkpoint_of_an_earlier_version_goes_on_counting_and_old_lives_are_f
     driver.check_life(71)
 
 
+def test_a_checkpoint_has_an_id_of_its_own_which_outlives_its_drivers(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first = NoLock(tmp_path / "a").identity()
+    assert len(first) == 32
+    assert NoLock(tmp_path / "a").identity() == first
+    assert NoLock(tmp_path / "b").identity() != first
+    NoLock(tmp_path / "a").files.write("identity", b"")
+    assert NoLock(tmp_path / "a").identity() not in ("", first), "a damaged one is made anew"
+
+
 def test_a_driver_that_was_thought_dead_removes_nothing(tmp_path: Path) -> None:
     old, new = NoLock(tmp_path), NoLock(tmp_path)
     old.begin_life()

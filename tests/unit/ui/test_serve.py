@@ -13,6 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from sparkbolt.errors import ConfigError
+from sparkbolt.spark.checkpoint_files import open_files
 from sparkbolt.ui import make_app, serve
 from sparkbolt.ui.serve import is_loopback, kept_token, token_directory
 from tests.unit.ui.operators import TOKEN, UiOperator
@@ -177,3 +178,14 @@ def test_two_that_ask_in_one_connection_are_answered_apart(operator: UiOperator)
             answers += client.recv(10_000)
         assert b"HTTP/1.1 404" in answers
         assert b"HTTP/1.1 421" in answers
+
+
+def test_a_checkpoint_that_is_none_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(module, "run", lambda app, host, port, ready: ready("http://there/"))
+    monkeypatch.setenv("SPARKBOLT_UI_TOKEN", TOKEN)
+    place = str(tmp_path / "nothing")
+    serve("127.0.0.1", 0, str(tmp_path), checkpoints=[place], open_files=open_files, say=said.append)
+    assert said[0].startswith(f"{place} is no checkpoint, nor the name of a topology: ")
+    assert said[0].endswith("; it is shown as soon as there is one")
+    assert len(said) == 2

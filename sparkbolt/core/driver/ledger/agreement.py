@@ -42,6 +42,9 @@ from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, MicroBatchPlan, plan_
 from sparkbolt.errors import CheckpointError
 
 TOPOLOGY_MISSING = "committed micro-batches but no file 'topology'"
+LINES_OF_ONE_SOURCE = 3
+"""Lines of an offset of Spark's with one source: the version, the settings, the source's. Each inlet adds one before
+the plan."""
 METADATA = "spark/metadata"
 _LEDGER = re.compile(r"^(\d+)\.(entry|snapshot)$")
 
@@ -87,15 +90,30 @@ class _Steps:
         """The plan of an offset, or a description of what is wrong with it."""
         data = self.files.read(f"spark/offsets/{number}")
         try:
-            offset = json.loads((data or b"").decode().strip().splitlines()[-1])
+            lines = (data or b"").decode().strip().splitlines()
+            offset = json.loads(lines[-1])
             plan = plan_of(offset, self.files, self.where)
         except CheckpointError as error:
             return f"its offset holds no plan ({error})"
         except (ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
             return f"its offset is missing or damaged ({type(error).__name__}: {error})"
+        if plan.micro_batch_id < number and len(lines) > LINES_OF_ONE_SOURCE:
+            return self._without_plan(number, plan)
         if plan.micro_batch_id != number:
             return f"its offset holds the plan of micro-batch {plan.micro_batch_id}: two drivers have written here"
         return plan
+
+    def _without_plan(self, number: int, before: MicroBatchPlan) -> MicroBatchPlan:
+        """What a micro-batch has run that Spark ran for the sources of inlets alone: a plan that reads nothing.
+
+        Args:
+            number: the micro-batch.
+            before: the last plan before it, which its offset repeats.
+        """
+        staged = self.staged(number) if f"{number}.entry" in self.files.names("ledger") else None
+        if isinstance(staged, MicroBatchPlan) and not staged.reserving:
+            return staged
+        return MicroBatchPlan(number, life=before.life, now_ms=before.now_ms)
 
     def staged(self, number: int) -> MicroBatchPlan | str:
         """The plan of a ledger entry, or a description of what is wrong with it."""

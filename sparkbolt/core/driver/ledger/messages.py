@@ -28,6 +28,7 @@ from sparkbolt.core.base.ids import (
     AGAIN,
     I64,
     MAX_SEQUENCE,
+    OWN_LETTERS,
     SEQUENCE_BITS,
     U64,
     constant,
@@ -118,7 +119,7 @@ class Messages:
         """Component -> source -> manager, for the sources that the last promotion changed."""
         self._spouts = {task: spout for spout in spouts for task in spout.tasks}
         self.own_tasks = np.array([task for task, spout in self._spouts.items() if spout.own], dtype=np.uint64)
-        """uint64[tasks]: the numbers of the tasks of bolts that start trees."""
+        """uint64[tasks]: the numbers of the tasks of inlets, and of bolts that start trees."""
         self._planned_from = np.full(max(self._spouts, default=0) + 2, MAX_SEQUENCE + 1, dtype=np.uint64)
         for task, spout in self._spouts.items():  # the first sequence of a task that needs an entry
             self._planned_from[task] = AGAIN if spout.own else 0
@@ -183,14 +184,16 @@ class Messages:
 
     def next_letter(self, task: int) -> int:
         """The first sequence of a spout's task that no promoted plan has reserved for a dead letter."""
-        return self._next_letter.get(task, AGAIN)
+        spout = self._spouts.get(task)
+        return self._next_letter.get(task, OWN_LETTERS if spout is not None and spout.own else AGAIN)
 
     def letters_among(self, keys: U64) -> Mask:
         """bool[keys]: which of the keys belong to dead letters."""
         if not self._next_letter:
             return np.zeros(len(keys), dtype=np.bool_)
         own = np.isin(keys >> np.uint64(SEQUENCE_BITS), self.own_tasks)
-        letters: Mask = (keys & np.uint64(AGAIN) != 0) & ~own
+        from_ = np.where(own, np.uint64(OWN_LETTERS), np.uint64(AGAIN))
+        letters: Mask = keys & np.uint64(MAX_SEQUENCE) >= from_
         return letters
 
     def waiting(self) -> dict[str, int]:

@@ -10,7 +10,7 @@ Read before: ``ids``, ``intervals``.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -58,7 +58,7 @@ class OutboxAcks:
                 self._intervals[task, start, end] = None
 
     def learn(self, promotion: Promotion, messages: Messages) -> None:
-        """Add the values whose trees were acked or set aside in a promotion.
+        """Add the values whose trees were acked or set aside in a promotion, and those of written dead letters.
 
         Call it before ``messages.advance``, which drops the entries that map retries to their first attempts.
         """
@@ -66,7 +66,8 @@ class OutboxAcks:
         chosen = np.isin(promotion.acked_first >> np.uint64(SEQUENCE_BITS), own)
         first, last = promotion.acked_first[chosen], promotion.acked_last[chosen]
         again = (first & np.uint64(AGAIN)) != 0
-        ranges = zip(first[again].tolist(), last[again].tolist(), strict=True)
+        letters = ((begin, end) for begin, end, _ in promotion.letters if split_key(begin)[0] in own)
+        ranges = chain(zip(first[again].tolist(), last[again].tolist(), strict=True), letters)
         keys = [key for begin, end in ranges for key in range(begin, end + 1)]
         exhausted = [tree.key for tree in promotion.failed if tree.outcome == MessageOutcome.SET_ASIDE]
         keys += [key for key in exhausted if split_key(key)[0] in own]

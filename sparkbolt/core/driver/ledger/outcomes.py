@@ -49,7 +49,7 @@ class SpoutInfo:
     dead_letters: bool = field(default=False, kw_only=True)
     """Whether an exhausted message becomes a dead letter."""
     own: bool = field(default=False, kw_only=True)
-    """Whether it is a bolt that starts trees.
+    """Whether it is a bolt that starts trees, or an inlet.
 
     Its tasks number first attempts themselves, keep what they emitted in an outbox, and emit it again; the source is
     ``own_source``.

@@ -27,6 +27,7 @@ def spout_infos(lane: Lane) -> Sequence[SpoutInfo]:
             isinstance(spec.component, PartitionedSpout),
             policy_of(spec),
             dead_letters=spec.dead_letters is not None,
+            own=spec.id in lane.inlets,
         )
         for spec in lane.topology.spouts
     ] + [

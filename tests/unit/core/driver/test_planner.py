@@ -144,3 +144,37 @@ def test_a_plan_that_is_too_large_for_an_offset_is_a_file() -> None:
     life.files.files.clear()
     with pytest.raises(CheckpointError, match="plans/0-0 is missing, though an offset of Spark's names it"):
         Life(plan_bytes_max=1024).planner.confirm(first, 0.0)
+
+
+def test_a_micro_batch_that_spark_runs_for_other_sources_reads_nothing_and_its_commit_alone_tells_of_it() -> None:
+    life, commits = Life(), [-1]
+    life.planner = Planner(life.engine.coordinator, life.files, where="checkpoint /c", last_commit=lambda: commits[0])
+    first = life.latest(BEFORE_THE_FIRST)
+    life.planner.run_without_plan(0, NOW, 0.0)
+    life.run(first)
+    assert life.planner.committed(BEFORE_THE_FIRST) is None, "it runs"
+    commits[0] = 0
+    assert life.latest(first) == first
+    for number in (1, 2):
+        life.planner.run_without_plan(number, NOW, 0.0)
+        life.engine.coordinator.stage(number, Feedback())
+        assert life.planner.committed(first) is None, "it is not committed yet"
+        commits[0] = number
+        assert life.latest(first) == first, "its end is as before, since nothing here is new"
+        assert life.ledger.last_promoted == number
+    life.grow(3)
+    fourth = life.run(life.latest(first))
+    assert (fourth.micro_batch_id, [entry.end for entry in fourth.entries]) == (3, [3])
+    other = Life()
+    with pytest.raises(OutdatedLifeError, match="Spark runs micro-batch 7"):
+        other.planner.run_without_plan(7, NOW, 0.0)
+
+
+def test_a_life_that_begins_with_a_micro_batch_without_a_plan_counts_it() -> None:
+    life, commits = Life(), [-1]
+    life.planner = Planner(life.engine.coordinator, life.files, where="checkpoint /c", last_commit=lambda: commits[0])
+    life.planner.run_without_plan(0, NOW, 0.0)
+    life.engine.coordinator.stage(0, Feedback())
+    commits[0] = 0
+    end = {"v": 1, "n": 0, "life": 0, "now": NOW}
+    assert life.planner.committed(end) == 0, "it ran in this life, which has confirmed no plan"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import windows
-from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, ParquetBolt, PrintBolt, RabbitMQBolt
+from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, Lookup, ParquetBolt, PrintBolt, RabbitMQBolt, SqlBolt
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts import (
     GeneratorSpout,
@@ -43,6 +43,8 @@ GOOD: dict[type, dict[str, Any]] = {
     JsonLinesBolt: {"path": "out"},
     ParquetBolt: {"path": "out"},
     PrintBolt: {},
+    SqlBolt: {"url": "sqlite:////tmp/none/x.db", "table": "t"},
+    Lookup: {"fetch": dict},
     windows.CountEvictionPolicy: {"threshold": 3},
     windows.TimeEvictionPolicy: {"length_ms": 3},
     windows.WatermarkCountEvictionPolicy: {"threshold": 3},

@@ -313,3 +313,16 @@ def test_the_command_says_what_it_found_and_keeps_copies(tmp_path: Path, capsys:
     assert "they agree: a start goes on with micro-batch 2\n" in capsys.readouterr().out
     assert main(["checkpoint", "verify", str(tmp_path / "ledger")]) == 1
     assert "is no checkpoint of Sparkbolt" in capsys.readouterr().err
+
+
+def test_a_micro_batch_that_spark_ran_for_its_own_sources_repeats_the_plan_before_it() -> None:
+    found = world()
+    files = found.files_of_spark()
+    for number in range(3):
+        plan = files.files[f"spark/offsets/{number}"].decode().splitlines()[-1]
+        files.files[f"spark/offsets/{number}"] = f'v1\n{{}}\n{{"logOffset":{number}}}\n{plan}'.encode()
+    plan = files.files["spark/offsets/2"].decode().splitlines()[-1]
+    files.files["spark/offsets/3"] = f'v1\n{{}}\n{{"logOffset":3}}\n{plan}'.encode()
+    verdict = agreement.examine(files)
+    assert verdict.mistakes == ()
+    assert verdict.last == 2, "and the next start runs it again"

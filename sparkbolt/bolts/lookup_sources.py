@@ -1,0 +1,162 @@
+"""Sources of a lookup: a table, and a web service.
+
+Which question it answers: how are the values of some keys asked for, and what does a failure mean?
+Rule: a source that may answer later raises ``Unavailable``; what concerns one key is its answer, as an exception.
+
+Read before: ``sql_link``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from sparkbolt.bolts.sql_link import Trouble, checked_url, engine_of, error_text, library, place_of, trouble_of
+from sparkbolt.core.model import arguments
+from sparkbolt.errors import ConfigError, Unavailable
+
+_AWAY = frozenset({408, 425, 429, 502, 503, 504})
+_MISSING = frozenset({404, 410})
+
+
+class RefusedLookupError(Exception):
+    """The source refuses a key, or its answer cannot be read."""
+
+
+class SqlSource:
+    """Rows of a table by one column; called with keys, it returns the rows of those that exist."""
+
+    def __init__(
+        self,
+        url: str,
+        table: str,
+        key: str,
+        columns: str | Sequence[str] | None,
+        engine: Mapping[str, Any] | None,
+    ) -> None:
+        """Check and store the arguments; see ``Lookup.sql``."""
+        self.url = checked_url("Lookup.sql", url)
+        self.table = arguments.text("table", table, "the name of a table")
+        self.key = arguments.text("key", key, "the name of a column")
+        self.only = columns if isinstance(columns, str) else None
+        """The column whose values are the answers; None if they are dicts."""
+        self.columns = (
+            None if columns is None else tuple(arguments.fields("columns", [columns] if self.only else columns))
+        )
+        self.options = arguments.properties("engine", engine)
+
+    def __call__(self, keys: list[Any]) -> dict[Any, Any]:
+        """Ask with one statement; halve the keys if the database does not take one of them."""
+        sa = library()
+        schema, _, name = self.table.rpartition(".")
+        table = sa.table(name, schema=schema or None)
+        wanted = [sa.literal_column("*")] if self.columns is None else [sa.column(one) for one in self.columns]
+        key = sa.column(self.key)
+        ask = sa.select(key.label("lookup_key"), *wanted).select_from(table).where(key.in_(keys))
+        try:
+            with engine_of(self.url, self.options, writes=False).connect() as connection:
+                rows = connection.execute(ask).all()
+        except Exception as error:
+            if trouble_of(error) is not Trouble.ROW:
+                raise Unavailable(f"table {self.table} at {place_of(self.url)}: {error_text(error)}") from error
+            if len(keys) == 1:
+                text = f"table {self.table} at {place_of(self.url)}, {self.key} {keys[0]!r:.80}: {error_text(error)}"
+                return {keys[0]: RefusedLookupError(text)}
+            middle = len(keys) // 2
+            return {**self(keys[:middle]), **self(keys[middle:])}
+        names = None if self.columns is None else self.columns
+        return {
+            row[0]: row[1] if self.only else dict(zip(names or row._fields[1:], row[1:], strict=True)) for row in rows
+        }
+
+
+class HttpSource:
+    """Answers of a web service; called with keys, it makes one request for each."""
+
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str] | None,
+        timeout_secs: float,
+        connections: int,
+        decode: Callable[[bytes], Any] | None,
+    ) -> None:
+        """Check and store the arguments; see ``Lookup.http``."""
+        self.url = arguments.text("url", url, "an address such as 'https://users/{key}'")
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.netloc or self.url.count("{key}") != 1:
+            raise ConfigError("Lookup.http: url is no address such as 'https://users/{key}', with {key} in it once")
+        self.place = f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+        self.headers = arguments.properties("headers", headers)
+        self.timeout_secs = arguments.positive("timeout_secs", timeout_secs)
+        self.connections = arguments.whole("connections", connections)
+        self.decode = json.loads if decode is None else arguments.function("decode", decode, "a function of the body")
+        _urllib3()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._pool: Any = None
+        self._threads: ThreadPoolExecutor | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the arguments alone."""
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
+
+    def __call__(self, keys: list[Any]) -> dict[Any, Any]:
+        """Ask for all keys, ``connections`` at a time."""
+        if self._process != os.getpid():
+            self._begin()
+        if self._pool is None or self._threads is None:
+            self._pool = _urllib3().PoolManager(maxsize=self.connections, block=True)
+            self._threads = ThreadPoolExecutor(self.connections, thread_name_prefix="sparkbolt-http")
+        answers = self._threads.map(self._answer, keys)
+        return {key: answer[0] for key, answer in zip(keys, answers, strict=True) if answer is not None}
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+            self._pool.clear()
+        self._begin()
+
+    def _answer(self, key: Any) -> tuple[Any] | None:
+        """Return the value of a key or what is to be raised for it; None if it has no value."""
+        urllib3 = _urllib3()
+        # A connection that was kept open may be closed by now, which shows at the next use only.
+        retries = urllib3.Retry(total=None, connect=0, read=1, redirect=3, status=0, other=0)
+        address = self.url.replace("{key}", quote(str(key), safe=""))
+        try:
+            answer = self._pool.request(
+                "GET", address, headers=self.headers, timeout=self.timeout_secs, retries=retries
+            )
+        except urllib3.exceptions.HTTPError as error:
+            cause = getattr(error, "reason", None) or error
+            return (Unavailable(f"{self.place} does not answer: {type(cause).__name__}"),)
+        if answer.status in _MISSING:
+            return None
+        if answer.status in _AWAY:
+            return (Unavailable(f"{self.place} answers {answer.status} {answer.reason}"),)
+        if not 200 <= answer.status < 300:
+            return (RefusedLookupError(f"{self.place}, key {key!r:.80}: {answer.status} {answer.reason}"),)
+        try:
+            return (self.decode(answer.data),)
+        except Exception as error:  # noqa: BLE001  a function of the user's may raise anything
+            why = f"{type(error).__name__}: {error}"
+            return (RefusedLookupError(f"{self.place}, key {key!r:.80}: the answer cannot be decoded: {why:.200}"),)
+
+
+def _urllib3() -> Any:
+    try:
+        import urllib3
+    except ImportError:
+        raise ConfigError("Lookup.http needs the package urllib3: pip install 'sparkbolt[http]'") from None
+    return urllib3

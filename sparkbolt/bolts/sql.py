@@ -1,0 +1,210 @@
+"""SqlBolt: writes tuples as rows of a database.
+
+Which question it answers: how does a tuple become a row, and when is it acked?
+Rule: a tuple is acked when its row is committed. It fails alone if the database refuses its row, and without costing
+an attempt while the database is away.
+
+Read before: ``sql_writer`` for what is in the database after a crash, ``sql_table`` for what the modes do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sparkbolt.bolts.sql_link import checked_url, parsed_url, place_of
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.components import Bolt, TopologyContext
+from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.core.model.unsent import note_unsent
+from sparkbolt.errors import ConfigError, Unavailable
+
+if TYPE_CHECKING:
+    from sparkbolt.bolts.sql_writer import SqlRow, SqlWriter, WriterSettings
+    from sparkbolt.core.model.interfaces import BoltCollector
+
+Columns: TypeAlias = Sequence[str] | Mapping[str, str | Callable[[Tuple], Any]] | None
+"""Which columns are written: names of fields, or by column the name of a field or a function of the tuple."""
+
+
+class SqlBolt(Bolt):
+    """Writes each tuple as one row of a table, by SQLAlchemy.
+
+    Each task writes the rows of a micro-batch in one transaction, together with a note in the table ``commits``, which
+    the bolt creates. A micro-batch that runs again after a crash writes no row twice: the note says which ones are
+    there. A tuple whose tree **failed** comes again in a later micro-batch, as a new one; if its row was written before
+    another part of the tree failed, ``append`` then writes it twice. So it does for messages of a queue (``Spout``)
+    whose driver died before their micro-batch was committed. ``upsert`` with ``newest`` leaves the same row however
+    often and in whatever order tuples come.
+
+    ``append`` inserts rows. ``upsert`` inserts a row, or replaces all columns that the tuple has in the row with the
+    same ``keys``. ``merge`` does the same, but None leaves a column as it is, and ``combine`` says for a column what
+    becomes of an old and a new value: ``last`` (the default), ``first``, ``add``, ``min`` or ``max``. ``add`` counts
+    a tuple again that comes again; the others do not. With ``newest``, the name of a column, a tuple whose value there
+    is less than the row's replaces nothing.
+
+    A tuple fails if the database refuses its row; the other rows are written. While the database is away, the bolt
+    waits ``wait_secs``; then its tuples fail without costing an attempt (``Unavailable``), and so they do while the
+    table does not exist or lacks the columns. The simulator and ``TopologyTestDriver`` record rows instead of writing
+    them (``TopologyTestDriver.unsent``).
+
+    >>> print(SqlBolt("sqlite:////srv/shop.db", "orders", mode="upsert", keys=["id"]))
+    SqlBolt(upsert into orders at sqlite:////srv/shop.db)
+    """
+
+    # Stateless, and yet not fused, because of ``flush``: one process gets all rows of a task in a micro-batch.
+    stateless = True
+    _writer: SqlWriter | None
+
+    def __init__(
+        self,
+        url: str,
+        table: str,
+        mode: str = "append",
+        *,
+        keys: Sequence[str] | None = None,
+        columns: Columns = None,
+        combine: Mapping[str, str] | None = None,
+        newest: str | None = None,
+        create: bool = False,
+        chunk_rows: int = 1000,
+        wait_secs: float = 30.0,
+        commits: str = "sparkbolt_commits",
+        engine: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Check and store the arguments; nothing is connected yet.
+
+        Args:
+            url: the database, as of SQLAlchemy: ``sqlite:///words.db``, ``postgresql+psycopg://user@host/shop``. It is
+                never printed with its password.
+            table: the name of the table, perhaps with its schema: ``sales.orders``.
+            mode: ``append``, ``upsert`` or ``merge``; the last two with PostgreSQL and SQLite.
+            keys: for ``upsert`` and ``merge``: the columns by which a row is found, with a unique index on them; by
+                default the primary key of the table.
+            columns: what is written: names of fields, or by column the name of a field or a function of the tuple. By
+                default all fields, into columns of their names.
+            combine: for ``merge``: by column, what becomes of an old and a new value.
+            newest: for ``upsert`` and ``merge``: the column that tells which tuple is newer.
+            create: create the table if it does not exist, with types after the first rows; ``keys`` become its primary
+                key.
+            chunk_rows: how many rows are sent at once.
+            wait_secs: how long ``flush`` waits for a database that is away.
+            commits: the name of the table of notes.
+            engine: further arguments of SQLAlchemy's ``create_engine``.
+
+        Raises:
+            ConfigError: An argument is wrong, or the package or the driver is not installed.
+        """
+        self.url = checked_url("SqlBolt", url)
+        self.table = arguments.text("table", table, "the name of a table")
+        self.mode = arguments.one_of("mode", mode, ("append", "upsert", "merge"))
+        self.keys = () if keys is None else tuple(arguments.fields("keys", keys, "['id']"))
+        self.columns = _columns(columns)
+        self.combine = _combine(combine)
+        self.newest = arguments.text("newest", newest, "the name of a column", or_none=True)
+        self.create = arguments.flag("create", create)
+        self.chunk_rows = arguments.whole("chunk_rows", chunk_rows)
+        self.wait_secs = arguments.positive("wait_secs", wait_secs)
+        self.commits = arguments.text("commits", commits, "the name of a table")
+        self.engine = arguments.properties("engine", engine)
+        self._check_mode()
+
+    def _check_mode(self) -> None:
+        if self.mode != "merge" and self.combine:
+            raise ConfigError(f"SqlBolt: combine={self.combine!r} is for mode='merge', and mode={self.mode!r}")
+        if self.mode == "append" and (self.keys or self.newest):
+            raise ConfigError("SqlBolt: keys and newest are for mode='upsert' and mode='merge'; append has no keys")
+        if self.mode != "append" and self.create and not self.keys:
+            raise ConfigError(f"SqlBolt: create=True and mode={self.mode!r} need keys=[...], the primary key to be")
+        wrong = sorted({*self.combine, *([self.newest] if self.newest else [])} & set(self.keys))
+        if wrong:
+            raise ConfigError(f"SqlBolt: {wrong[0]!r} is one of keys={list(self.keys)}, which never change")
+        name = parsed_url(self.url).get_backend_name()
+        if self.mode != "append" and name not in ("postgresql", "sqlite"):
+            raise ConfigError(
+                f"SqlBolt: mode={self.mode!r} works with PostgreSQL and SQLite, not with {name}; append does"
+            )
+
+    @property
+    def _settings(self) -> WriterSettings:
+        from sparkbolt.bolts.sql_table import TableSettings
+        from sparkbolt.bolts.sql_writer import WriterSettings
+
+        combine = tuple(self.combine.items())
+        table = TableSettings(self.table, self.mode, self.keys, combine, self.newest, self.create)
+        return WriterSettings(self.url, table, self.commits, self.chunk_rows, self.wait_secs, self.engine)
+
+    def prepare(self, context: TopologyContext) -> None:
+        """Make the writer, which connects in the first ``flush``."""
+        self._context = context
+        self._held: list[tuple[Tuple, dict[str, Any]]] = []
+        self._collector: BoltCollector | None = None
+        self._writer = None
+        if context.rehearsal_directory is None:
+            from sparkbolt.bolts.sql_writer import Author, SqlWriter
+
+            # Without a checkpoint there is nothing that a micro-batch could be repeated from; "-" is a name for that.
+            author = Author(context.checkpoint_id or "-", context.component, context.task, context.topology)
+            self._writer = SqlWriter(self._settings, author)
+
+    def execute(self, tup: Tuple, collector: BoltCollector) -> None:
+        """Keep the tuple's row until ``flush``."""
+        self._collector = collector
+        if tup.is_tick:
+            collector.ack(tup)
+            return
+        self._held.append((tup, self._row(tup)))
+
+    def _row(self, tup: Tuple) -> dict[str, Any]:
+        if self.columns is None:
+            return dict(zip(tup.fields, tup.values, strict=True))
+        return {name: tup[part] if isinstance(part, str) else part(tup) for name, part in self.columns.items()}
+
+    def flush(self) -> None:
+        """Write the rows of the micro-batch, then ack and fail their tuples."""
+        held, self._held = self._held, []
+        collector = self._collector
+        if not held or collector is None:
+            return
+        if self._writer is None:
+            for tup, values in held:
+                note_unsent(self._context, {"table": self.table, "mode": self.mode, "row": values})
+                collector.ack(tup)
+            return
+        try:
+            refused = self._writer.write(self._context.micro_batch_id, [_sql_row(tup, values) for tup, values in held])
+        except Unavailable as error:
+            for tup, _ in held:
+                collector.fail(tup, error)
+            return
+        for index, (tup, _) in enumerate(held):
+            if index in refused:
+                collector.fail(tup, str(refused[index]))
+            else:
+                collector.ack(tup)
+
+    def __str__(self) -> str:
+        return f"SqlBolt({self.mode} into {self.table} at {place_of(self.url)})"
+
+
+def _sql_row(tup: Tuple, values: dict[str, Any]) -> SqlRow:
+    from sparkbolt.bolts.sql_writer import SqlRow
+
+    return SqlRow(tup.anchors[0][1] if tup.anchors else 0, values)
+
+
+def _columns(columns: Any) -> dict[str, str | Callable[[Tuple], Any]] | None:
+    if columns is None:
+        return None
+    if not isinstance(columns, Mapping):
+        return {name: name for name in arguments.fields("columns", columns)}
+    checked = arguments.properties("columns", columns)
+    if not checked or any(part is None for part in checked.values()):
+        raise ConfigError(f"columns={columns!r:.200}, expected names of fields or functions, by column")
+    return {name: arguments.part_of_tuple(f"columns[{name!r}]", part) for name, part in checked.items()}
+
+
+def _combine(combine: Any) -> dict[str, str]:
+    ways = ("last", "first", "add", "min", "max")
+    checked = arguments.properties("combine", combine)
+    return {name: arguments.one_of(f"combine[{name!r}]", way, ways) for name, way in checked.items()}

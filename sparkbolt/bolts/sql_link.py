@@ -1,0 +1,192 @@
+"""The link to an SQL database: the library, engines, and what an error means.
+
+Which question it answers: how is a database reached, and does an error concern one row, the table, or the database?
+Rule 1: a URL is shown without its password, and an error without the statement and its parameters.
+Rule 2: a process has one engine, and so one pool of connections, for each URL. Tasks of a process run one after
+another, so it has about as many connections as there are worker processes, however many tasks there are.
+Rule 3: a forked child never uses a connection of its parent (``crash_isolation`` forks): it makes an engine of its own.
+
+Read before: ``core.model.arguments``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from sparkbolt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Engine
+
+SQLITE_WAIT_SECS = 30.0
+"""How long SQLite waits for another writer of the same file."""
+CONNECT_SECS = 10
+"""How long psycopg waits for a connection, unless the URL or ``engine`` says otherwise."""
+_DRIVERS = {"psycopg": "'psycopg[binary]'", "psycopg2": "psycopg2-binary", "pymysql": "pymysql"}
+_engines: dict[tuple[int, str, bool, str], Engine] = {}
+"""By process, URL, whether it writes, and options."""
+
+
+class Trouble(Enum):
+    """What an error of a database concerns."""
+
+    ROW = "row"
+    """These values: another row may be written."""
+    TABLE = "table"
+    """The table or the rights to it: someone has to change something."""
+    AWAY = "away"
+    """The database or the connection: the same transaction may succeed later."""
+
+
+def library() -> Any:
+    """Return SQLAlchemy.
+
+    Raises:
+        ConfigError: It is not installed.
+    """
+    try:
+        import sqlalchemy
+    except ImportError:
+        raise ConfigError("SQL needs the package sqlalchemy: pip install 'sparkbolt[sql]'") from None
+    return sqlalchemy
+
+
+def checked_url(who: str, url: Any) -> str:
+    """Return a database URL whose driver is installed.
+
+    Raises:
+        ConfigError: It is no such URL, or one of a database that only one process can see.
+    """
+    sqlalchemy = library()
+    try:
+        parsed = sqlalchemy.make_url(url)
+    except (sqlalchemy.exc.ArgumentError, AttributeError, TypeError, ValueError):
+        raise ConfigError(
+            f"{who}: url is no database URL: expected one as of SQLAlchemy, such as 'sqlite:///words.db' or "
+            "'postgresql+psycopg://user:password@host/database'"
+        ) from None
+    try:
+        parsed.get_dialect().import_dbapi()
+    except ImportError as error:
+        name = (error.name or "").split(".")[0]
+        get = f"pip install {_DRIVERS.get(name, name)}" if name else str(error)
+        raise ConfigError(f"{who}: the driver of {parsed.drivername!r} is not installed: {get}") from None
+    except sqlalchemy.exc.NoSuchModuleError:
+        raise ConfigError(
+            f"{who}: SQLAlchemy knows no database {parsed.drivername!r}: is its package installed?"
+        ) from None
+    if parsed.get_backend_name() == "sqlite":
+        name = parsed.database or ":memory:"
+        if ":memory:" in name:
+            raise ConfigError(
+                f"{who}: {url!r} is in the memory of one process, and tasks run in several: name a file, "
+                "such as 'sqlite:///words.db'"
+            )
+        if not name.startswith("file:"):  # where the topology is built, as for files
+            parsed = parsed.set(database=os.path.abspath(os.path.expanduser(name)))
+    text: str = parsed.render_as_string(hide_password=False)
+    return text
+
+
+def parsed_url(url: str) -> URL:
+    """Return a URL in its parts."""
+    parsed: URL = library().make_url(url)
+    return parsed
+
+
+def place_of(url: str) -> str:
+    """Return a URL that may be printed.
+
+    >>> place_of("postgresql+psycopg://ann:secret@db/shop?sslpassword=x")
+    'postgresql+psycopg://ann:***@db/shop'
+    """
+    return parsed_url(url).set(query={}).render_as_string(hide_password=True)
+
+
+def engine_of(url: str, options: Mapping[str, Any], *, writes: bool) -> Engine:
+    """Return this process's engine for a URL; it connects when it is first used."""
+    key = os.getpid(), url, writes, repr(sorted(options.items()))
+    engine = _engines.get(key)
+    if engine is None:
+        for other in [other for other in _engines if other[0] != key[0]]:
+            _engines.pop(other).dispose(close=False)  # its connections are the parent's
+        engine = _engines[key] = _made(url, dict(options), writes)
+    return engine
+
+
+def _made(url: str, options: dict[str, Any], writes: bool) -> Engine:
+    sqlalchemy = library()
+    parsed = parsed_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        defaults: dict[str, Any] = {"pool_size": 1, "max_overflow": 10, "pool_pre_ping": True}
+        its_log = logging.getLogger("psycopg")
+        if its_log.level == logging.NOTSET:
+            its_log.setLevel(logging.ERROR)  # it warns of each refused row and lost connection, and we say it once
+        if parsed.get_driver_name() == "psycopg" and "connect_timeout" not in parsed.query:
+            options["connect_args"] = {"connect_timeout": CONNECT_SECS, **options.get("connect_args", {})}
+        made: Engine = sqlalchemy.create_engine(parsed, **{**defaults, **options})
+        return made
+    options["connect_args"] = {"timeout": SQLITE_WAIT_SECS, **options.get("connect_args", {})}
+    made = sqlalchemy.create_engine(parsed, **{"poolclass": sqlalchemy.NullPool, **options})
+
+    def connected(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # the module would begin and commit by itself, and break savepoints
+
+    def begun(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    sqlalchemy.event.listen(made, "connect", connected)
+    sqlalchemy.event.listen(made, "begin", begun)
+    return made
+
+
+_AWAY_CLASSES = frozenset({"08", "25", "28", "3D", "40", "53", "55", "57", "58", "F0", "XX"})
+"""Classes of SQLSTATE: connection, state of a transaction, authorization, no such database, rollback (deadlock,
+serialization), resources, not in a state for it (locked), operator, system."""
+_TABLE_STATES = frozenset({"42P01", "42501", "42P10", "42703", "3F000"})
+"""No such table; no right; no unique index for the keys; no such column; no such schema."""
+_SQLITE_AWAY = ("BUSY", "LOCKED", "FULL", "IOERR", "CANTOPEN", "READONLY", "PROTOCOL", "NOTADB", "CORRUPT", "AUTH")
+
+
+def trouble_of(error: BaseException) -> Trouble:
+    """Return what an error concerns that left a statement, a commit or an attempt to connect.
+
+    >>> trouble_of(OverflowError("Python int too large to convert to SQLite INTEGER"))
+    <Trouble.ROW: 'row'>
+    """
+    exc = library().exc
+    if isinstance(error, exc.TimeoutError):  # no connection of the pool is free
+        return Trouble.AWAY
+    if not isinstance(error, exc.DBAPIError):
+        return Trouble.ROW
+    cause = error.orig
+    if isinstance(cause, sqlite3.Error):
+        name = getattr(cause, "sqlite_errorname", None) or ""
+        if name.startswith(tuple(f"SQLITE_{part}" for part in _SQLITE_AWAY)):
+            return Trouble.AWAY
+        if "no such table" in str(cause) or "no column named" in str(cause) or "ON CONFLICT clause" in str(cause):
+            return Trouble.TABLE
+        return Trouble.ROW
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+    if error.connection_invalidated:
+        return Trouble.AWAY
+    if state:
+        if state in _TABLE_STATES:
+            return Trouble.TABLE
+        return Trouble.AWAY if state[:2] in _AWAY_CLASSES else Trouble.ROW
+    return Trouble.AWAY if isinstance(error, exc.OperationalError | exc.InterfaceError) else Trouble.ROW
+
+
+def error_text(error: BaseException) -> str:
+    r"""Return an error as one line, without the statement and its parameters.
+
+    >>> error_text(ValueError("no\n  such thing"))
+    'ValueError: no such thing'
+    """
+    cause = getattr(error, "orig", None) or error
+    return f"{type(cause).__name__}: {' '.join(str(cause).split())}"

@@ -1,0 +1,344 @@
+"""The SQL writer: writes the rows of a task and micro-batch in one transaction, and once.
+
+Which question it answers: what is in the database after a crash, a repeat, an outage, a bad row?
+Rule 1: rows, and the note that they are written, are of one transaction. The note is a row of the table of commits,
+for one checkpoint, component and task: the last micro-batch, and the edge of each row that was written in it. Edges
+are the same when a micro-batch runs again, so a repeat writes what is not there yet, and only that. A repeat may have
+other rows: a bolt before this one may have failed for a tuple in the first run and not in the second.
+Rule 2: the note is locked first. Two attempts that run at once, as after a driver was believed dead, come one after
+the other, and the second sees what the first has written.
+Rule 3: a row that the database refuses is found by halving, between savepoints; the others are written.
+Rule 4: when the connection is lost while the commit is under way, nobody knows whether it was carried out. The next
+connection reads the note, which says so.
+
+It knows nothing of tuples and of micro-batches: what is here a number may be that of a transaction.
+Read before: ``sql_link``, ``sql_table``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import random
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import sqlalchemy as sa
+
+from sparkbolt.bolts.sql_link import Trouble, engine_of, error_text, place_of, trouble_of
+from sparkbolt.bolts.sql_table import TableSettings, Target, commits_table, ddl, described
+from sparkbolt.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+BACKOFF_SECS, BACKOFF_SECS_MAX = 0.1, 2.0
+VALUES_SHOWN_MAX = 200
+"""How many characters of a refused row's values its failure shows."""
+
+
+class SqlRow(NamedTuple):
+    """A row to be written."""
+
+    edge: int
+    """What it is known by when it comes again; 0 if nobody waits for it."""
+    values: Mapping[str, Any]
+    """By column."""
+
+
+class RowRefusedError(Exception):
+    """The database, or the table, does not take a row."""
+
+
+@dataclass(frozen=True)
+class WriterSettings:
+    """Where and how a writer writes; checked already."""
+
+    url: str
+    table: TableSettings
+    commits: str
+    chunk_rows: int
+    wait_secs: float
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Author:
+    """Whose rows they are: the key of the note, and the name that people know."""
+
+    checkpoint: str
+    component: str
+    task: int
+    topology: str
+
+
+class SqlWriter:
+    """Writes the rows of one task."""
+
+    def __init__(
+        self,
+        settings: WriterSettings,
+        author: Author,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Keep the settings; the first ``write`` connects."""
+        self._settings, self._author = settings, author
+        self._clock, self._sleep = clock, sleep
+        self._commits = commits_table(settings.commits)
+        self._has_commits = False
+        self._target: Target | None = None
+        self._is_away = False
+        """Whether the last ``write`` ended because the database was away: then the next one does not wait."""
+        self._in_doubt = False
+        self.place = f"table {settings.table.name} at {place_of(settings.url)}"
+
+    def write(self, number: int, rows: Sequence[SqlRow]) -> dict[int, RowRefusedError]:
+        """Write the rows of a micro-batch that are not written yet, and wait for a database that is away.
+
+        Args:
+            number: the micro-batch.
+            rows: all rows of the task in it; their order is kept for rows of the same key.
+
+        Returns:
+            By index of each row that the database refuses: why. All others are committed.
+
+        Raises:
+            Unavailable: The database was away for ``wait_secs``, or the table has to be changed by someone. Nothing
+                of these rows is written, unless a commit was under way whose outcome could not be learned.
+        """
+        until = self._clock() + self._settings.wait_secs
+        wait = BACKOFF_SECS
+        self._in_doubt = False
+        while True:
+            try:
+                refused = self._transact(number, rows)
+            except sa.exc.SQLAlchemyError as error:
+                trouble, text = trouble_of(error), error_text(error)
+                if trouble is not Trouble.AWAY:  # outside of the rows: of the table, or of the commit
+                    self._target, self._has_commits = None, False
+                    raise Unavailable(f"{self.place}: {text}") from error
+                if self._clock() >= until or (self._is_away and not self._in_doubt):
+                    self._give_up(number, text)
+                    raise Unavailable(f"{self.place} is away: {text}") from error
+                if wait == BACKOFF_SECS:
+                    log.warning("%s: %s; the same rows are written when it is back", self.place, text)
+                self._sleep(wait * random.uniform(0.5, 1))
+                wait = min(2 * wait, BACKOFF_SECS_MAX)
+            else:
+                self._is_away = False
+                return refused
+
+    def _give_up(self, number: int, text: str) -> None:
+        self._is_away = True
+        if self._in_doubt:
+            log.error(
+                "%s: the connection was lost during the commit of micro-batch %d of task %d, and is not back after "
+                "%s s (%s): if the commit was carried out, these rows are written once more",
+                self.place,
+                number,
+                self._author.task,
+                self._settings.wait_secs,
+                text,
+            )
+
+    def _transact(self, number: int, rows: Sequence[SqlRow]) -> dict[int, RowRefusedError]:
+        engine = engine_of(self._settings.url, self._settings.options, writes=True)
+        if not self._has_commits:
+            self._create(engine, self._commits)
+            self._has_commits = True
+        known = self._target is not None
+        with engine.connect() as connection:
+            # A table that lacks a column may have been altered since it was looked at.
+            if self._target is None or any(self._target.missing(row.values) for row in rows):
+                self._target = self._found(engine, connection, rows)
+        target = self._target
+        with engine.connect() as connection:
+            transaction = connection.begin()
+            try:
+                written = self._written(connection, number)
+                refused: dict[int, RowRefusedError] = {}
+                left = [index for index, row in enumerate(rows) if written is None or row.edge not in written]
+                self._insert_all(connection, target, rows, left, refused)
+                edges = {row.edge for index, row in enumerate(rows) if index not in refused} | (written or {0})
+                connection.execute(sa.update(self._commits).where(self._mine()), self._noted(number, edges - {0}))
+            except BaseException as error:
+                if known and isinstance(error, sa.exc.DBAPIError) and trouble_of(error) is Trouble.TABLE:
+                    self._target = None
+                if transaction.is_active and not connection.invalidated:
+                    transaction.rollback()
+                raise
+            self._in_doubt = True
+            try:
+                transaction.commit()
+            except sa.exc.DBAPIError as error:
+                if trouble_of(error) is not Trouble.ROW:
+                    raise
+                reason = RowRefusedError(
+                    f"{self.place} refused the commit of the whole micro-batch: {error_text(error)}: a deferred "
+                    "constraint is checked only then; make it immediate, and the row alone is refused"
+                )
+                refused = dict.fromkeys(range(len(rows)), reason)
+            self._in_doubt = False
+        return refused
+
+    # The table.
+
+    def _found(self, engine: sa.Engine, connection: sa.Connection, rows: Sequence[SqlRow]) -> Target:
+        """Return the table, as the database knows it now."""
+        settings = self._settings.table
+        schema, name = settings.parts
+        try:
+            table = sa.Table(name, sa.MetaData(), schema=schema, autoload_with=connection)
+        except sa.exc.NoSuchTableError:
+            wanted = described(settings, [row.values for row in rows])
+            if not settings.create:
+                raise Unavailable(
+                    f"{self.place} does not exist: create it, for these rows with {ddl(wanted, engine.dialect)}, or "
+                    "give create=True"
+                ) from None
+            connection.rollback()
+            self._create(engine, wanted)
+            table = sa.Table(name, sa.MetaData(), schema=schema, autoload_with=connection)
+        finally:
+            connection.rollback()
+        return Target(table, settings, engine.dialect.name)
+
+    def _create(self, engine: sa.Engine, table: sa.Table) -> None:
+        """Create a table unless it exists; another task may do so at the same time."""
+        for again in (False, True):
+            try:
+                with engine.begin() as connection:
+                    table.create(connection, checkfirst=True)
+                return
+            except sa.exc.DBAPIError as error:
+                if trouble_of(error) is Trouble.AWAY:
+                    raise
+                if again:
+                    raise Unavailable(
+                        f"table {table.fullname} at {place_of(self._settings.url)} cannot be created "
+                        f"({error_text(error)}): create it with {ddl(table, engine.dialect)}"
+                    ) from error
+
+    # The note.
+
+    def _mine(self) -> Any:
+        columns, author = self._commits.c, self._author
+        return sa.and_(
+            columns.checkpoint == author.checkpoint,
+            columns.component == author.component,
+            columns.task == author.task,
+        )
+
+    def _written(self, connection: sa.Connection, number: int) -> frozenset[int] | None:
+        """Lock the note, and return the edges of the rows of the micro-batch that are written; None if it is new.
+
+        In a micro-batch that runs again, rows without an edge (0) count as written: nobody waits for them.
+        """
+        columns, author = self._commits.c, self._author
+        ask = sa.select(columns.micro_batch, columns.edges).where(self._mine()).with_for_update()
+        note = connection.execute(ask).first()
+        if note is None:
+            try:
+                with connection.begin_nested():
+                    connection.execute(sa.insert(self._commits), self._noted(-1, ()))
+                return None
+            except sa.exc.IntegrityError:  # another attempt was faster, and has ended
+                note = connection.execute(ask).one()
+        if note.micro_batch < number:
+            return None
+        if note.micro_batch > number:
+            raise Unavailable(
+                f"{self._settings.commits} says that micro-batch {note.micro_batch} of checkpoint {author.checkpoint} "
+                f"is written by {author.component}[{author.task}], and this is {number}: another driver goes on with "
+                "this checkpoint or a copy of it. If an older copy of the checkpoint was put back on purpose, delete "
+                f"the rows of {self._settings.commits} with this checkpoint; what it wrote since is written again"
+            )
+        return frozenset([0, *np.frombuffer(note.edges, dtype="<u8").tolist()])
+
+    def _noted(self, number: int, edges: Collection[int]) -> dict[str, Any]:
+        author = self._author
+        return {
+            "checkpoint": author.checkpoint,
+            "component": author.component,
+            "task": author.task,
+            "topology": author.topology,
+            "micro_batch": number,
+            "rows_written": len(edges),
+            "edges": np.array(sorted(edges), dtype="<u8").tobytes(),
+            "committed_at": dt.datetime.now(dt.UTC),
+        }
+
+    # The rows.
+
+    def _insert_all(
+        self,
+        connection: sa.Connection,
+        target: Target,
+        rows: Sequence[SqlRow],
+        left: list[int],
+        refused: dict[int, RowRefusedError],
+    ) -> None:
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for index in left:
+            groups.setdefault(tuple(rows[index].values), []).append(index)
+        lacking = {columns: missing for columns in groups if (missing := target.missing(columns))}
+        if lacking and len(lacking) == len(groups):
+            raise Unavailable(self._no_column(target, rows, groups, lacking))
+        for columns, indexes in groups.items():
+            if columns in lacking:
+                reason = RowRefusedError(self._no_column(target, rows, {columns: indexes}, lacking))
+                refused.update(dict.fromkeys(indexes, reason))
+                continue
+            if self._settings.table.mode != "append":
+                indexes.sort(key=lambda index: target.order_of(rows[index].values))
+            statement = target.statement(columns)
+            for start in range(0, len(indexes), self._settings.chunk_rows):
+                chunk = indexes[start : start + self._settings.chunk_rows]
+                self._insert(connection, statement, target, rows, chunk, refused)
+
+    def _no_column(
+        self,
+        target: Target,
+        rows: Sequence[SqlRow],
+        groups: Mapping[tuple[str, ...], Sequence[int]],
+        lacking: Mapping[tuple[str, ...], Sequence[str]],
+    ) -> str:
+        columns = next(iter(groups))
+        wanted = described(TableSettings(self._settings.table.name), [rows[index].values for index in groups[columns]])
+        dialect = engine_of(self._settings.url, self._settings.options, writes=True).dialect
+        missing = lacking[columns][0]
+        kind = wanted.c[missing].type.compile(dialect=dialect)
+        return (
+            f"{self.place} has no column {missing!r} (it has {', '.join(sorted(target.columns))}): ALTER TABLE "
+            f"{self._settings.table.name} ADD COLUMN {missing} {kind}, or choose with columns=[...] what is written"
+        )
+
+    def _insert(
+        self,
+        connection: sa.Connection,
+        statement: sa.Insert,
+        target: Target,
+        rows: Sequence[SqlRow],
+        chunk: list[int],
+        refused: dict[int, RowRefusedError],
+    ) -> None:
+        """Write some rows; halve them until those that are refused are alone."""
+        try:
+            with connection.begin_nested():
+                connection.execute(statement, [target.for_database(rows[index].values) for index in chunk])
+            return
+        except Exception as error:  # drivers raise what they like for a value that they cannot send
+            if connection.invalidated or trouble_of(error) is not Trouble.ROW:
+                raise
+            if len(chunk) == 1:
+                values = repr(dict(rows[chunk[0]].values))
+                shown = values if len(values) <= VALUES_SHOWN_MAX else f"{values[:VALUES_SHOWN_MAX]}..."
+                refused[chunk[0]] = RowRefusedError(f"{self.place} refused {shown}: {error_text(error)}")
+                return
+        middle = len(chunk) // 2
+        self._insert(connection, statement, target, rows, chunk[:middle], refused)
+        self._insert(connection, statement, target, rows, chunk[middle:], refused)

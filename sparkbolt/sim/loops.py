@@ -1,0 +1,33 @@
+"""Loops: a topology is run where no event loop runs.
+
+Which question it answers: how does a notebook's cell, inside of which a loop runs, run coroutines of an ``AsyncBolt``?
+Rule: only what is called in a thread with a running loop moves to another thread; all else stays where it is.
+
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def outside_of_loops(act: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """A function that does as ``act``, in a thread of its own if an event loop runs in the caller's."""
+
+    @wraps(act)
+    def moved(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return act(*arguments, **options)
+        with ThreadPoolExecutor(1) as own:
+            return own.submit(act, *arguments, **options).result()
+
+    return moved

@@ -1,0 +1,249 @@
+"""Inlets on Spark: the DataFrames of the user as further sources of the lane's query.
+
+Which question it answers: how do the rows of a DataFrame become frames for the tasks of an inlet?
+Rule 1: all rows of one spark_partition go to one task, in Spark's order; so a spark_task that runs again sends the same
+rows to the same task.
+Rule 2: a micro-batch in which only Spark's sources have something new has no plan in its offsets. Its number and time
+come from the driver, with the properties of the job (``MOMENT``).
+Rule 3: Python values are those of PySpark's ``collect``, but for what can be neither compared nor sent alike: a struct
+is a dict, a map is a dict, and a time with a zone is in UTC.
+Rule 4: a DataFrame that is no stream is written beside the checkpoint's other files once, and read from there as a
+stream of files: Spark accepts no other, and the same rows must come after a crash.
+
+Read before: ``lane_query``, ``core.model.inlets``, ``core.worker.inlet``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as sql
+
+from sparkbolt.core.base.exceptions import line_of, pass_on, printed
+from sparkbolt.core.model.inlets import InletSpout
+from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.model.tuples import DEFAULT_STREAM
+from sparkbolt.core.protocol.frames import Column, Frame, Moment, encode
+from sparkbolt.errors import ConfigError, EngineError
+from sparkbolt.spark.executor import batches_of, staged
+from sparkbolt.spark.failure_text import explain
+from sparkbolt.spark.job_bundle import SCHEMA
+from sparkbolt.spark.session import make_session
+
+MOMENT = "sparkbolt.moment"
+"""The property of a job with the number and the time of its micro-batch."""
+_SIMPLE = (
+    sql.BooleanType,
+    sql.ByteType,
+    sql.ShortType,
+    sql.IntegerType,
+    sql.LongType,
+    sql.FloatType,
+    sql.DoubleType,
+    sql.DecimalType,
+    sql.StringType,
+    sql.BinaryType,
+    sql.DateType,
+    sql.TimestampType,
+    sql.TimestampNTZType,
+    sql.DayTimeIntervalType,
+    sql.NullType,
+)
+
+
+@dataclass(frozen=True)
+class InletFrame:
+    """What one inlet reads."""
+
+    component: str
+    frame: DataFrame
+    """A stream, with the inlet's fields as its columns."""
+    bounded: bool
+    """Whether it ends."""
+
+
+def open_inlets(lane: Lane, spark: SparkSession, directory: str) -> list[InletFrame]:
+    """Make the DataFrames of all inlets, in the order of their names.
+
+    Args:
+        lane: the topology, laid out.
+        spark: its session.
+        directory: where DataFrames that are no streams are written, as a URL.
+
+    Raises:
+        EngineError: a DataFrame cannot be made, or does not have what its spout declares.
+    """
+    return [_opened(lane, name, spark, f"{directory}/{name}") for name in lane.inlets]
+
+
+def _opened(lane: Lane, name: str, spark: SparkSession, place: str) -> InletFrame:
+    spec = lane.topology.components[name]
+    frame = _made(spec.component, name, spark)
+    fields = spec.stream(DEFAULT_STREAM).fields
+    missing = [field for field in fields if field not in frame.columns]
+    if missing:
+        raise EngineError(
+            f"spout {name!r} declares the fields {list(fields)}, and its DataFrame has no column {missing[0]!r}: its "
+            f"columns are {frame.columns}"
+        )
+    for field in fields:
+        why = _unsent(frame.schema[field].dataType)
+        if why is not None:
+            raise EngineError(
+                f"spout {name!r}: column {field!r} has {why}, which has no Python value that can be sent: cast it in "
+                "the DataFrame, or leave it out of outputs"
+            )
+    chosen = frame.select(*(frame[_quoted(field)] for field in fields))
+    bounded = not chosen.isStreaming
+    if bounded:
+        chosen = _streamed(chosen, name, spark, place)
+    return InletFrame(name, chosen, bounded)
+
+
+def _made(spout: Any, name: str, spark: SparkSession) -> DataFrame:
+    assert isinstance(spout, InletSpout)
+    try:
+        frame: object = spout.frame(spark)
+        if isinstance(frame, DataFrame):
+            double = sorted({column for column in frame.columns if frame.columns.count(column) > 1})
+            if double:
+                raise EngineError(f"spout {name!r}: its DataFrame has several columns {double[0]!r}: rename one")
+            return frame
+    except EngineError:
+        raise
+    except BaseException as error:
+        pass_on(error)
+        text = explain(line_of(error))
+        raise EngineError(f"spout {name!r}: its DataFrame could not be made: {text}") from error
+    raise EngineError(
+        f"spout {name!r}: its function returned {printed(frame):.80}, expected a DataFrame, such as "
+        'spark.readStream.format("rate").load()'
+    )
+
+
+def _streamed(frame: DataFrame, name: str, spark: SparkSession, place: str) -> DataFrame:
+    """Write a DataFrame that is no stream once, and read it as a stream of files."""
+    java: Any = spark._jvm  # pyspark has no public API for files
+    done = java.org.apache.hadoop.fs.Path(f"{place}/_SUCCESS")
+    if not done.getFileSystem(spark._jsc.hadoopConfiguration()).exists(done):
+        try:
+            frame.write.mode("overwrite").parquet(place)
+        except BaseException as error:
+            pass_on(error)
+            text = explain(line_of(error))
+            raise EngineError(f"spout {name!r}: its DataFrame could not be read: {text}") from error
+    return spark.readStream.schema(frame.schema).parquet(place)
+
+
+def _quoted(field: str) -> str:
+    return f"`{field.replace('`', '``')}`"
+
+
+def _unsent(type_: sql.DataType) -> str | None:
+    """The type that has no Python value, or which holds one; None if all have one."""
+    if isinstance(type_, sql.StructType):
+        return next((why for why in (_unsent(field.dataType) for field in type_.fields) if why is not None), None)
+    if isinstance(type_, sql.ArrayType):
+        return _unsent(type_.elementType)
+    if isinstance(type_, sql.MapType):
+        if isinstance(type_.keyType, sql.StructType | sql.ArrayType | sql.MapType):
+            return f"a map with keys of type {type_.keyType.simpleString()}"
+        return _unsent(type_.valueType)
+    return None if isinstance(type_, _SIMPLE) else f"type {type_.simpleString()}"
+
+
+def columns_of(spout: InletSpout) -> list[str]:
+    """The columns of a spout's DataFrame, asked of the active session, or of a new one.
+
+    Raises:
+        ConfigError: they cannot be asked for.
+    """
+    try:
+        session = SparkSession.getActiveSession() or make_session("sparkbolt")
+        return list(_made(spout, type(spout).__name__, session).columns)
+    except EngineError as error:
+        raise ConfigError(
+            f"{error} (it was asked for its columns; with outputs=[...] it is not when the topology is built)"
+        ) from error
+
+
+# The rows, on executors.
+
+
+def rows_of_inlets(frame: DataFrame, lane: Lane, inlets: Sequence[InletFrame]) -> DataFrame:
+    """Add the rows of inlets to those of the lane's own source.
+
+    The own source stays the last: the offset that is read from Spark's log as a plan is the last of its line, and Spark
+    has asked all others for news when it asks for a plan.
+    """
+    whole: DataFrame | None = None
+    for inlet in inlets:
+        part = inlet.frame.mapInArrow(_framed(lane, inlet.component), SCHEMA)
+        whole = part if whole is None else whole.union(part)
+    return frame if whole is None else whole.union(frame)
+
+
+def _framed(lane: Lane, component: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that ``mapInArrow`` runs on the rows of an inlet."""
+    tasks = [(number, lane.dests[number]) for number in lane.topology.tasks(component)]
+    stream = lane.topology.stream_index(component, DEFAULT_STREAM)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        text, piece = context.getLocalProperty(MOMENT), context.partitionId()
+        assert text is not None
+        number, dest = tasks[piece % len(tasks)]
+        moment = Moment(*map(int, text.split(",")))
+        for sequence, batch in enumerate(batches):
+            if batch.num_rows:
+                with staged():
+                    columns = [column_of_arrow(column) for column in batch.columns]
+                    frame = encode(Frame(number, stream, piece, sequence, batch.num_rows, columns), moment)
+                yield from batches_of([(dest, frame)])
+
+    return run
+
+
+def column_of_arrow(column: pa.Array) -> Column:
+    """A column of Spark as fields have it: Arrow if its values are of one plain Python type, else a list.
+
+    >>> column_of_arrow(pa.array([1, None], pa.int16())).to_pylist()
+    [1, None]
+    >>> column_of_arrow(pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32())))
+    [{'a': 1}]
+    """
+    kind = column.type
+    if pa.types.is_integer(kind):
+        return pc.cast(column, pa.int64())
+    if pa.types.is_floating(kind):
+        return pc.cast(column, pa.float64())
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pc.cast(column, pa.string())
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pc.cast(column, pa.binary())
+    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_boolean(kind):
+        return column
+    return [_plain(value, kind) for value in column.to_pylist()]
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    """The Python value of a field, from what Arrow makes of it."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: _plain(value[field.name], field.type) for field in kind}
+    if pa.types.is_map(kind):
+        return {_plain(key, kind.key_type): _plain(item, kind.item_type) for key, item in value}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return [_plain(item, kind.value_type) for item in value]
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
+    return value

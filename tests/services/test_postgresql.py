@@ -1,0 +1,198 @@
+"""SqlBolt against a real PostgreSQL: bad rows, types, two tasks at the same rows, and a server that is killed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import random
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from sparkbolt.bolts import Lookup
+from sparkbolt.bolts.lookup_sources import RefusedLookupError
+from sparkbolt.bolts.sql_table import TableSettings
+from sparkbolt.bolts.sql_writer import Author, RowRefusedError, SqlRow, SqlWriter, WriterSettings
+from sparkbolt.errors import Unavailable
+from tests.services import PostgreSQL
+from tests.services.proxy import Proxy
+
+pytestmark = pytest.mark.service
+
+
+def ask(url: str, statement: str) -> list[Any]:
+    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+        cursor = connection.execute(statement)
+        return cursor.fetchall() if cursor.description is not None else []
+
+
+@pytest.fixture
+def schema(postgresql: str) -> str:
+    name = f"s{uuid.uuid4().hex[:12]}"
+    ask(postgresql, f"CREATE SCHEMA {name}")
+    return name
+
+
+def writer(
+    url: str, schema: str, table: str, *more: Any, task: int = 1, wait_secs: float = 30.0, **others: Any
+) -> SqlWriter:
+    settings = TableSettings(f"{schema}.{table}", *more, **others)
+    whole = WriterSettings(url, settings, f"{schema}.sparkbolt_commits", 1000, wait_secs)
+    return SqlWriter(whole, Author("c" * 32, "out", task, "shop"))
+
+
+def numbered(*numbers: int) -> list[SqlRow]:
+    return [SqlRow(number + 1, {"id": number, "name": f"n{number}"}) for number in numbers]
+
+
+def test_of_ten_thousand_rows_the_bad_ones_alone_are_refused(postgresql: str, schema: str) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text NOT NULL, n smallint)")
+    bad = {17: {"name": None}, 18: {"n": 1 << 20}, 4999: {"name": "a\0b"}, 9999: {"id": 0}, 5000: {"n": {"a": 1}}}
+    rows = [SqlRow(i + 1, {"id": i, "name": "x", "n": 1, **bad.get(i, {})}) for i in range(10_000)]
+    for _ in range(2):
+        refused = writer(postgresql, schema, "orders").write(0, rows)
+        assert set(refused) == set(bad)
+    assert "NotNullViolation" in str(refused[17])
+    assert "DETAIL: Key (id)=(0) already exists." in str(refused[9999])
+    assert ask(postgresql, f"SELECT count(*) FROM {schema}.orders") == [(10_000 - len(bad),)]
+
+
+def test_a_created_table_gives_back_what_python_had(postgresql: str, schema: str) -> None:
+    values = {
+        "flag": True, "whole": 7, "real": 0.5, "text": "é", "raw": b"\0", "exact": decimal.Decimal("1.10"),
+        "day": dt.date(2026, 1, 2), "id": uuid.UUID(int=5), "nested": {"a": [1, None]}, "listed": [1, 2],
+        "at": dt.datetime(2026, 1, 2, 3, tzinfo=dt.UTC), "local": dt.datetime(2026, 1, 2), "empty": None,
+        "long": dt.timedelta(seconds=90), "time": dt.time(1, 2),
+    }  # fmt: skip
+    own = writer(postgresql, schema, "every", create=True)
+    assert own.write(0, [SqlRow(1, values), SqlRow(2, dict.fromkeys(values))]) == {}
+    [row] = ask(postgresql, f"SELECT {', '.join(values)} FROM {schema}.every WHERE whole = 7")
+    assert dict(zip(values, row, strict=True)) == values
+    assert ask(postgresql, f"SELECT count(*) FROM {schema}.every WHERE nested IS NULL AND listed IS NULL") == [(1,)]
+
+
+def test_upsert_and_merge_are_one_statement_of_the_server(postgresql: str, schema: str) -> None:
+    ask(
+        postgresql, f"CREATE TABLE {schema}.users (id bigint PRIMARY KEY, n bigint, low int, mail text, at timestamptz)"
+    )
+    ways = (("n", "add"), ("low", "min"))
+    own = writer(postgresql, schema, "users", "merge", ("id",), ways, "at")
+    for number, (hour, n, low, mail) in enumerate([(5, 1, 9, "new"), (3, 2, 4, "old"), (6, None, None, None)]):
+        at = dt.datetime(2026, 1, 1, hour, tzinfo=dt.UTC)
+        own.write(number, [SqlRow(1, {"id": 1, "n": n, "low": low, "mail": mail, "at": at})])
+    at = dt.datetime(2026, 1, 1, 6, tzinfo=dt.UTC)
+    assert ask(postgresql, f"SELECT * FROM {schema}.users") == [(1, 3, 4, "new", at)]
+
+
+def test_two_attempts_at_once_write_each_row_once(postgresql: str, schema: str) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint, name text)")
+
+    def attempt(_: int) -> dict[int, RowRefusedError]:
+        return writer(postgresql, schema, "orders").write(0, numbered(*range(3000)))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(attempt, range(4))) == [{}] * 4
+    assert ask(postgresql, f"SELECT count(*), count(DISTINCT id) FROM {schema}.orders") == [(3000, 3000)]
+
+
+def test_tasks_that_update_the_same_rows_do_not_lock_each_other_out(postgresql: str, schema: str) -> None:
+    def count(task: int) -> None:
+        own = writer(postgresql, schema, "counts", "merge", ("id",), (("n", "add"),), create=True, task=task)
+        for number in range(5):
+            ids = range(200) if task % 2 else range(199, -1, -1)
+            assert own.write(number, [SqlRow(i + 1, {"id": i, "n": 1}) for i in ids]) == {}
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(count, range(4)))
+    assert ask(postgresql, f"SELECT count(*), min(n), max(n) FROM {schema}.counts") == [(200, 20, 20)]
+
+
+def test_a_right_that_is_missing_is_said_and_no_row_is_refused(postgresql: str, schema: str) -> None:
+    ask(postgresql, f"CREATE ROLE {schema} LOGIN; CREATE TABLE {schema}.orders (id bigint, name text)")
+    ask(postgresql, f"GRANT USAGE, CREATE ON SCHEMA {schema} TO {schema}; GRANT SELECT ON {schema}.orders TO {schema}")
+    own = writer(postgresql.replace("//sparkbolt@", f"//{schema}:secret@"), schema, "orders")
+    with pytest.raises(Unavailable, match="permission denied for table orders") as caught:
+        own.write(0, numbered(1))
+    assert "secret" not in str(caught.value)
+    ask(postgresql, f"GRANT INSERT ON {schema}.orders TO {schema}")
+    assert own.write(1, numbered(1)) == {}
+
+
+def test_a_deferred_constraint_fails_the_micro_batch_and_says_why(postgresql: str, schema: str) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint UNIQUE DEFERRABLE INITIALLY DEFERRED, name text)")
+    refused = writer(postgresql, schema, "orders").write(0, numbered(1, 2, 2))
+    assert set(refused) == {0, 1, 2}
+    assert "a deferred constraint is checked only then" in str(refused[0])
+
+
+def test_rows_are_written_once_while_connections_are_cut_again_and_again(postgresql: str, schema: str) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint, name text)")
+    port = int(postgresql.rsplit(":", 1)[1].split("/")[0])
+    with Proxy(port) as proxy:
+        own = writer(postgresql.replace(f":{port}/", f":{proxy.port}/"), schema, "orders")
+        done = threading.Event()
+
+        def cut() -> None:
+            moments = random.Random(7)
+            while not done.wait(moments.uniform(0.02, 0.3)):
+                proxy.cut()
+
+        cutting = threading.Thread(target=cut)
+        cutting.start()
+        try:
+            for number in range(40):
+                assert own.write(number, numbered(*range(number * 50, number * 50 + 50))) == {}
+        finally:
+            done.set()
+            cutting.join()
+        assert proxy.cuts > 3
+    assert ask(postgresql, f"SELECT count(*), count(DISTINCT id) FROM {schema}.orders") == [(2000, 2000)]
+
+
+def test_a_server_that_is_killed_and_comes_back_has_each_row_once(tmp_path: Path) -> None:
+    with PostgreSQL(tmp_path / "postgresql") as server:
+        server.ask("CREATE TABLE orders (id bigint, name text)")
+        own = writer(server.address, "public", "orders", wait_secs=60.0)
+        written = threading.Event()
+
+        def write() -> None:
+            for number in range(200):
+                assert own.write(number, numbered(*range(number * 20, number * 20 + 20))) == {}
+                if number >= 20:
+                    written.set()
+
+        with ThreadPoolExecutor(1) as thread:
+            writing = thread.submit(write)
+            assert written.wait(30)
+            for _ in range(3):
+                server.kill()
+                server.start()
+            writing.result(60)
+        assert server.ask("SELECT count(*), count(DISTINCT id) FROM orders") == [(4000, 4000)]
+        server.stop()
+        impatient = writer(server.address, "public", "orders", task=2, wait_secs=0.2)
+        with pytest.raises(Unavailable, match=r"is away: OperationalError: .*refused"):
+            impatient.write(0, numbered(1))
+        server.start()
+        assert impatient.write(1, numbered(1)) == {}
+
+
+def test_a_lookup_finds_rows_by_keys_of_each_type_and_waits_for_the_server(postgresql: str, schema: str) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.users (id bigint PRIMARY KEY, name text, token uuid, at timestamptz)")
+    at, token = dt.datetime(2026, 1, 1, tzinfo=dt.UTC), uuid.UUID(int=7)
+    row = {"id": 1, "name": "ann", "token": token, "at": at}
+    assert writer(postgresql, schema, "users").write(0, [SqlRow(1, row)]) == {}
+    for key, value in row.items():
+        assert Lookup.sql(postgresql, f"{schema}.users", key, "id").many([value]) == {value: 1}
+    whole = Lookup.sql(postgresql, f"{schema}.users", "id")
+    assert whole.many([1, 2, 1 << 40]) == {1: row}
+    with pytest.raises(RefusedLookupError, match="id 'ann': UndefinedFunction"):
+        whole.many([1, "ann"])
+    assert whole.many([1]) == {1: row}
+    with pytest.raises(Unavailable, match="connection failed"):
+        Lookup.sql("postgresql+psycopg://sparkbolt@127.0.0.1:9/postgres", "users", "id").many([1])

@@ -1,0 +1,123 @@
+"""Bolts and topologies fed by Spark's own sources; as a program, one that is killed (``test_spark_sources_kill``).
+
+    python -m tests.spark.spark_rows INPUT OUT CHECKPOINT MOMENT
+
+It reads JSON files two at a time, holds some rows for a while, fails some rows at their first attempts and some always,
+and writes each row that passes. ``MOMENT`` is as in ``killed``; ``after:2.5`` kills the program after so many seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Any
+
+from sparkbolt import BasicBolt, Bolt, Config, Topology, TopologyBuilder, bolt
+from sparkbolt.bolts import JsonLinesBolt
+from sparkbolt.spouts import SparkSpout
+from tests.chaos.moments import plant
+from tests.spark.killed import die
+
+ROWS, FILE_ROWS = 300, 20
+
+
+class Fussy(BasicBolt):
+    """Passes rows on; refuses rows with ``n`` divisible by 100 always, by 7 at the first attempt it sees."""
+
+    outputs = ["id", "n"]
+
+    def prepare(self, context: Any) -> None:
+        self.seen: set[int] = set()
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        number = tup["n"]
+        if number % 100 == 0:
+            raise ValueError(f"{number} is round")
+        if number % 7 == 0 and number not in self.seen:
+            self.seen.add(number)
+            raise ValueError(f"{number} is new")
+        collector.emit([tup["id"], number])
+
+
+class Slow(Bolt):
+    """Holds rows until a tick."""
+
+    def prepare(self, context: Any) -> None:
+        self.held: list[Any] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if not tup.is_tick:
+            self.held.append(tup)
+            return
+        for held in self.held:
+            collector.ack(held)
+        self.held.clear()
+
+
+@bolt(outputs=["source", "values"])
+def shown(tup: Any) -> Any:
+    """Which spout a tuple came from, and its values in words."""
+    yield [tup.source_component, repr(list(tup.values))]
+
+
+class Join(Bolt):
+    """Emits when it has both halves of an id."""
+
+    outputs = ["id", "left", "right"]
+
+    def prepare(self, context: Any) -> None:
+        self.waiting: dict[str, Any] = {}
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        key = str(tup.values[0])
+        other = self.waiting.pop(key, None)
+        if other is None:
+            self.waiting[key] = tup
+            return
+        left, right = sorted((other, tup), key=lambda one: str(one.source_component))
+        collector.emit([key, left.values[1], right.values[1]], anchors=[left, right])
+        collector.ack(left)
+        collector.ack(right)
+
+
+def build(folder: str, out: str) -> Topology:
+    """Rows of JSON files, two files a micro-batch."""
+    builder = TopologyBuilder("rows", Config(message_timeout_secs=60, max_attempts=3, compact_every=4))
+    schema = "id string, n int"
+    rows = SparkSpout(
+        lambda spark: spark.readStream.schema(schema).option("maxFilesPerTrigger", 2).json(folder),
+        outputs=["id", "n"],
+        message_id="id",
+    )
+    builder.set_spout("rows", rows, parallelism=2)
+    builder.set_bolt("fussy", Fussy(), parallelism=2).fields_grouping("rows", ["id"])
+    builder.set_bolt("slow", Slow(), tick_tuple_freq_secs=0.5).fields_grouping("rows", ["n"])
+    builder.set_bolt("out", JsonLinesBolt(out)).shuffle_grouping("fussy")
+    return builder.build()
+
+
+def main() -> None:
+    """Run until all rows are done, or to the kill."""
+    folder, out, checkpoint, moment = sys.argv[1:]
+    where, _, number = moment.partition(":")
+    if where == "after":
+        timer = threading.Timer(float(number), die)
+        timer.daemon = True
+        timer.start()
+    elif where != "never":
+        plant(where, lambda reached: die() if reached >= int(number or 0) else None)
+    running = build(folder, out).start(checkpoint=checkpoint, master="local[2]")
+    running.await_idle()
+    metrics = running.metrics()
+    rows = metrics.components["rows"]
+    print(
+        f"acked {rows.acked} set aside {rows.set_aside} letters {rows.dead_letters} open {metrics.open_trees}",
+        flush=True,
+    )
+    running.stop()
+    os._exit(0) if where == "after" else None
+
+
+if __name__ == "__main__":
+    main()
