@@ -4,6 +4,7 @@ Users import them from ``sparkbolt``, which loads this module when one of them i
 """
 
 from sparkbolt.core.model.causes import Cause, MessageOutcome
+from sparkbolt.core.model.committers import Committer
 from sparkbolt.core.model.components import (
     AsyncBolt,
     BadRecord,
@@ -69,6 +70,7 @@ __all__: list[str] = [
     "CheckpointError",
     "ColumnBolt",
     "ColumnCollector",
+    "Committer",
     "Component",
     "ComponentMetrics",
     "Config",

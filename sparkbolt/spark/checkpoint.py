@@ -7,6 +7,7 @@ checkpoint?
     DIR/ledger       n.entry for each staged micro-batch, n.snapshot for the entries that compaction has replaced
     DIR/plans        plans that are too large for an offset
     DIR/aborts       n: which messages a transactional micro-batch leaves out, while it is not promoted
+    DIR/commits      n.component: the rows that a committer has kept in micro-batch n, while they are not outside
     DIR/dead-letters n.jsonl: the dead letters of micro-batch n, if no other target is set for them
     DIR/topology     the fingerprint and the placement that the checkpoint was begun with
     DIR/tasks        the component and index of each task number, to read the ledger without the topology
@@ -48,7 +49,7 @@ from pyspark.sql import SparkSession
 
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.base.locations import local_directory, scheme_of
-from sparkbolt.core.driver import transaction
+from sparkbolt.core.driver import commits, transaction
 from sparkbolt.core.driver.ledger import files as ledger_files
 from sparkbolt.core.driver.ledger.agreement import TOPOLOGY_MISSING, is_whole, metadata_mistake, topology_in
 from sparkbolt.core.driver.ledger.ledger import Ledger
@@ -182,7 +183,7 @@ class HadoopFiles:
     def write(self, name: str, data: bytes) -> None:
         """Write a complete file, and replace an older one atomically."""
         folder = name.partition("/")[0]
-        if folder in (ledger_files.LETTERS_FOLDER, transaction.FOLDER):
+        if folder in (ledger_files.LETTERS_FOLDER, transaction.FOLDER, commits.FOLDER):
             self._manager.mkdirs(self._at(folder))
         stream = self._manager.createAtomic(self._at(name), True)
         try:

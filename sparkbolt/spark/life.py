@@ -30,6 +30,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sparkbolt.core.base.exceptions import line_of, user_code
+from sparkbolt.core.driver.commits import Commits
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger.files import check_number
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
@@ -52,6 +53,7 @@ from sparkbolt.errors import SourceUnavailable, SparkboltError, SpoutAwayError, 
 from sparkbolt.spark import repetition
 from sparkbolt.spark.activity_pages import Pages
 from sparkbolt.spark.checkpoint import Checkpoint
+from sparkbolt.spark.commit_calls import CommitCalls
 from sparkbolt.spark.driver_rpc import Bridge
 from sparkbolt.spark.driver_rpc_client import Question
 from sparkbolt.spark.executor import packed
@@ -145,6 +147,8 @@ class Life:
             self.coordinator = Coordinator(lane, ledger, spouts, now_ms=now_ms(), mono_s=time.monotonic())
             files, transactional = checkpoint.files, self.topology.config.transactional
             self._transaction = Transaction(lane, files) if transactional else None
+            self._commit_calls = CommitCalls(lane, self.bundle.components, self.bundle.checkpoint_id, calls)
+            self._commits = Commits(lane, files, self._commit_calls)
             self._planner = Planner(
                 self.coordinator,
                 checkpoint.files,
@@ -223,6 +227,8 @@ class Life:
                 self._look_at_inlets(committed)
             if committed is not None:
                 self._promote(committed)
+            else:
+                self._commit_up_to(self.coordinator.ledger.last_promoted)  # what earlier lives have left
             at_once = self.lane.inlets and committed is not None  # Spark is to ask its other sources again
             until = time.monotonic() + (0.0 if at_once else POLL_WAIT_SECS)
             while not self._ended:
@@ -325,6 +331,7 @@ class Life:
             self._checkpoint.check_life(self.coordinator.life)
             entry = self.coordinator.stage(micro_batch_id, feedback)
             self._checkpoint.write_letters(micro_batch_id, feedback.letters)
+            self._commits.stage(micro_batch_id, feedback.kept)
             self._checkpoint.write_entry(micro_batch_id, entry)
             self.coordinator.observed.times.staged_ms = _wall_ms()
 
@@ -343,6 +350,7 @@ class Life:
         self.telling = True
         self.coordinator.observed.times.committed_ms = _wall_ms()
         try:
+            self._commit_up_to(micro_batch_id)
             promotion = self.coordinator.promote(micro_batch_id, time.monotonic())
             if self._transaction is not None:
                 self._transaction.forget(micro_batch_id)
@@ -354,6 +362,11 @@ class Life:
         if (micro_batch_id + 1) % self.topology.config.compact_every == 0:
             self._compact(micro_batch_id)
         self._changed.notify_all()
+
+    def _commit_up_to(self, micro_batch_id: int) -> None:
+        if self._commits.waits:
+            self._checkpoint.check_life(self.coordinator.life)
+            self._commits.settle(micro_batch_id)
 
     def _compact(self, micro_batch_id: int) -> None:
         try:
@@ -391,8 +404,12 @@ class Life:
         """After the query has ended: promote the staged micro-batch, if Spark has committed it."""
         with self._changed:
             staged = self._planner.left_over(self._checkpoint.last_commit())
-            if staged is not None:
+            if staged is None:
+                return
+            try:
                 self._promote(staged)
+            except NotReturned as error:
+                log.warning("%s: micro-batch %d is promoted at the next start", error, staged)
 
     def stop_query(self) -> None:
         """Stop the query, if it runs; workers that still run user code after ``KILL_AFTER_SECS`` are killed."""
@@ -422,6 +439,7 @@ class Life:
             self._ended = True
             self._changed.notify_all()
         close_spouts(self.coordinator.spouts)
+        self._commit_calls.end()
         self._bridge.close()
 
 

@@ -63,7 +63,7 @@ from sparkbolt.core.protocol.frames import (
     unwrap,
     wrap,
 )
-from sparkbolt.core.protocol.verdicts import NO_HOLDER, NO_TASKS, Feedback, Partials, Verdicts
+from sparkbolt.core.protocol.verdicts import NO_HOLDER, NO_TASKS, Feedback, KeptRows, Partials, Verdicts
 from sparkbolt.errors import InvariantError, check
 
 BLOCK_BITS = 18
@@ -420,6 +420,8 @@ def gather(frames: Iterable[Any]) -> Feedback:
             feedback.message_ids.update(decode_control(data, FrameKind.NAMES))
         elif kind == FrameKind.LETTERS:
             feedback.letters.append(bytes(unwrap(data, FrameKind.LETTERS)))
+        elif kind == FrameKind.ROWS:
+            feedback.kept.append(KeptRows(*decode_control(data, FrameKind.ROWS)))
         else:
             raise InvariantError(f"a frame of kind {kind} reached the end of the lane: no level took it")
     if partials:
@@ -429,6 +431,7 @@ def gather(frames: Iterable[Any]) -> Feedback:
     feedback.hops = merged(feedback.hops)
     feedback.reads.sort()
     feedback.letters.sort()
+    feedback.kept.sort(key=lambda kept: kept[:2])
     return feedback
 
 

@@ -61,6 +61,8 @@ class FrameKind(IntEnum):
     """Dead letters that were written, for the driver."""
     NAMES = 8
     """The users' own ids of messages, for the driver."""
+    ROWS = 9
+    """Rows of a committer, for the driver."""
 
 
 _HEAD = struct.Struct("<BxxxIqq")

@@ -9,7 +9,7 @@ Read before: ``ids``, ``story``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -92,6 +92,16 @@ class Verdicts:
     """uint64[touched]: the keys of trees whose timeout starts again."""
 
 
+class KeptRows(NamedTuple):
+    """Rows that a task of a committer has kept."""
+
+    component: str
+    task: int
+    """The index of the task."""
+    rows: list[bytes]
+    """Each row, pickled."""
+
+
 @dataclass
 class Feedback:
     """All that one micro-batch returns to the driver."""
@@ -112,6 +122,8 @@ class Feedback:
     """Bolt to the results of the tuples that it received (``outage.Health``)."""
     letters: list[bytes] = field(default_factory=list)
     """Dead letters for the checkpoint, sorted: lines of JSON that are not parsed on the way."""
+    kept: list[KeptRows] = field(default_factory=list)
+    """The rows of committers, those of one component by task."""
     reads: list[tuple[str, Any, int]] = field(default_factory=list)
     """(spout, the part of a range that was read (``Range``), bytes), sorted; only of spouts that measure their
     reads."""

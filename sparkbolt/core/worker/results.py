@@ -234,6 +234,24 @@ class FrameWriter:
             yield start, min(start + step, routed.count)
 
 
+def parted(rows: Sequence[bytes], size_max: int) -> Iterator[list[bytes]]:
+    """Split rows into lists of not much more than ``size_max`` bytes, each with one row at least.
+
+    >>> list(parted([b"12", b"3", b"4567", b"8"], 3))
+    [[b'12', b'3'], [b'4567'], [b'8']]
+    """
+    some: list[bytes] = []
+    size = 0
+    for row in rows:
+        some.append(row)
+        size += len(row)
+        if size >= size_max:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
 def readable(frame: Frame, fields: Sequence[str]) -> tuple[Frame, list[Refusal]]:
     """A received frame without the rows that have an unreadable value, and a refusal for each such row.
 

@@ -23,6 +23,7 @@ from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.base.hashing import UnroutableError
 from sparkbolt.core.base.ids import U64, unmix64, unmix64_array
 from sparkbolt.core.model.causes import Cause
+from sparkbolt.core.model.committers import take_rows
 from sparkbolt.core.model.measurements import READ, Measurements, level_part
 from sparkbolt.core.model.metrics import ComponentMetrics, unpack
 from sparkbolt.core.model.outage import add_healths
@@ -41,6 +42,7 @@ from sparkbolt.core.protocol.frames import (
     Path,
     collect,
     decode_control,
+    encode_control,
     kind_of,
     moment_of,
     python_values,
@@ -55,7 +57,7 @@ from sparkbolt.core.worker.held_tuples import forget_in, held_tuples
 from sparkbolt.core.worker.hop_recorder import HopRecorder
 from sparkbolt.core.worker.meter import NOWHERE, Call, Meter
 from sparkbolt.core.worker.outbox import Outbox, Started
-from sparkbolt.core.worker.results import FrameWriter, Refusal, Row, StageResult, TaskResult, readable
+from sparkbolt.core.worker.results import FrameWriter, Refusal, Row, StageResult, TaskResult, parted, readable
 from sparkbolt.core.worker.routing import EmittedRows, RoutedRows, roots_of_row, route, without
 from sparkbolt.core.worker.tasks import BoltTask
 from sparkbolt.core.worker.tuple_batch import Rows, emitted_rows_of
@@ -232,6 +234,7 @@ class Stage:
             self.result.timers[number] = runtime.timer
         if any(rows.count for rows in seen) or (runtime is not None and runtime.has_run):
             self._flush(task, seen, own)
+            self._keep_rows(task)
         if stateful:
             with self.worker.doing(Activity.STATE, number):
                 self.worker.make_ready(number)
@@ -277,6 +280,7 @@ class Stage:
         task.context.micro_batch_id = self.moment.micro_batch_id
         task.context.now_ms = self.moment.now_ms
         task.output.begin()
+        take_rows(task.bolt)  # of an earlier attempt at this micro-batch
 
     def send_started(self, started: Started, number: int) -> None:
         """Start the trees of a block of rows, and send it; refuse the rows that cannot be kept."""
@@ -458,9 +462,16 @@ class Stage:
             number = min(self._unflushed, key=lambda number: (depths[owner(number)[0]], number))
             seen = self._unflushed.pop(number)
             self._flush(self._fused[number], seen)
-        for number in self._fused:
+        for number, task in self._fused.items():
+            self._keep_rows(task)
             self.worker.leave(number)
         self._fused.clear()
+
+    def _keep_rows(self, task: BoltTask) -> None:
+        """Send the rows that a committer has kept to the driver."""
+        for some in parted(take_rows(task.bolt), self.lane.topology.config.frame_bytes_max):
+            kept = task.context.component, task.context.index, some
+            self.add_row((self.lane.feedback_dest, encode_control(FrameKind.ROWS, kept, self.moment)))
 
     # Rows that come in and pass through, and rows that leave.
 

@@ -29,6 +29,7 @@ import pyarrow as pa
 from sparkbolt.core.base.exceptions import preparing, said, user_code
 from sparkbolt.core.base.ids import unmix64
 from sparkbolt.core.model.causes import Cause
+from sparkbolt.core.model.committers import take_rows
 from sparkbolt.core.model.components import (
     AsyncBolt,
     BasicBolt,
@@ -213,6 +214,7 @@ class BoltTask:
                     self._emit_flushed(returned)
         except BaseException as error:  # noqa: BLE001  user code may raise anything
             failure = result.flush_failure = failure_of(error)
+            take_rows(self.bolt)
             result.reports.append(
                 ErrorReport(self.context.component, self.context.index, failure.reason, failure.traceback)
             )

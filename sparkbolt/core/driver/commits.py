@@ -1,0 +1,116 @@
+"""Commits: the rows of committers, from the micro-batch that made them to their ``commit``.
+
+Which question it answers: which rows are still to be committed, in which order, and what happens after a crash?
+
+    commits/n.component   the rows that a committer has kept in micro-batch n, pickled one by one
+
+Rule 1: the rows of micro-batch n are durable before its entry is staged, so before Spark commits n. They are committed
+after Spark has committed n, and before n is promoted: a spout hears of nothing that is not outside yet.
+Rule 2: a file is removed when ``commit`` has returned. So a file of a committed micro-batch says that its rows may not
+be outside, and the next life begins with it.
+Rule 3: rows of a micro-batch that Spark has not committed do not count; when it runs again, it replaces them.
+
+Read before: ``committers``, ``acker``.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import quote, unquote
+
+from sparkbolt.core.base.files import Files
+from sparkbolt.core.model.committers import Committer
+from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.protocol.verdicts import KeptRows
+from sparkbolt.errors import CheckpointError
+
+FOLDER = "commits"
+_MAGIC = b"SBC1"
+
+CommitCall = Callable[[str, int, Sequence[Any]], None]
+"""Calls ``commit`` of a component with a txid and its rows; returns when they are outside."""
+
+
+class Commits:
+    """The commits of one life; not thread safe: the engine calls it under its lock."""
+
+    def __init__(self, lane: Lane, files: Files, call: CommitCall) -> None:
+        """Find what earlier lives have left.
+
+        Args:
+            lane: the topology, laid out.
+            files: those of the checkpoint.
+            call: see ``CommitCall``.
+        """
+        self._order = [spec.id for spec in lane.topology.bolts if isinstance(spec.component, Committer)]
+        self._files = files
+        self._call = call
+        names = files.names(FOLDER) if self._order else []
+        self._waiting = {_place(name) for name in names if name.partition(".")[0].isdigit()}
+        self._staged: dict[tuple[int, str], list[bytes]] = {}
+        """The rows of the micro-batch that was staged last, which need not be read from their files."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are rows that are not known to be outside."""
+        return bool(self._waiting)
+
+    def stage(self, micro_batch_id: int, kept: Sequence[KeptRows]) -> None:
+        """Make the rows of a micro-batch durable; they replace those of an earlier run of it."""
+        rows: dict[str, list[bytes]] = {}
+        for part in kept:
+            rows.setdefault(part.component, []).extend(part.rows)
+        self._staged.clear()
+        for component in self._order:
+            place = micro_batch_id, component
+            if component in rows:
+                self._files.write(_name(place), _MAGIC + pickle.dumps(rows[component], protocol=5))
+                self._waiting.add(place)
+                self._staged[place] = rows[component]
+            elif place in self._waiting:
+                self._files.remove(_name(place))
+                self._waiting.remove(place)
+
+    def settle(self, last_commit: int) -> None:
+        """Commit all rows of micro-batches up to ``last_commit``, in the order of txids.
+
+        Raises:
+            CheckpointError: a file is damaged, or its component is no committer any more.
+            BaseException: any exception that a ``commit`` raises; its rows, and those after it, wait.
+        """
+        due = [place for place in self._waiting if place[0] <= last_commit]
+        for place in sorted(due, key=lambda place: (place[0], self._rank(place))):
+            rows = self._staged.get(place)
+            txid, component = place
+            self._call(component, txid, [pickle.loads(row) for row in (self._load(place) if rows is None else rows)])
+            self._files.remove(_name(place))
+            self._waiting.remove(place)
+            self._staged.pop(place, None)
+
+    def _rank(self, place: tuple[int, str]) -> int:
+        txid, component = place
+        if component not in self._order:
+            raise CheckpointError(
+                f"{_name(place)} has rows of {component!r} which are not committed yet, and the topology has no "
+                f"committer of that name: start it once as it was, so that it commits txid {txid}, or remove the file"
+            )
+        return self._order.index(component)
+
+    def _load(self, place: tuple[int, str]) -> list[bytes]:
+        name = _name(place)
+        data = self._files.read(name)
+        if data is None or not data.startswith(_MAGIC):
+            raise CheckpointError(f"{name} is missing or damaged: it has the rows that txid {place[0]} commits")
+        rows: list[bytes] = pickle.loads(data[len(_MAGIC) :])
+        return rows
+
+
+def _name(place: tuple[int, str]) -> str:
+    return f"{FOLDER}/{place[0]}.{quote(place[1], safe='')}"
+
+
+def _place(name: str) -> tuple[int, str]:
+    number, _, component = name.partition(".")
+    return int(number), unquote(component)

@@ -1,0 +1,118 @@
+"""Commit calls: the committers of a topology as the driver calls them.
+
+Which question it answers: in which thread does ``commit`` run, and what happens while its target is away, or if it
+raises?
+Rule 1: all calls of one committer come from one thread, one after the other, without the lock (``user_calls``).
+Rule 2: ``Unavailable`` is waited for, with growing pauses, until the topology stops. Nothing else is committed
+meanwhile, so the topology waits with it.
+Rule 3: any other exception ends the life with ``EngineError``; the rows stay in the checkpoint.
+
+Read before: ``core.driver.commits``, ``user_calls``.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import cloudpickle
+
+from sparkbolt.core.base.exceptions import line_of
+from sparkbolt.core.model.committers import Committer
+from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.worker.worker import context_of
+from sparkbolt.errors import EngineError, SparkboltError, Unavailable
+from sparkbolt.spark.user_calls import Caller, Calls, NotReturned
+
+PAUSE_SECS = (0.1, 5.0)
+"""How long it waits after the first ``Unavailable`` in a row, and how long at most."""
+SAY_AGAIN_SECS = 60.0
+"""How often the log says that a target is still away."""
+log = logging.getLogger("sparkbolt")
+
+
+class CommitCalls:
+    """The committers of one life; each is opened with its first commit."""
+
+    def __init__(self, lane: Lane, components: Mapping[str, bytes], checkpoint_id: str, calls: Calls) -> None:
+        """Open nothing yet.
+
+        Args:
+            lane: the topology, laid out.
+            components: by id: the pickled components.
+            checkpoint_id: see ``TopologyContext.checkpoint_id``.
+            calls: the user calls of the topology.
+        """
+        self._lane = lane
+        self._components = components
+        self._checkpoint_id = checkpoint_id
+        self._calls = calls
+        self._callers: dict[str, Caller] = {}
+        self._open: dict[str, Committer] = {}
+
+    def __call__(self, component: str, txid: int, rows: Sequence[Any]) -> None:
+        """Commit rows of a component; waits while the target is away. The lock is held, and released meanwhile.
+
+        Raises:
+            NotReturned: the topology stops, and the rows are not known to be outside.
+            EngineError: ``begin`` or ``commit`` raised an exception that waiting does not mend.
+        """
+        caller = self._callers.setdefault(component, Caller(self._calls, f"commit-{component}"))
+        pause_s, said_s, away_s = PAUSE_SECS[0], 0.0, None
+        while True:
+            try:
+                caller.ask(f"commit of {component!r}", partial(self._commit, component, txid, rows))
+            except Unavailable as error:
+                now_s = time.monotonic()
+                away_s = now_s if away_s is None else away_s
+                if not said_s or now_s - said_s >= SAY_AGAIN_SECS:
+                    said_s = now_s
+                    log.warning("commit %d of %s waits: %s; it is tried again", txid, component, line_of(error))
+                self._pause(component, txid, pause_s)
+                pause_s = min(2 * pause_s, PAUSE_SECS[1])
+            except NotReturned:
+                raise
+            except Exception as error:
+                raise EngineError(
+                    f"commit of {component!r} raised {line_of(error)}: the {len(rows)} rows of txid {txid} are in the "
+                    "checkpoint, and are committed before anything else at the next start"
+                ) from error
+            else:
+                if away_s is not None:
+                    log.info("commit %d of %s is done after %.0f s", txid, component, time.monotonic() - away_s)
+                return
+
+    def _pause(self, component: str, txid: int, pause_s: float) -> None:
+        until_s = time.monotonic() + pause_s
+        while (left := until_s - time.monotonic()) > 0:
+            if self._calls.ended_s <= time.monotonic():
+                raise NotReturned(f"commit {txid} of {component!r} waits for what it writes to")
+            self._calls.changed.wait(min(left, 0.1))
+
+    def _commit(self, component: str, txid: int, rows: Sequence[Any]) -> None:
+        bolt = self._open.get(component)
+        if bolt is None:
+            bolt = cloudpickle.loads(self._components[component])
+            number = self._lane.topology.tasks(component)[0]
+            bolt.begin(context_of(self._lane, number, checkpoint_id=self._checkpoint_id))
+            self._open[component] = bolt
+        bolt.commit(txid, rows)
+
+    def end(self) -> None:
+        """Call ``end`` of each committer that was opened, and end their threads."""
+        for component, caller in self._callers.items():
+            bolt = self._open.get(component)
+            try:
+                caller.end(f"end of {component!r}", bolt.end if bolt is not None else _nothing)
+            except NotReturned as error:
+                log.warning("%s: it is left behind", error)
+            except BaseException as error:  # noqa: BLE001  user code; the others are ended all the same
+                said = str(error) if isinstance(error, SparkboltError) else line_of(error)
+                log.error("end of committer %s raised %s; it is taken for ended", component, said)
+
+
+def _nothing() -> None:
+    pass
