@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from sparkbolt.core.base.files import Files
-from sparkbolt.core.model.committers import Committer
+from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.protocol.verdicts import KeptRows
 from sparkbolt.errors import CheckpointError
@@ -44,7 +44,7 @@ class Commits:
             files: those of the checkpoint.
             call: see ``CommitCall``.
         """
-        self._order = [spec.id for spec in lane.topology.bolts if isinstance(spec.component, Committer)]
+        self._order = [spec.id for spec in lane.topology.bolts if isinstance(spec.component, CommittingBolt)]
         self._files = files
         self._call = call
         names = files.names(FOLDER) if self._order else []
