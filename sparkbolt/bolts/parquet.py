@@ -34,9 +34,11 @@ class ParquetBolt(WritesPartFiles, KeptFrames):
     With a ``schema`` all files have these columns, and a tuple that does not fit fails alone. Without it column types
     follow the values: ints are int64, a column with ints and floats is double, and a column with only None is null.
     A tuple fails whose values have no common type with those before it in the micro-batch. Different streams may have
-    different fields: a field that a tuple does not have is null. Each file has its own columns then. A micro-batch that runs again replaces its files. The rows of one micro-batch and task are held in
-    memory. On a cluster ``path`` must be a directory that all machines share. The simulator and
-    ``TopologyTestDriver`` write nothing there (``TopologyContext.output_path``).
+    different fields: a field that a tuple does not have is null. Each file has its own columns then.
+
+    A micro-batch that runs again replaces its files. The rows of one micro-batch and task are held in memory. On a
+    cluster ``path`` must be a directory that all machines share. The simulator and ``TopologyTestDriver`` write nothing
+    there (``TopologyContext.output_path``).
 
     >>> ParquetBolt("out/counts").path.endswith("out/counts")
     True

@@ -48,9 +48,7 @@ class SparkSink(TableCommitter):
     SparkSink('count')
     """
 
-    def __init__(
-        self, stream: str | tuple[str, str], function: BatchFunction, *, schema: SchemaGiven = None
-    ) -> None:
+    def __init__(self, stream: str | tuple[str, str], function: BatchFunction, *, schema: SchemaGiven = None) -> None:
         """Store what is to be written.
 
         Args:
@@ -126,7 +124,8 @@ class ParquetFolder:
         jvm, conf = batch_df.sparkSession._jvm, batch_df.sparkSession._jsc.hadoopConfiguration()
         folder = f"{self.path}/sink={self._owner}"
         final, unfinished = (
-            jvm.org.apache.hadoop.fs.Path(f"{folder}/{name}") for name in (f"txid={batch_id}", f".unfinished-{batch_id}")
+            jvm.org.apache.hadoop.fs.Path(f"{folder}/{name}")
+            for name in (f"txid={batch_id}", f".unfinished-{batch_id}")
         )
         files = final.getFileSystem(conf)
         if files.exists(final):

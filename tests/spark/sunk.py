@@ -91,9 +91,7 @@ def main() -> None:
 
     if where in ("before", "written"):
         CommitCalls._commit = committed
-    running = build(numbers, out, transactional=transactional == "True").start(
-        checkpoint=checkpoint, master="local[2]"
-    )
+    running = build(numbers, out, transactional=transactional == "True").start(checkpoint=checkpoint, master="local[2]")
     running.await_finished()
     metrics = running.metrics()
     lines = metrics.components["lines"]
