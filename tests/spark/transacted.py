@@ -18,6 +18,7 @@ import signal
 import statistics
 import sys
 import time
+from pathlib import Path
 
 from sparkbolt import BasicBolt, Bolt, Committer, Config, RetryPolicy, Topology, TopologyBuilder
 from sparkbolt.core.driver.transaction import Transaction
@@ -78,14 +79,15 @@ class Statement(Committer):
         self.path = path
 
     def begin(self, context):
-        lines = open(self.path).read().splitlines() if os.path.exists(self.path) else []
+        path = Path(self.path)
+        lines = path.read_text().splitlines() if path.exists() else []
         self.there = max((json.loads(line)["txid"] for line in lines), default=-1)
 
     def commit(self, txid, rows):
         assert rows, txid
         if txid <= self.there:
             return
-        with open(self.path, "a") as file:  # a kill at one of the moments leaves it whole
+        with Path(self.path).open("a") as file:  # a kill at one of the moments leaves it whole
             file.writelines(json.dumps({"txid": txid, **row}) + "\n" for row in rows)
 
 
