@@ -330,8 +330,8 @@ def _transactional_mistakes(declaration: Declaration, config: Config) -> Iterato
         yield "its records are not tracked, and in a transactional topology what fails of them could not be left out"
     if isinstance(component, InletSpout):
         yield (
-            "Spark may give its rows in another order when a micro-batch runs again, and a transactional topology would "
-            "then leave out others than have failed: read the source with a PartitionedSpout"
+            "Spark may give its rows in another order when a micro-batch runs again, and a transactional topology "
+            "would then leave out others than have failed: read the source with a PartitionedSpout"
         )
     if not isinstance(component, BoltBase):
         return
