@@ -22,6 +22,7 @@ NAMES = (
     "memory",
     "simulate",
     "history",
+    "transactions",
     "ui",
     "peers",
 )

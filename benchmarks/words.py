@@ -50,9 +50,16 @@ class WordCount(BasicBolt):
         collector.emit([word, count])
 
 
-def word_count(path: Path, split: BoltBase, count: BoltBase, *, tracked: bool = True) -> Topology:
+def word_count(
+    path: Path, split: BoltBase, count: BoltBase, *, tracked: bool = True, transactional: bool = False
+) -> Topology:
     """A word count of a file: spout, ``split``, and ``count`` behind a fields grouping."""
-    config = Config(micro_batch_target_ms=TARGET_MS, message_timeout_secs=120, acker_tasks=None if tracked else 0)
+    config = Config(
+        micro_batch_target_ms=TARGET_MS,
+        message_timeout_secs=120,
+        acker_tasks=None if tracked else 0,
+        transactional=transactional,
+    )
     builder = TopologyBuilder("word-count", config)
     spout = TextSpout(path)
     spout.first_budget = FIRST_BUDGET

@@ -411,6 +411,10 @@ class TopologyTestDriver:
         """
         return unsent_messages(self._rehearsal.directory).get(self._component(component).id, [])
 
+    def committed(self, component: str) -> list[Any]:
+        """The rows that the ``commit`` of a ``Committer`` has got, in order; KeyError as in ``emitted``."""
+        return list(self._engine.committed.get(self._component(component).id, []))
+
     def pending(self, spout: str) -> list[Any]:
         """The ids of fed messages that are neither acked nor failed, oldest first; KeyError as in ``acked``."""
         found: list[Any] = []

@@ -42,7 +42,8 @@ class DeltaBolt(TableCommitter):
 
     A tuple that does not fit ``schema`` fails alone. Without a schema types follow the values of each micro-batch; they
     are cast to the columns of the table, and the topology stops if they cannot be. While the storage is away, the
-    topology waits. The table is created with the first rows, if there is none.
+    topology waits. The table is created with the first rows, if there is none. The simulator and ``TopologyTestDriver``
+    record rows instead of writing them (``TopologyTestDriver.unsent``).
 
     >>> print(DeltaBolt("s3://shop/orders", schema="id long, amount decimal(10, 2)", partition_by="id"))
     DeltaBolt(s3://shop/orders)
@@ -81,7 +82,7 @@ class DeltaBolt(TableCommitter):
         self.schema_mode = schema_mode
         self.storage_options = {key: str(value) for key, value in dict(storage_options or {}).items()}
 
-    def begin(self, context: TopologyContext) -> None:
+    def open(self, context: TopologyContext) -> None:
         """Remember under which name the micro-batches are counted."""
         self._app = f"sparkbolt-{context.checkpoint_id}-{context.component}"
         self._opened: DeltaTable | None = None

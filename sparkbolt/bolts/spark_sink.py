@@ -42,7 +42,8 @@ class SparkSink(TableCommitter):
     While ``function`` raises ``Unavailable``, it is called again, and the topology waits. After any other exception the
     topology stops, the rows stay in the checkpoint, and the next start begins with them. So it may be called again
     with a ``batch_id`` that it has written already: write so that a repeat replaces or skips what is there
-    (``ParquetFolder``, or ``txnAppId`` and ``txnVersion`` of Delta).
+    (``ParquetFolder``, or ``txnAppId`` and ``txnVersion`` of Delta). The simulator and ``TopologyTestDriver`` call no
+    function and record rows (``TopologyTestDriver.unsent``).
 
     >>> SparkSink("count", lambda batch_df, batch_id: batch_df.write.mode("append").parquet("out"))
     SparkSink('count')
@@ -73,7 +74,7 @@ class SparkSink(TableCommitter):
         self._subscribes = (name,)
         self.function = arguments.function("function", function, "function(batch_df, batch_id)")
 
-    def begin(self, context: TopologyContext) -> None:
+    def open(self, context: TopologyContext) -> None:
         """Keep the session, and begin with the function."""
         self._spark = context.spark
         begin = getattr(self.function, "begin", None)

@@ -19,6 +19,7 @@ import pyarrow as pa
 from sparkbolt.bolts.table_schema import SchemaGiven, TableSchema, plain, schema_of, types_of, unified
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.components import ColumnBolt, TopologyContext
+from sparkbolt.core.model.unsent import note_unsent
 
 if TYPE_CHECKING:
     from sparkbolt.core.model.interfaces import ColumnCollector
@@ -76,11 +77,24 @@ class TableCommitter(KeptFrames):
         """
         self._schema = schema_of(schema)
 
+    def begin(self, context: TopologyContext) -> None:
+        """Driver: remember where it runs; in a rehearsal nothing is written."""
+        self._context = context
+        if context.rehearsal_directory is None:
+            self.open(context)
+
     def commit(self, txid: int, rows: Sequence[bytes]) -> None:
         """Commit the rows as one table, if there are any."""
         table = joined(self.tables(rows), self._schema)
-        if table.num_rows:
+        if self._context.rehearsal_directory is not None:
+            for row in table.to_pylist():
+                note_unsent(self._context, {"txid": txid, "row": row})
+        elif table.num_rows:
             self.commit_table(txid, table)
+
+    @abstractmethod
+    def open(self, context: TopologyContext) -> None:
+        """Driver: called before the first ``commit_table`` of each start."""
 
     @abstractmethod
     def commit_table(self, txid: int, table: pa.Table) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkbolt.core.base.exceptions import Interruption
+from sparkbolt.core.driver.commits import CommitCall, Commits
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger import files as ledger_files
 from sparkbolt.core.driver.ledger.files import Tenure
@@ -123,6 +124,8 @@ class Driver:
         mono_s: float,
         tenure: Tenure,
         before: Driver | None = None,
+        *,
+        commit: CommitCall,
     ) -> None:
         """Load the ledger, begin a life, and open the spouts.
 
@@ -133,6 +136,7 @@ class Driver:
             now_ms: The wall clock, in milliseconds since the epoch.
             mono_s: The monotonic clock, in seconds.
             tenure: The lives of the process.
+            commit: Passes rows to a committer.
             before: The previous life in the same process, whose query has ended; its ``Spout`` tasks go on.
         """
         self.files = durable.files
@@ -156,6 +160,7 @@ class Driver:
         self.planner = Planner(self.coordinator, durable.files, where=WHERE)
         transactional = subject.topology.config.transactional
         self.transaction = Transaction(lane, durable.files) if transactional else None
+        self.commits = Commits(lane, durable.files, commit)
         self.spouts: dict[int, LocalSpout]
         if before is not None:
             close_ranged(before.coordinator.spouts)
@@ -200,6 +205,7 @@ class Driver:
 
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
         """Promote a committed micro-batch."""
+        self.commits.settle(micro_batch_id)
         promotion = self.coordinator.promote(micro_batch_id, mono_s)
         if self.transaction is not None:
             self.transaction.forget(micro_batch_id)

@@ -13,7 +13,9 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
+from sparkbolt.core.driver.commits import Commits
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ledger_settings
@@ -33,6 +35,7 @@ from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import NOTHING_EXCLUDED, clock_rows, run_entry
 from sparkbolt.core.worker.stage import by_dest, run_level
 from sparkbolt.core.worker.worker import Worker
+from sparkbolt.sim.committing import LocalCommitters
 from sparkbolt.sim.driver import MemoryFiles
 from sparkbolt.sim.spouts import close_ranged, open_ranged, open_tasks
 
@@ -82,6 +85,8 @@ class LocalEngine:
         self.log: list[bytes] = []
         self.letters: dict[int, bytes] = {}
         """The dead letters of the checkpoint by micro-batch, as lines of JSON."""
+        self.committed: dict[str, list[Any]] = {}
+        """The rows that each committer has got."""
         self._begin_life()
 
     def _make_environment(self) -> WorkerEnvironment:
@@ -112,6 +117,8 @@ class LocalEngine:
         self.spouts = open_tasks(self.lane, self._environment, self.coordinator)
         transactional = self.topology.config.transactional
         self.transaction = Transaction(self.lane, self.files) if transactional else None
+        self._committers = LocalCommitters(self.lane, self._environment)
+        self.commits = Commits(self.lane, self.files, self._commit)
 
     @property
     def _mono_s(self) -> float:
@@ -129,6 +136,8 @@ class LocalEngine:
         if feedback.letters:
             self.letters[plan.micro_batch_id] = b"".join(feedback.letters)
         self.log.append(self.coordinator.stage(plan.micro_batch_id, feedback))
+        self.commits.stage(plan.micro_batch_id, feedback.kept)
+        self.commits.settle(plan.micro_batch_id)
         promotion = self.coordinator.promote(plan.micro_batch_id, self._mono_s)
         if self.transaction is not None:
             self.transaction.forget(plan.micro_batch_id)
@@ -138,6 +147,10 @@ class LocalEngine:
         for spout in self.spouts.values():
             spout.hear()
         return promotion
+
+    def _commit(self, component: str, txid: int, rows: Sequence[Any]) -> None:
+        self._committers.commit(component, txid, rows)
+        self.committed.setdefault(component, []).extend(rows)
 
     def _execute(self, plan: MicroBatchPlan) -> Feedback:
         """Return the feedback of a plan; a transactional topology runs it until an execution counts."""
@@ -209,6 +222,7 @@ class LocalEngine:
         """Close tasks and spouts."""
         try:
             self.worker.close()
+            self._committers.end()
         finally:
             for spout in self.spouts.values():
                 spout.close()

@@ -20,6 +20,7 @@ from sparkbolt.core.protocol.acker import judge_rows
 from sparkbolt.core.protocol.exclusion import Exclusion
 from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, Record
+from sparkbolt.core.protocol.verdicts import KeptRows
 from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.core.worker.environment import WorkerEnvironment
 from sparkbolt.core.worker.results import Row
@@ -66,6 +67,8 @@ class MicroBatchOutcome:
     """What each bolt did with its input, once the feedback is gathered."""
     letters: list[bytes] = field(default_factory=list)
     """The dead letters for the checkpoint, once they are gathered."""
+    kept: list[KeptRows] = field(default_factory=list)
+    """The rows of committers, once they are gathered."""
     repeats: list[tuple[str, list[Row], list[Row]]] = field(default_factory=list)
     """For each spark_task that ran twice: its name, and its rows of each run."""
     exclusion: Exclusion = NOTHING_EXCLUDED

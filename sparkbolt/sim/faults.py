@@ -14,6 +14,7 @@ left out, and all the others still happen as before.
     staging     the verdicts are collected; the ledger's entry is not yet written
     staged      the entry is written; the micro-batch is not committed
     committed   the micro-batch is committed, and not promoted
+    committing  a committer gets the rows of the committed micro-batch
     promoted    the micro-batch is promoted; spouts are not yet notified
     compacting  a snapshot of the ledger replaces its entries
 
@@ -41,6 +42,7 @@ class Step(Word):
     STAGING = "staging"
     STAGED = "staged"
     COMMITTED = "committed"
+    COMMITTING = "committing"
     PROMOTED = "promoted"
     COMPACTING = "compacting"
 
@@ -65,6 +67,8 @@ class FaultKind(Word):
     COMMIT_IS_LATE = "commit-is-late"
     NO_NEWS = "no-news"
     CANNOT_OPEN = "cannot-open"
+    TARGET_AWAY = "target-away"
+    DIES_OUTSIDE = "dies-outside"
 
 
 KINDS: dict[Step, dict[FaultKind, str]] = {
@@ -117,6 +121,11 @@ KINDS: dict[Step, dict[FaultKind, str]] = {
         FaultKind.DRIVER_DIES: "the driver dies after the commit, before the promotion",
         FaultKind.QUERY_DIES: "the query dies after the commit, and starts again in the same driver",
     },
+    Step.COMMITTING: {
+        FaultKind.DRIVER_DIES: "the driver dies before the rows of a committer are outside",
+        FaultKind.DIES_OUTSIDE: "the driver dies when the rows of a committer are outside, and this is not noted yet",
+        FaultKind.TARGET_AWAY: "what a committer writes to is away for a minute",
+    },
     Step.PROMOTED: {FaultKind.DRIVER_DIES: "the driver dies after the promotion"},
     Step.COMPACTING: {FaultKind.DRIVER_DIES: "the driver dies in the middle of a compaction"},
 }
@@ -167,16 +176,19 @@ class Fault:
         return f"micro-batch {self.micro_batch_id}: {KINDS[self.step][self.kind]}"
 
 
-def draw(random_: random.Random, micro_batches: int, *, queues: bool, faults_max: int = 4) -> tuple[Fault, ...]:
+def draw(
+    random_: random.Random, micro_batches: int, *, queues: bool, committers: bool, faults_max: int = 4
+) -> tuple[Fault, ...]:
     """Draw the faults of one seed, in the order of their micro-batches.
 
     Args:
         random_: The source of random numbers.
         micro_batches: Faults happen only in this many first micro-batches.
         queues: Whether there are queues that can deliver messages again.
+        committers: Whether there are committers.
         faults_max: The most faults that are drawn.
     """
-    steps = list(KINDS)
+    steps = [step for step in KINDS if committers or step != Step.COMMITTING]
     found = []
     for _ in range(random_.randint(0, faults_max)):
         step = random_.choice(steps)

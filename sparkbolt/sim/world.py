@@ -24,6 +24,7 @@ from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan
 from sparkbolt.errors import OutdatedLifeError, check
 from sparkbolt.sim.checkers.acks import Checkers
 from sparkbolt.sim.checkers.dead_letters import SimulatedSink, letters_in
+from sparkbolt.sim.committing import LocalCommitters
 from sparkbolt.sim.driver import Driver, DriverDied, Durable, QueryDied
 from sparkbolt.sim.executors import Executors, MicroBatchOutcome
 from sparkbolt.sim.faults import (
@@ -46,6 +47,7 @@ MICRO_BATCHES_MAX = 2000
 IDLE_TURNS_MAX = 2000
 QUIET_TURNS_MAX = 60
 """After this many turns without new messages, an endless source is assumed to have no more now."""
+AWAY_MS = 60_000
 JUMP_MS_MAX = 3_600_000
 RESTARTS_MAX = 20
 """More starts of a query than this without a commit between them count as a failure."""
@@ -118,7 +120,17 @@ class World:
 
     def _begin_life(self, before: Driver | None = None) -> None:
         tenure = Tenure(self.durable.files) if before is None else before.tenure
-        self.driver = Driver(self.subject, self._environment, self.durable, self.now_ms, self.mono_s, tenure, before)
+        self._committers = LocalCommitters(self.subject.lane, self._environment)
+        self.driver = Driver(
+            self.subject,
+            self._environment,
+            self.durable,
+            self.now_ms,
+            self.mono_s,
+            tenure,
+            before,
+            commit=self._commit_outside,
+        )
         self._limit_buffers()
         self.checkers.life_began(self.driver)
         if self._late is not None:
@@ -249,6 +261,8 @@ class World:
         committed = planner.committed(start)
         if committed is not None:
             self._promote(committed)
+        else:
+            self.driver.commits.settle(self.driver.ledger.last_promoted)
         number = self.driver.ledger.last_promoted + 1
         self._hear()
         if self._step(number, Step.ASK) is None:
@@ -373,14 +387,27 @@ class World:
                 self.durable.files.changes_left = None
                 raise DriverDied
 
+    def _commit_outside(self, component: str, txid: int, rows: Sequence[Any]) -> None:
+        """Let faults happen while a committer gets its rows; a target that is away is waited for."""
+        fault = self._step(txid, Step.COMMITTING)
+        kind = fault.kind if fault is not None else None
+        if kind == FaultKind.TARGET_AWAY:
+            self._pass(AWAY_MS)
+        self.checkers.wrote(component, txid, rows)
+        self._committers.commit(component, txid, rows)
+        if kind == FaultKind.DIES_OUTSIDE:
+            raise DriverDied
+
     def _end_of_lane(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
         """Do what ``foreachBatch`` does."""
         number = plan.micro_batch_id
         feedback = gather(data for _, data in outcome.rows)
         outcome.healths, outcome.letters = feedback.healths, list(feedback.letters)
+        outcome.kept = feedback.kept
         entry = self.driver.stage(number, feedback)
         self._step(number, Step.STAGING)
         self.driver.write_letters(number, feedback.letters)
+        self.driver.commits.stage(number, feedback.kept)
         self.driver.write_entry(number, entry)
         self._ran = plan, outcome
         self._hear()

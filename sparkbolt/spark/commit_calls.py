@@ -39,16 +39,21 @@ class CommitCalls:
     """The committers of one life; each is opened with its first commit."""
 
     def __init__(
-        self, lane: Lane, spark: SparkSession, components: Mapping[str, bytes], checkpoint_id: str, calls: Calls
+        self,
+        lane: Lane,
+        components: Mapping[str, bytes],
+        checkpoint_id: str,
+        calls: Calls,
+        spark: SparkSession | None = None,
     ) -> None:
         """Open nothing yet.
 
         Args:
             lane: the topology, laid out.
-            spark: the topology's own session, for ``TopologyContext.spark``.
             components: by id: the pickled components.
             checkpoint_id: see ``TopologyContext.checkpoint_id``.
             calls: the user calls of the topology.
+            spark: the topology's own session, for ``TopologyContext.spark``.
         """
         self._lane = lane
         self._spark = spark

@@ -17,7 +17,8 @@ from tests.spark.transacted import FAILS_ALWAYS
 pytestmark = [pytest.mark.spark]
 
 TRANSFERS = 1200
-MOMENTS = ["aborted:1", "repeated:2", "staged:3"]
+MOMENTS = ["repeated:1", "outside:3"]
+MORE_MOMENTS = ["aborted:1", "repeated:2", "staged:3", "committing:4", "outside:5", "aborted:7"]
 
 
 def write_transfers(directory: Path) -> int:
@@ -32,7 +33,7 @@ def write_transfers(directory: Path) -> int:
 
 def run(directory: Path, moment: str, *, transactional: bool = True) -> dict[str, float]:
     """Run the program to its end, or to its kill; what it said at its end."""
-    arguments = [str(directory / name) for name in ("transfers.txt", "out", "checkpoint")]
+    arguments = [str(directory / name) for name in ("transfers.txt", "statement.jsonl", "checkpoint")]
     result = subprocess.run(
         [sys.executable, "-m", "tests.spark.transacted", *arguments, moment, str(transactional)],
         cwd=Path(__file__).parents[2],
@@ -48,7 +49,7 @@ def run(directory: Path, moment: str, *, transactional: bool = True) -> dict[str
 
 
 def rows_of(directory: Path) -> list[dict[str, int]]:
-    return [json.loads(line) for file in (directory / "out").glob("*.jsonl") for line in file.read_text().splitlines()]
+    return [json.loads(line) for line in (directory / "statement.jsonl").read_text().splitlines()]
 
 
 def mistakes_of(rows: list[dict[str, int]]) -> int:
@@ -66,9 +67,10 @@ def mistakes_of(rows: list[dict[str, int]]) -> int:
     return wrong
 
 
-def test_balances_are_exact_over_failures_and_kill_9(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moments", [MOMENTS, pytest.param(MORE_MOMENTS, marks=pytest.mark.campaign)])
+def test_balances_are_exact_over_failures_and_kill_9(tmp_path: Path, moments: list[str]) -> None:
     never = write_transfers(tmp_path)
-    for moment in MOMENTS:
+    for moment in moments:
         run(tmp_path, moment)
     said = run(tmp_path, "never")
     rows = rows_of(tmp_path)
@@ -81,6 +83,8 @@ def test_balances_are_exact_over_failures_and_kill_9(tmp_path: Path) -> None:
     ]
     assert len(letters) == never
     assert not list((tmp_path / "checkpoint/aborts").iterdir())
+    assert not list((tmp_path / "checkpoint/commits").iterdir())
+    assert [row["txid"] for row in rows] == sorted(row["txid"] for row in rows)
 
 
 def test_without_transactional_what_failed_stays_in_the_balances(tmp_path: Path) -> None:

@@ -3,10 +3,11 @@
     python -m tests.spark.transacted TRANSFERS OUT CHECKPOINT MOMENT TRANSACTIONAL
 
 Each line is a transfer, ``number source target amount``. The source is debited before the target is credited. The
-credit of each 50th transfer fails at its first attempt, that of each 97th at every attempt. ``MOMENT`` says where the
-program kills itself with SIGKILL: ``aborted:2`` (what failed in micro-batch 2 is durable, it has not run again yet),
-``repeated:2`` (it has run again, nothing is staged), one of ``tests.chaos.moments``, or ``never``. It prints how long
-the executions of micro-batches took.
+credit of each 50th transfer fails at its first attempt, that of each 97th at every attempt. What was credited goes to
+a file, by a committer. ``MOMENT`` says where the program kills itself with SIGKILL: ``aborted:2`` (what failed in
+micro-batch 2 is durable, it has not run again yet), ``repeated:2`` (it has run again, nothing is staged),
+``committing:2`` (Spark has committed it, its rows are not outside yet), ``outside:2`` (they are, which is not noted
+yet), one of ``tests.chaos.moments``, or ``never``. It prints how long the executions of micro-batches took.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import signal
 import statistics
 import sys
 import time
+from pathlib import Path
 
-from sparkbolt import BasicBolt, Bolt, Config, RetryPolicy, Topology, TopologyBuilder
-from sparkbolt.bolts import JsonLinesBolt
+from sparkbolt import BasicBolt, Bolt, Committer, Config, RetryPolicy, Topology, TopologyBuilder
 from sparkbolt.core.driver.transaction import Transaction
+from sparkbolt.spark.commit_calls import CommitCalls
 from sparkbolt.spark.life import Life
 from sparkbolt.spouts import TextSpout
 from tests.chaos.moments import MOMENTS, plant
@@ -70,6 +72,25 @@ class Credit(Bolt):
         collector.ack(tup)
 
 
+class Statement(Committer):
+    """Appends what was credited to a file, with the txid in each line; a txid that is there already is skipped."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def begin(self, context):
+        path = Path(self.path)
+        lines = path.read_text().splitlines() if path.exists() else []
+        self.there = max((json.loads(line)["txid"] for line in lines), default=-1)
+
+    def commit(self, txid, rows):
+        assert rows, txid
+        if txid <= self.there:
+            return
+        with Path(self.path).open("a") as file:  # a kill at one of the moments leaves it whole
+            file.writelines(json.dumps({"txid": txid, **row}) + "\n" for row in rows)
+
+
 def build(transfers: str, out: str, *, transactional: bool) -> Topology:
     """Debit, then credit, then a file."""
     retry = RetryPolicy(max_retries=2)
@@ -79,7 +100,7 @@ def build(transfers: str, out: str, *, transactional: bool) -> Topology:
     builder.set_bolt("parse", Parse(), parallelism=2).shuffle_grouping("lines")
     builder.set_bolt("debit", Debit(), parallelism=2).fields_grouping("parse", ["source"])
     builder.set_bolt("credit", Credit(), parallelism=2).fields_grouping("debit", ["target"])
-    builder.set_bolt("out", JsonLinesBolt(out), effects="repeatable").global_grouping("credit")
+    builder.set_bolt("out", Statement(out), parallelism=2).shuffle_grouping("credit")
     return builder.build()
 
 
@@ -96,6 +117,7 @@ def main() -> None:
     if where in MOMENTS:
         plant(where, lambda reached: die() if reached >= int(number or 0) else None)
     judge, settle, collected = Transaction.judge, Transaction.settle, Life._collected
+    call = CommitCalls.__call__
     first, repeats, execution, reached = [], [], [0], [0]
 
     def judged(self, plan, feedback):
@@ -111,6 +133,13 @@ def main() -> None:
         execution[0] = -1
         settle(self, feedback)
 
+    def called(self, component, txid, rows):
+        if where == "committing" and txid >= int(number):
+            die()
+        call(self, component, txid, rows)
+        if where == "outside" and txid >= int(number):
+            die()
+
     def timed(self, frame):
         execution[0] += 1
         began = time.perf_counter()
@@ -121,6 +150,7 @@ def main() -> None:
     if transactional == "True":
         execution[0] = -1
         Transaction.judge, Transaction.settle, Life._collected = judged, settled, timed
+        CommitCalls.__call__ = called
     running = build(transfers, out, transactional=transactional == "True").start(
         checkpoint=checkpoint, master="local[2]"
     )

@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from typing import Any, cast
 
 from rich.console import Console
@@ -45,17 +46,18 @@ def tail(options: argparse.Namespace) -> int:
         component_of(operator.document(entry["id"]), options.component)
     show = Shown(as_json=options.json)
     source = Newest(operator, entry, options.component, options.search)
-    lines = source.first(options.last)
-    if not lines and entry["log_directory"] is None:
-        print(
-            f"sparkbolt: topology {entry['name']!r} writes no log files: start it with --log-dir DIR, or with "
-            "--detach; until then its log is where its standard error goes",
-            file=sys.stderr,
-        )
-        return EXIT_FAILED
-    show(lines)
-    if options.follow:
-        follow(operator, entry["id"], source, show)
+    with suppress(KeyboardInterrupt) if options.follow else nullcontext():  # Ctrl-C is how one ends to follow
+        lines = source.first(options.last)
+        if not lines and entry["log_directory"] is None:
+            print(
+                f"sparkbolt: topology {entry['name']!r} writes no log files: start it with --log-dir DIR, or with "
+                "--detach; until then its log is where its standard error goes",
+                file=sys.stderr,
+            )
+            return EXIT_FAILED
+        show(lines)
+        if options.follow:
+            follow(operator, entry["id"], source, show)
     source.close()
     return EXIT_FINISHED
 
@@ -67,18 +69,15 @@ def follow(
     show: Callable[[Sequence[LogLine]], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Show lines as they come, until the topology has ended or Ctrl-C."""
+    """Show lines as they come, until the topology has ended."""
     quiet = 0
-    try:
-        while True:
-            lines = source.more()
-            show(lines)
-            quiet = 0 if lines else quiet + 1
-            if quiet and quiet % ALIVE_EVERY == 0 and not runs(operator.find(topology)):
-                return
-            sleep(POLL_SECS)
-    except KeyboardInterrupt:
-        return
+    while True:
+        lines = source.more()
+        show(lines)
+        quiet = 0 if lines else quiet + 1
+        if quiet and quiet % ALIVE_EVERY == 0 and not runs(operator.find(topology)):
+            return
+        sleep(POLL_SECS)
 
 
 class Newest:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import quote, unquote
 
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.model.committers import CommittingBolt
@@ -108,9 +107,9 @@ class Commits:
 
 
 def _name(place: tuple[int, str]) -> str:
-    return f"{FOLDER}/{place[0]}.{quote(place[1], safe='')}"
+    return f"{FOLDER}/{place[0]}.{place[1]}"
 
 
 def _place(name: str) -> tuple[int, str]:
     number, _, component = name.partition(".")
-    return int(number), unquote(component)
+    return int(number), component

@@ -112,6 +112,7 @@ class Transaction:
         self._lane = lane
         self._files = files
         self._aborts = Aborts("")
+        self._tidy = False
         self._reports: list[ErrorReport] = []
         """What was reported in aborted executions of this life."""
 
@@ -125,6 +126,7 @@ class Transaction:
         digest = blake2b(plan.dumps().encode(), digest_size=16).hexdigest()
         self._reports = []
         self._aborts = Aborts(digest)
+        self._remove_promoted(plan.micro_batch_id)
         name = f"{FOLDER}/{plan.micro_batch_id}"
         data = self._files.read(name)
         if data is not None:
@@ -172,6 +174,14 @@ class Transaction:
         if self._aborts.repeats:
             self._files.remove(f"{FOLDER}/{micro_batch_id}")
             self._aborts = Aborts("")
+
+    def _remove_promoted(self, micro_batch_id: int) -> None:
+        """Once in a life: remove what lives have left that died between a commit and its promotion."""
+        if not self._tidy:
+            for name in self._files.names(FOLDER):
+                if name.isdigit() and int(name) < micro_batch_id:
+                    self._files.remove(f"{FOLDER}/{name}")
+            self._tidy = True
 
     def _found(self, plan: MicroBatchPlan, feedback: Feedback) -> Iterable[Fail]:
         """The trees because of which an execution does not count."""

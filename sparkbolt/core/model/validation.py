@@ -33,6 +33,7 @@ from sparkbolt.core.model.config import Config, did_you_mean
 from sparkbolt.core.model.dead_letter_targets import stream_for, stream_mistakes, way_of
 from sparkbolt.core.model.dead_letters import CHECKPOINT
 from sparkbolt.core.model.groupings import DirectGrouping, Grouping
+from sparkbolt.core.model.inlets import InletSpout
 from sparkbolt.core.model.method_validation import is_ours, method_mistakes
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
@@ -327,6 +328,11 @@ def _transactional_mistakes(declaration: Declaration, config: Config) -> Iterato
         return
     if isinstance(component, PartitionedSpout) and component.tracked is False:
         yield "its records are not tracked, and in a transactional topology what fails of them could not be left out"
+    if isinstance(component, InletSpout):
+        yield (
+            "Spark may give its rows in another order when a micro-batch runs again, and a transactional topology "
+            "would then leave out others than have failed: read the source with a PartitionedSpout"
+        )
     if not isinstance(component, BoltBase):
         return
     if isinstance(component, RuntimeBolt) or component.starts_trees is True:

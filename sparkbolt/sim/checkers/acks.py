@@ -9,6 +9,7 @@ Read before: ``base``.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from sparkbolt.core.protocol.acker import one_fail_each
 from sparkbolt.core.protocol.exclusion import Exclusion
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 from sparkbolt.sim.checkers.base import Checker, Facts, Records, Violation, hashable
+from sparkbolt.sim.checkers.commits import CommitsAreExact
 from sparkbolt.sim.checkers.dead_letters import NothingIsGivenUpInSilence
 from sparkbolt.sim.checkers.lives import LivesFollowTheTable
 from sparkbolt.sim.checkers.outbox import NothingStartedIsLost
@@ -414,6 +416,7 @@ PROMISES = (
     TheSameAgain,
     ProgressRises,
     MemoryIsBounded,
+    CommitsAreExact,
 )
 
 
@@ -469,6 +472,7 @@ class Checkers:
         facts.committed = plan.micro_batch_id
         facts.plans[plan.micro_batch_id] = plan
         facts.alive[plan.micro_batch_id] = facts.running
+        facts.kept[plan.micro_batch_id] = outcome.kept
         self._look_for_outages(plan, outcome)
         verdict = facts.verdicts[plan.micro_batch_id] = facts.trees.commit(outcome.sightings, plan.expired)
         if facts.subject.topology.config.transactional:
@@ -493,6 +497,11 @@ class Checkers:
         for bolt, health in outcome.healths.items():
             if health.got:
                 facts.in_vain[bolt] = facts.in_vain.get(bolt, 0) + 1 if health.unavailable == health.got else 0
+
+    def wrote(self, component: str, txid: int, rows: Sequence[Any]) -> None:
+        """See ``Checker``."""
+        for checker in self.each:
+            checker.wrote(component, txid, rows)
 
     def promoted(self, driver: Driver, promotion: Promotion) -> None:
         """See ``Checker``."""

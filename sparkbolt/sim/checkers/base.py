@@ -20,6 +20,7 @@ from sparkbolt.core.model.dead_letters import DeadLetter
 from sparkbolt.core.model.reports import Fail
 from sparkbolt.core.protocol.exclusion import Exclusion
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
+from sparkbolt.core.protocol.verdicts import KeptRows
 from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.sim.checkers.trees import ExpectedVerdict, Trees
 from sparkbolt.sim.driver import Driver
@@ -68,6 +69,8 @@ class Facts:
     """The monotonic clock, in seconds."""
     letters: Mapping[str, DeadLetter] = field(default_factory=dict)
     """The dead letters that sinks hold, by id."""
+    kept: dict[int, list[KeptRows]] = field(default_factory=dict)
+    """By micro-batch: the rows of committers with which it was committed."""
     fails: Mapping[int, Fail] = field(default_factory=dict)
     """For each failed tree of the last committed micro-batch the fail; of several, the one that the acker reports."""
     left_out: dict[int, Exclusion] = field(default_factory=dict)
@@ -134,6 +137,9 @@ class Checker:
 
     def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
         """Called when a micro-batch is committed; ``verdict`` is what must become of its trees."""
+
+    def wrote(self, component: str, txid: int, rows: Sequence[Any]) -> None:
+        """Called when a committer gets the rows of a micro-batch."""
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
         """Called when a micro-batch is promoted, by the driver that has committed it."""

@@ -9,11 +9,16 @@ It costs about as much as the run itself. Read before: ``base``, ``sim.executors
 
 from __future__ import annotations
 
+import pickle
 import random
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sparkbolt.core.model.pickling import Pickling
+from sparkbolt.core.protocol.acker import gather
+from sparkbolt.core.protocol.verdicts import KeptRows
 from sparkbolt.core.state.task_state import DictStore, TaskState
 from sparkbolt.core.worker.source_reader import NOTHING_EXCLUDED
 from sparkbolt.sim.canonical import same
@@ -71,6 +76,7 @@ class StateIsWhatWasCommitted(Checker):
             left_out = facts.left_out.get(number, NOTHING_EXCLUDED)
             outcome = executors.run(facts.plans[number], records, Pending(()), random.Random(number), left_out)
             stores.update(outcome.stores)
+            self._compare_kept(number, gather(data for _, data in outcome.rows).kept)
         executors.die()
         namespace = facts.subject.environment.namespace
         for task, dest in lane.dests.items():
@@ -83,6 +89,21 @@ class StateIsWhatWasCommitted(Checker):
                 component, index = facts.subject.topology.task_owner(task)
                 self.broken(f"{component}[{index}] holds {_first_difference(ours, theirs)}")
                 return
+
+    def _compare_kept(self, number: int, kept: Sequence[KeptRows]) -> None:
+        """Compare the rows of committers, whatever their order."""
+        ours, theirs = (
+            Counter((part.component, row) for part in parts for row in part.rows)
+            for parts in (self.facts.kept[number], kept)
+        )
+        if ours != theirs:
+            component, row = next(iter((ours - theirs) or (theirs - ours)))
+            words = "got" if (ours - theirs) else "did not get"
+            self.broken(
+                f"committer {component!r} {words} {pickle.loads(row)!r:.120} in micro-batch {number}, unlike without "
+                "faults",
+                component=component,
+            )
 
 
 def _first_difference(ours: StateContent, theirs: StateContent) -> str:

@@ -23,6 +23,7 @@ from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import ConfigError, Unavailable
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
+from sparkbolt.testing import TopologyTestDriver, simulate
 
 
 class Two(BasicBolt):
@@ -30,6 +31,13 @@ class Two(BasicBolt):
 
     def execute(self, tup: Any, collector: Any) -> None:
         collector.emit([tup["n"]], stream="more")
+
+
+class NowhereSink(SparkSink):
+    """Where there is no session."""
+
+    def commit_table(self, txid: int, table: Any) -> None:
+        assert table.num_rows
 
 
 def context(**options: Any) -> TopologyContext:
@@ -151,7 +159,7 @@ def engine_with(sink: Any, rows: list[Any], **config: Any) -> LocalEngine:
 
 @pytest.mark.parametrize("transactional", [True, False])
 @pytest.mark.parametrize("with_schema", [True, False])
-@pytest.mark.parametrize("make", [lambda out, schema: SparkSink("rows", print, schema=schema), ParquetBolt])
+@pytest.mark.parametrize("make", [lambda out, schema: NowhereSink("rows", print, schema=schema), ParquetBolt])
 def test_a_tuple_that_does_not_fit_fails_alone(
     tmp_path: Path, make: Any, with_schema: bool, transactional: bool
 ) -> None:
@@ -239,3 +247,25 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         bolt.commit(1, [b"{}"])
     monkeypatch.undo()
     assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+def test_a_test_driver_shows_the_rows_and_a_simulation_finds_nothing_wrong(tmp_path: Path, transactional: bool) -> None:
+    builder = TopologyBuilder("t", Config(transactional=transactional, max_attempts=2))
+    rows = [[n if n % 7 else "x", "a"] for n in range(40)]
+    builder.set_spout("rows", GeneratorSpout(lambda: rows, outputs=["n", "name"]), parallelism=2)
+    sink = SparkSink("rows", print, schema="n long, name string")
+    builder.set_bolt("sink", sink, parallelism=2)
+    builder.set_bolt("json", JsonLinesBolt(tmp_path / "json"), parallelism=2).shuffle_grouping("rows")
+    builder.set_bolt("parquet", ParquetBolt(tmp_path / "parquet"), parallelism=2).shuffle_grouping("rows")
+    topology = builder.build()
+    with TopologyTestDriver(topology) as driver:
+        driver.feed("rows", {"n": 5, "name": "b"}, message_id=1)
+        driver.run_until_idle()
+        assert driver.unsent("sink") == [{"txid": 0, "row": {"n": 5, "name": "b"}}]
+        name = "part-000000-json.jsonl" if transactional else "part-000000-json-0.jsonl"
+        assert [path.name for path in driver.output_path(tmp_path / "json").iterdir()] == [name]
+    for seed in range(6):
+        report = simulate(topology, seed=seed)
+        assert report.ok, report.story
+    assert not list(tmp_path.iterdir())

@@ -11,7 +11,7 @@ import pytest
 
 from sparkbolt.cli import main
 from sparkbolt.cli.operate import tailing
-from sparkbolt.cli.operate.tailing import Newest, follow, without_known
+from sparkbolt.cli.operate.tailing import Newest, Shown, follow, without_known
 from sparkbolt.operate.documents import TopologyState
 from sparkbolt.operate.log_reading import last_lines
 from sparkbolt.operate.logs import LogLine, TopologyLog
@@ -132,10 +132,11 @@ def test_a_log_of_another_machine_is_asked_for_again_and_again_until_the_topolog
     assert shown == ["enrich[1] reported: KeyError: 'language'", "[('the', 4)]", "one", "two"]
 
 
-def test_ctrl_c_is_the_end_of_following(fake: FakeOperator) -> None:
-    def sleep(secs: float) -> None:
+@pytest.mark.parametrize("place", ["first", "show", "more"])
+def test_ctrl_c_is_the_end_of_following(printed: Printed, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    source = Newest(fake, fake.known[0], None, "")  # type: ignore[arg-type]
-    source.first(1)
-    follow(fake, "words", source, lambda lines: None, sleep)  # type: ignore[arg-type]
+    places = {"first": (Newest, "first"), "show": (Shown, "__call__"), "more": (Newest, "more")}
+    monkeypatch.setattr(*places[place], interrupted)
+    printed("tail", "words", "--follow")

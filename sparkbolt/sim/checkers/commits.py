@@ -1,0 +1,73 @@
+"""Commits: what leaves the topology by its committers.
+
+Which question it answers: did each committer get the rows of each micro-batch, after its commit, once and in order?
+Rule: what must come is taken from the rows of the execution that was committed. That nothing of a failed tree is among
+them in a transactional topology follows from the run without faults (``states``).
+
+Read before: ``base``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sparkbolt.core.driver.ledger.ledger import Promotion
+from sparkbolt.core.protocol.plan import MicroBatchPlan
+from sparkbolt.sim.checkers.base import Checker, Facts
+from sparkbolt.sim.checkers.trees import ExpectedVerdict
+from sparkbolt.sim.driver import Driver
+from sparkbolt.sim.executors import MicroBatchOutcome
+
+
+class CommitsAreExact(Checker):
+    """A committer gets the rows of each micro-batch after its commit and before its promotion, once and in order."""
+
+    promise = "each micro-batch is committed outside once"
+
+    def __init__(self, facts: Facts) -> None:
+        """Start without rows."""
+        super().__init__(facts)
+        self._due: dict[tuple[int, str], int] = {}
+        """By txid and component: how many rows must come."""
+        self._last: dict[str, tuple[int, int]] = {}
+        """By component: the last txid that came, and the number of the life in which it came."""
+        self._life = 0
+
+    def life_began(self, driver: Driver) -> None:
+        """Count the lives: only a new one may bring a txid again."""
+        self._life += 1
+
+    def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
+        """Note what must come."""
+        for part in outcome.kept:
+            place = plan.micro_batch_id, part.component
+            self._due[place] = self._due.get(place, 0) + len(part.rows)
+
+    def wrote(self, component: str, txid: int, rows: Sequence[Any]) -> None:
+        """Check the rows that a committer gets."""
+        last, life = self._last.get(component, (-1, 0))
+        if txid > self.facts.committed:
+            self.broken(f"{component!r} got the rows of txid {txid} before it was committed", component=component)
+        elif txid < last or (txid == last and life == self._life):
+            self.broken(f"{component!r} got the rows of txid {txid} after those of {last}", component=component)
+        elif len(rows) != self._due.get((txid, component), 0 if txid > last else len(rows)):
+            due = self._due.get((txid, component), 0)
+            self.broken(f"{component!r} got {len(rows)} rows of txid {txid}, expected {due}", component=component)
+        self._last[component] = txid, self._life
+        self._due.pop((txid, component), None)
+
+    def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
+        """Check that nothing is promoted before it is outside."""
+        for txid, component in self._due:
+            if txid <= promotion.micro_batch_id:
+                self.broken(
+                    f"micro-batch {promotion.micro_batch_id} is promoted, and {component!r} has not got the rows of "
+                    f"txid {txid}",
+                    component=component,
+                )
+
+    def ended(self, driver: Driver) -> None:
+        """Check that nothing is left."""
+        for txid, component in self._due:
+            self.broken(f"{component!r} has never got the rows of txid {txid}", component=component)

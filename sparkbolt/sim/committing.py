@@ -1,0 +1,46 @@
+"""Committing: the committers of one life, called without threads.
+
+Which question it answers: which copy of a committer gets the rows of a micro-batch in a simulation or a test?
+Rule: one copy for each life, opened with its first commit, as on Spark.
+
+Read before: ``core.driver.commits``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sparkbolt.core.base.exceptions import user_code
+from sparkbolt.core.model.committers import CommittingBolt
+from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.worker.environment import WorkerEnvironment
+from sparkbolt.core.worker.worker import context_of
+
+
+class LocalCommitters:
+    """The committers of one life."""
+
+    def __init__(self, lane: Lane, environment: WorkerEnvironment) -> None:
+        """Open nothing yet."""
+        self._lane = lane
+        self._environment = environment
+        self._open: dict[str, CommittingBolt] = {}
+
+    def commit(self, component: str, txid: int, rows: Sequence[Any]) -> None:
+        """Pass rows to the ``commit`` of a component."""
+        bolt = self._open.get(component)
+        with user_code(f"commit of {component!r}"):
+            if bolt is None:
+                bolt = self._environment.unpickle(self._environment.components[component])
+                number = self._lane.topology.tasks(component)[0]
+                bolt.begin(context_of(self._lane, number, self._environment.rehearsal_directory))
+                self._open[component] = bolt
+            bolt.commit(txid, rows)
+
+    def end(self) -> None:
+        """Call ``end`` of each committer that was opened."""
+        for component, bolt in self._open.items():
+            with user_code(f"end of {component!r}"):
+                bolt.end()
+        self._open.clear()

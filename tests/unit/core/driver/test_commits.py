@@ -1,0 +1,126 @@
+"""The rows of committers, from the micro-batch that made them to their ``commit``."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from sparkbolt import Committer, TopologyBuilder
+from sparkbolt.core.driver.commits import Commits
+from sparkbolt.core.model.lane import lay_out
+from sparkbolt.core.protocol.verdicts import KeptRows
+from sparkbolt.errors import CheckpointError
+from sparkbolt.sim.driver import MemoryFiles
+from sparkbolt.spouts import GeneratorSpout
+
+
+class Nowhere(Committer):
+    """Rows go nowhere."""
+
+    def commit(self, txid, rows):
+        pass
+
+
+class Outside:
+    """What has come outside; raises for one txid, once."""
+
+    def __init__(self, raises: int = -1) -> None:
+        self.came: list[tuple[str, int, list[Any]]] = []
+        self.raises = raises
+
+    def __call__(self, component: str, txid: int, rows: Any) -> None:
+        if txid == self.raises:
+            self.raises = -1
+            raise OSError("away")
+        self.came.append((component, txid, list(rows)))
+
+
+def commits(files: MemoryFiles, outside: Outside, *names: str) -> Commits:
+    builder = TopologyBuilder("t")
+    builder.set_spout("s", GeneratorSpout(list, outputs=["n"]))
+    for name in names or ("b", "a"):
+        builder.set_bolt(name, Nowhere()).shuffle_grouping("s")
+    return Commits(lay_out(builder.build(), 2), files, outside)
+
+
+def kept(component: str, task: int, *rows: Any) -> KeptRows:
+    return KeptRows(component, task, [pickle.dumps(row) for row in rows])
+
+
+def test_rows_come_after_the_commit_task_by_task_and_leave_no_file():
+    files, outside = MemoryFiles(), Outside()
+    one = commits(files, outside)
+    one.stage(0, [kept("a", 0, 1, 2), kept("a", 1, 3), kept("b", 0, {"n": 4})])
+    one.settle(-1)
+    assert outside.came == []
+    assert sorted(files.files) == ["commits/0.a", "commits/0.b"]
+    one.settle(0)
+    assert outside.came == [("b", 0, [{"n": 4}]), ("a", 0, [1, 2, 3])]
+    assert files.files == {}
+    assert not one.waits
+
+
+def test_a_micro_batch_that_runs_again_replaces_its_rows_also_by_none():
+    files, outside = MemoryFiles(), Outside()
+    one = commits(files, outside)
+    one.stage(0, [kept("a", 0, 1), kept("b", 0, 2)])
+    one.stage(0, [kept("b", 0, 3)])
+    one.settle(0)
+    assert outside.came == [("b", 0, [3])]
+    one.stage(1, [kept("a", 0, 4)])
+    again = commits(files, outside)  # the driver died before Spark had committed it
+    again.stage(1, [])
+    again.settle(1)
+    assert outside.came == [("b", 0, [3])]
+    assert files.files == {}
+
+
+def test_the_next_life_commits_what_the_last_one_has_left_in_the_order_of_txids():
+    files, outside = MemoryFiles(), Outside(raises=2)
+    one = commits(files, outside)
+    one.stage(2, [kept("a", 0, 1), kept("b", 0, 2)])
+    with pytest.raises(OSError, match="away"):
+        one.settle(2)
+    one.stage(11, [kept("a", 0, 3)])  # as if it had gone on
+    another = commits(files, outside)
+    assert another.waits
+    another.settle(1)
+    assert outside.came == []
+    another.settle(11)
+    assert outside.came == [("b", 2, [2]), ("a", 2, [1]), ("a", 11, [3])]
+
+
+def test_what_is_outside_does_not_come_again_if_another_committer_raises():
+    files, outside = MemoryFiles(), Outside()
+    one = commits(files, outside)
+    one.stage(0, [kept("a", 0, 1), kept("b", 0, 2)])
+    outside.came.clear()
+
+    def picky(component: str, txid: int, rows: Any) -> None:
+        if component == "a":
+            raise OSError("away")
+        outside(component, txid, rows)
+
+    one._call = picky
+    with pytest.raises(OSError, match="away"):
+        one.settle(0)
+    commits(files, outside).settle(0)
+    assert outside.came == [("b", 0, [2]), ("a", 0, [1])]
+
+
+def test_rows_of_a_component_that_is_gone_are_not_dropped():
+    files = MemoryFiles()
+    commits(files, Outside(), "a").stage(0, [kept("a", 0, 1)])
+    with pytest.raises(CheckpointError, match=r"'a'.*start it once as it was"):
+        commits(files, Outside(), "b").settle(0)
+    assert list(files.files) == ["commits/0.a"]
+
+
+def test_a_damaged_file_is_named():
+    files = MemoryFiles()
+    commits(files, Outside(), "a").stage(0, [kept("a", 0, 1)])
+    files.files["commits/0.a"] = b"nothing"
+    with pytest.raises(CheckpointError, match=r"commits/0\.a is missing or damaged"):
+        commits(files, Outside(), "a").settle(0)

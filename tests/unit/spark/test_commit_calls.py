@@ -1,0 +1,93 @@
+"""The committers of a topology as the driver calls them: one thread each, and patience with what is away."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import cloudpickle
+import pytest
+
+from sparkbolt import Committer, TopologyBuilder, Unavailable
+from sparkbolt.core.model.lane import lay_out
+from sparkbolt.errors import EngineError
+from sparkbolt.spark import commit_calls
+from sparkbolt.spark.commit_calls import CommitCalls
+from sparkbolt.spark.user_calls import Calls, NotReturned
+from sparkbolt.spouts import GeneratorSpout
+from tests.patience import PATIENCE_SECS
+
+SEEN: list[object] = []
+
+
+class Target(Committer):
+    """Notes its calls; raises what it was made with, so often."""
+
+    def __init__(self, error: Exception | None = None, times: int = 0) -> None:
+        self.error, self.times = error, times
+
+    def begin(self, context):
+        SEEN.append(("begin", context.checkpoint_id, context.index, threading.current_thread().name))
+
+    def commit(self, txid, rows):
+        if self.times:
+            self.times -= 1
+            raise self.error
+        SEEN.append(("commit", txid, list(rows)))
+
+    def end(self):
+        SEEN.append("end")
+
+
+@pytest.fixture(autouse=True)
+def nothing_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    SEEN.clear()
+    monkeypatch.setattr(commit_calls, "PAUSE_SECS", (0.01, 0.02))
+
+
+def calls_of(bolt: Committer) -> tuple[CommitCalls, Calls]:
+    builder = TopologyBuilder("t")
+    builder.set_spout("s", GeneratorSpout(list, outputs=["n"]))
+    builder.set_bolt("out", bolt, parallelism=2).shuffle_grouping("s")
+    calls = Calls(threading.Condition())
+    return CommitCalls(lay_out(builder.build(), 2), {"out": cloudpickle.dumps(bolt)}, "c" * 32, calls), calls
+
+
+def test_it_is_opened_with_the_first_commit_and_ended_once() -> None:
+    made, calls = calls_of(Target())
+    with calls.changed:
+        made("out", 0, [1])
+        made("out", 1, [2])
+    made.end()
+    assert SEEN == [("begin", "c" * 32, 0, "commit-out"), ("commit", 0, [1]), ("commit", 1, [2]), "end"]
+
+
+def test_what_is_away_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    made, calls = calls_of(Target(Unavailable("the disk is full"), 4))
+    with caplog.at_level(logging.INFO, "sparkbolt"), calls.changed:
+        made("out", 7, [1])
+    made.end()
+    assert SEEN[1:] == [("commit", 7, [1]), "end"]
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert "commit 7 of out waits: the disk is full" in caplog.text
+
+
+def test_a_topology_that_stops_does_not_wait_for_it() -> None:
+    made, calls = calls_of(Target(Unavailable("away"), 1 << 40))
+    threading.Timer(0.2, calls.break_off).start()
+    began = time.monotonic()
+    with calls.changed, pytest.raises(NotReturned):
+        made("out", 7, [1])
+    assert time.monotonic() - began < PATIENCE_SECS
+    made.end()
+
+
+def test_any_other_exception_says_what_becomes_of_the_rows() -> None:
+    made, calls = calls_of(Target(ValueError("no such column"), 1))
+    with (
+        calls.changed,
+        pytest.raises(EngineError, match=r"commit of 'out' raised ValueError: no such column.*the rows of txid 7"),
+    ):
+        made("out", 7, [1])
+    made.end()
