@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from sparkbolt.bolts.table_committer import TableCommitter, cast_to
-from sparkbolt.bolts.table_schema import SchemaGiven
+from sparkbolt.bolts.table_schema import SchemaGiven, columns_of
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import ConfigError, Unavailable
@@ -73,14 +73,15 @@ class DeltaBolt(TableCommitter):
         super().__init__(schema)
         if find_spec("deltalake") is None:
             raise ConfigError("DeltaBolt needs the package deltalake: pip install 'sparkbolt[delta]'")
-        given = arguments.text("table", os.fspath(table), "the directory or the URL of a table")
+        path = os.fspath(table) if isinstance(table, os.PathLike) else table
+        given = arguments.text("table", path, "the directory or the URL of a table")
         self.table = given if re.match("[a-zA-Z][a-zA-Z0-9+.-]*://", given) else os.path.abspath(given)
-        names = [partition_by] if isinstance(partition_by, str) else partition_by
-        self.partition_by = None if names is None else arguments.fields("partition_by", names, "['day']")
+        self.partition_by = columns_of("partition_by", partition_by) or None
+        self.schema_mode: Literal["merge"] | None = None
         if schema_mode is not None:
-            arguments.one_of("schema_mode", schema_mode, ("merge",))
-        self.schema_mode = schema_mode
-        self.storage_options = {key: str(value) for key, value in dict(storage_options or {}).items()}
+            self.schema_mode = arguments.one_of("schema_mode", schema_mode, ("merge",))
+        options = arguments.properties("storage_options", storage_options)
+        self.storage_options = {key: str(value) for key, value in options.items()}
 
     def open(self, context: TopologyContext) -> None:
         """Remember under which name the micro-batches are counted."""

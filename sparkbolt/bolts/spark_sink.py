@@ -13,19 +13,28 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from sparkbolt.bolts.part_files import full_disk_is_away
 from sparkbolt.bolts.table_committer import TableCommitter
-from sparkbolt.bolts.table_schema import SchemaGiven
+from sparkbolt.bolts.table_schema import SchemaGiven, columns_of
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
 from sparkbolt.errors import ConfigError
+
+FILE_BYTES_MIN = 4 << 20
+"""On one machine, rows of so many bytes go to Spark by a file, three times as fast as by ``createDataFrame``, which
+holds them on the JVM's heap besides. On a cluster, executors do not see the driver's files."""
+FILE_GROUP_ROWS = 1 << 17
+"""How many rows of that file one spark_task reads at least."""
 
 BatchFunction: TypeAlias = Callable[[Any, int], Any]
 """Writes a DataFrame: called with it and the number of its micro-batch."""
@@ -35,7 +44,7 @@ class SparkSink(TableCommitter):
     """Passes the tuples of a stream as a DataFrame to ``function(batch_df, batch_id)``, once for each micro-batch.
 
     ``set_bolt`` subscribes it to ``stream`` by shuffle grouping; further streams may be added. Fields become columns; a
-    tuple without a field has null there. A micro-batch without rows is not written. ``function`` is pickled with the
+    tuple without a field has null there. The DataFrame is valid until the function returns. A micro-batch without rows is not written. ``function`` is pickled with the
     topology and runs in the driver, on a copy, with the topology's own session (``batch_df.sparkSession``). If it has a
     method ``begin(context)``, that is called once before its first call in each start.
 
@@ -83,7 +92,14 @@ class SparkSink(TableCommitter):
 
     def commit_table(self, txid: int, table: pa.Table) -> None:
         """Call the function with the rows as a DataFrame."""
-        self.function(self._spark.createDataFrame(table), txid)
+        if table.nbytes < FILE_BYTES_MIN or not self._spark.sparkContext.master.startswith("local"):
+            self.function(self._spark.createDataFrame(table), txid)
+            return
+        with tempfile.TemporaryDirectory(prefix="sparkbolt-rows-") as directory:
+            with full_disk_is_away(directory):
+                pq.write_table(table, f"{directory}/rows.parquet", row_group_size=FILE_GROUP_ROWS)
+            schema = self._spark.createDataFrame(table.slice(0, 0)).schema
+            self.function(self._spark.read.schema(schema).parquet(f"file://{directory}"), txid)
 
     def __repr__(self) -> str:
         component, stream = self.stream
@@ -102,7 +118,7 @@ class ParquetFolder:
     True
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, partition_by: str | list[str] | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, partition_by: str | Sequence[str] | None = None) -> None:
         """Store where it writes.
 
         Args:
@@ -112,9 +128,10 @@ class ParquetFolder:
         Raises:
             ConfigError: an argument is of a wrong kind.
         """
-        given = arguments.text("path", os.fspath(path), "the name of a directory")
+        path = os.fspath(path) if isinstance(path, os.PathLike) else path
+        given = arguments.text("path", path, "the name of a directory")
         self.path = given if re.match("[a-z][a-z0-9+.-]*:/", given) else os.path.abspath(os.path.expanduser(given))
-        self.partition_by = [partition_by] if isinstance(partition_by, str) else list(partition_by or ())
+        self.partition_by = columns_of("partition_by", partition_by)
 
     def begin(self, context: TopologyContext) -> None:
         """Learn whose folders these are."""

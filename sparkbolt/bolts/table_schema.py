@@ -16,9 +16,10 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from sparkbolt.core.base.exceptions import printed
+from sparkbolt.core.model import arguments
 from sparkbolt.errors import ConfigError
 
-SchemaGiven: TypeAlias = "str | pa.Schema | None"
+SchemaGiven: TypeAlias = str | pa.Schema | None
 """Columns as users give them: as Spark writes them (``"number long, name string"``), as Arrow's schema, or not."""
 
 _TYPES: dict[str, Any] = {
@@ -116,6 +117,19 @@ def schema_of(given: SchemaGiven) -> TableSchema | None:
         ConfigError: as for ``TableSchema``.
     """
     return None if given is None else TableSchema(given)
+
+
+def columns_of(what: str, given: str | Sequence[str] | None) -> list[str]:
+    """Return names of columns that a user has given, one or several.
+
+    Raises:
+        ConfigError: they are no names.
+    """
+    if given is None:
+        return []
+    if isinstance(given, str):
+        return [arguments.text(what, given, "the name of a column")]
+    return arguments.fields(what, given, "['day']")
 
 
 def types_of(schema: pa.Schema) -> str:

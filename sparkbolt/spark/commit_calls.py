@@ -87,8 +87,8 @@ class CommitCalls:
                 raise
             except Exception as error:
                 raise EngineError(
-                    f"commit of {component!r} raised {line_of(error)}: the rows of txid {txid} are in the checkpoint, and "
-                    "are committed before anything else at the next start"
+                    f"commit of {component!r} raised {line_of(error)}: the rows of txid {txid} are in the checkpoint, "
+                    "and are committed before anything else at the next start"
                 ) from error
             else:
                 if away_s is not None:

@@ -22,7 +22,7 @@ from tests.spark.sunk import FAILS_ALWAYS
 
 pytestmark = [pytest.mark.spark]
 
-NUMBERS = 2000
+NUMBERS = 1500
 MOMENTS = ["staging:1", "staged:2", "before:table:3", "written:table:4", "written:folder:5", "committed:6"]
 
 
@@ -118,6 +118,27 @@ def test_a_mistake_in_the_function_stops_the_topology_and_keeps_the_rows(tmp_pat
     running.await_finished()
     running.stop()
     assert sorted(row["n"] for row in ds.dataset(out, format="parquet").to_table().to_pylist()) == [1, 2]
+
+
+def test_many_rows_reach_the_function_as_few_do(tmp_path: Path) -> None:
+    count, places = 30_000, tmp_path / "places"
+
+    def write(batch_df: Any, batch_id: int) -> None:
+        with places.open("a") as file:
+            file.write(f"{batch_df.count()} {len(batch_df.inputFiles())} {batch_df.schema.simpleString()}\n")
+        batch_df.write.parquet(f"{tmp_path}/out/{batch_id}")
+
+    builder = TopologyBuilder("many", Config())
+    builder.set_spout("rows", GeneratorSpout(lambda: ([n, "x" * 600] for n in range(count)), outputs=["n", "name"]))
+    builder.set_bolt("sink", SparkSink("rows", write, schema="n int not null, name string"))
+    running = builder.build().start(checkpoint=tmp_path / "state", master="local[2]")
+    running.await_finished()
+    running.stop()
+    told = [line.split() for line in places.read_text().splitlines()]
+    assert {schema for _, _, schema in told} == {"struct<n:int,name:string>"}
+    assert any(files == "1" for _, files, _ in told), "no micro-batch was so large that a file was used"
+    written = ds.dataset(sorted(str(path) for path in (tmp_path / "out").rglob("*.parquet")), format="parquet")
+    assert sorted(written.to_table()["n"].to_pylist()) == list(range(count))
 
 
 def test_a_function_whose_target_is_away_is_called_again_and_a_bad_row_fails_alone(tmp_path: Path) -> None:
