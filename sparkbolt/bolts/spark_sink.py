@@ -44,9 +44,11 @@ class SparkSink(TableCommitter):
     """Passes the tuples of a stream as a DataFrame to ``function(batch_df, batch_id)``, once for each micro-batch.
 
     ``set_bolt`` subscribes it to ``stream`` by shuffle grouping; further streams may be added. Fields become columns; a
-    tuple without a field has null there. The DataFrame is valid until the function returns. A micro-batch without rows is not written. ``function`` is pickled with the
-    topology and runs in the driver, on a copy, with the topology's own session (``batch_df.sparkSession``). If it has a
-    method ``begin(context)``, that is called once before its first call in each start.
+    tuple without a field has null there. A micro-batch without rows is not written.
+
+    ``function`` is pickled with the topology and runs in the driver, on a copy, with the topology's own session
+    (``batch_df.sparkSession``); the DataFrame is valid until it returns. If it has a method ``begin(context)``, that is
+    called once before its first call in each start.
 
     While ``function`` raises ``Unavailable``, it is called again, and the topology waits. After any other exception the
     topology stops, the rows stay in the checkpoint, and the next start begins with them. So it may be called again
@@ -137,13 +139,12 @@ class ParquetFolder:
         """Learn whose folders these are."""
         self._owner = f"{context.checkpoint_id[:12]}-{quote(context.component, safe='')}"
 
-    def __call__(self, batch_df: Any, batch_id: int) -> None:
+    def __call__(self, batch_df: Any, txid: int) -> None:
         """Write the rows of a micro-batch, unless they are there."""
         jvm, conf = batch_df.sparkSession._jvm, batch_df.sparkSession._jsc.hadoopConfiguration()
         folder = f"{self.path}/sink={self._owner}"
         final, unfinished = (
-            jvm.org.apache.hadoop.fs.Path(f"{folder}/{name}")
-            for name in (f"txid={batch_id}", f".unfinished-{batch_id}")
+            jvm.org.apache.hadoop.fs.Path(f"{folder}/{name}") for name in (f"txid={txid}", f".unfinished-{txid}")
         )
         files = final.getFileSystem(conf)
         if files.exists(final):
