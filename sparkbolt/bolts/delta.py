@@ -98,10 +98,11 @@ class DeltaBolt(TableCommitter):
         from deltalake import CommitProperties, Transaction, write_deltalake
 
         with _away(self.table):
-            opened = self._open()
+            opened = self._open()  # and it is kept for the next commit only if this one succeeds
             if opened is not None:
                 written = opened.transaction_version(self._app)
                 if written is not None and written >= txid:
+                    self._opened = opened
                     return
                 table = self._fitting(table, pa.schema(opened.schema().to_arrow()))
             write_deltalake(
@@ -115,20 +116,21 @@ class DeltaBolt(TableCommitter):
                     custom_metadata={"sparkbolt.txid": str(txid)}, app_transactions=[Transaction(self._app, txid)]
                 ),
             )
+            self._opened = opened
 
     def _open(self) -> DeltaTable | None:
         """The newest version of the table; None if there is no table."""
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
-        if self._opened is not None:
-            self._opened.update_incremental()
-            return self._opened
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.update_incremental()
+            return opened
         try:
-            self._opened = DeltaTable(self.table, storage_options=self.storage_options)
+            return DeltaTable(self.table, storage_options=self.storage_options)
         except TableNotFoundError:
             return None
-        return self._opened
 
     def _fitting(self, table: pa.Table, columns: pa.Schema) -> pa.Table:
         """The rows with the columns of the table, and with those that it does not have yet, if they are to be added."""
