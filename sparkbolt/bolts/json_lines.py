@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -50,7 +51,8 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 class JsonLinesBolt(WritesPartFiles, BasicBolt):
     """Writes each tuple as one JSON object of its fields to files in the directory ``path``.
 
-    Each task writes one file per micro-batch.
+    Each task writes one file per micro-batch. In a transactional topology the driver writes one file per micro-batch,
+    with the rows of the messages that have succeeded.
 
     Bytes become base64, dates and times ISO 8601, and a ``LateTuple`` an object of its fields. A tuple with NaN, an
     infinity or a value of any other type fails. A micro-batch that runs again replaces its files. The rows of one
@@ -63,7 +65,8 @@ class JsonLinesBolt(WritesPartFiles, BasicBolt):
 
     # No attribute is durable, so no state is stored. The bolt is stateless, but it does not declare itself
     # ``stateless``, because a checkpoint remembers that.
-    transient = ("path", "_context", "_files", "_lines", "_gathered")
+    transient = ("path", "_context", "_files", "_lines", "_gathered", "_commits")
+    suffix = ".jsonl"
 
     # alike: ``ParquetBolt``; the reference shows users the constructor of the class itself.
     def __init__(self, path: str | Path) -> None:
@@ -76,21 +79,32 @@ class JsonLinesBolt(WritesPartFiles, BasicBolt):
 
     def prepare(self, context: TopologyContext) -> None:
         """Create the directory and start with no lines."""
-        self._begin(context, ".jsonl")
+        self._begin(context)
         self._lines: list[bytes] = []
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        """Encode the tuple as a line and keep it until ``flush``."""
+        """Encode the tuple as a line and keep it until ``flush``, or for ``commit``."""
+        if self._commits:
+            self.keep(_encode(dict(tup)).encode())
+            return
         if self._gathered != self._context.micro_batch_id:
             self._lines, self._gathered = [], self._context.micro_batch_id
         self._lines.append(_encode(dict(tup)).encode())
 
     def flush(self) -> None:
         """Write the file of the micro-batch; if every tuple failed, remove the file of an earlier attempt."""
+        if self._commits:
+            return
         current = self._gathered == self._context.micro_batch_id
         lines, self._lines = self._lines if current else [], []
+        self._write(self._context.micro_batch_id, lines)
 
+    def commit(self, txid: int, rows: Sequence[bytes]) -> None:
+        """Write the file of a micro-batch; the same rows again replace it by the same file."""
+        self._write(txid, rows)
+
+    def _write(self, micro_batch_id: int, lines: Sequence[bytes]) -> None:
         def write(file: IO[bytes]) -> None:
             file.write(b"\n".join(lines) + b"\n")
 
-        self._files.write(self._context.micro_batch_id, write if lines else None)
+        self._files.write(micro_batch_id, write if lines else None)

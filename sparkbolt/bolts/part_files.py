@@ -1,4 +1,4 @@
-"""Part files: one output file per task and micro-batch.
+"""Part files: one output file per task and micro-batch, or per micro-batch of a transactional topology.
 
 Which question it answers: how is output written so that a micro-batch that runs again replaces its earlier output?
 
@@ -8,7 +8,9 @@ and processes send them. When the micro-batch runs again, one process receives t
 Rule 2: a file becomes visible only when it is complete: it is written under a name that begins with ``.``, synced to
 the disk, then renamed.
 Rule 3: a task removes only its own files: its file of the same micro-batch, and its unfinished files.
-Rule 4: in a rehearsal nothing is written to the directory itself (``TopologyContext.output_path``).
+Rule 4: in a transactional topology tasks write nothing. They keep their rows, and the driver writes them when the
+micro-batch has succeeded, to a file whose name consists of the micro-batch, which is the txid, and the component.
+Rule 5: in a rehearsal nothing is written to the directory itself (``TopologyContext.output_path``).
 
 Limits: a task is not called in a micro-batch that has no tuples for it. If one attempt wrote a file, and the
 micro-batch then runs again without a tuple for that task, the file stays. This happens only if the topology is not
@@ -29,11 +31,12 @@ from typing import IO
 from urllib.parse import quote
 
 from sparkbolt.core.model import arguments
+from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import ConfigError, Unavailable
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
-_UNFINISHED = re.compile(r"\.part-[0-9]+-.*\.tmp")
+_UNFINISHED = re.compile(r"\.part-[0-9]+(\.[0-9]+)?-.*\.tmp")
 
 
 def absolute_directory(path: str | Path) -> str:
@@ -48,10 +51,14 @@ def absolute_directory(path: str | Path) -> str:
     return full
 
 
-class WritesPartFiles:
-    """What the bolts have in common that write into a directory: they gather until ``flush``, and keep nothing."""
+class WritesPartFiles(CommittingBolt):
+    """What the bolts have in common that write into a directory: they gather until ``flush``, and keep nothing.
+
+    In a transactional topology they gather nothing: they keep rows, which the driver writes.
+    """
 
     path: str
+    suffix: str
 
     def __init__(self, path: str | Path) -> None:
         """Keep the directory, which is made when a task starts.
@@ -61,11 +68,19 @@ class WritesPartFiles:
         """
         self.path = absolute_directory(path)
 
-    def _begin(self, context: TopologyContext, suffix: str) -> None:
+    def _begin(self, context: TopologyContext) -> None:
         """Make the directory, with nothing gathered."""
         self._context = context
-        self._files = PartFiles(self.path, suffix, context)
+        self._commits = context.config.transactional
+        if not self._commits:
+            owner = f"{quote(context.component, safe='')}-{context.index}"
+            self._files = PartFiles(self.path, f"{owner}{self.suffix}", context)
         self._gathered = -1
+
+    def begin(self, context: TopologyContext) -> None:
+        """Driver: make the directory."""
+        owner = quote(context.component, safe="")
+        self._files = PartFiles(self.path, f"{owner}{self.suffix}", context)
 
 
 @contextlib.contextmanager
@@ -86,28 +101,40 @@ def full_disk_is_away(directory: str) -> Iterator[None]:
 
 
 class PartFiles:
-    """The files of one task in one directory."""
+    """The files of one writer in one directory: a task, or the driver for a component."""
 
-    def __init__(self, directory: str, suffix: str, context: TopologyContext) -> None:
-        """Create the directory and remove the unfinished files of earlier attempts of this task."""
+    def __init__(self, directory: str, owner: str, context: TopologyContext) -> None:
+        """Create the directory and remove the unfinished files of earlier attempts of this writer.
+
+        Args:
+            directory: as the user has given it.
+            owner: the end of the names of the writer's files.
+            context: tells whether it is a rehearsal.
+        """
         self.directory = context.output_path(directory)
-        self._owner = f"{quote(context.component, safe='')}-{context.index}{suffix}"
+        self._owner = owner
         with full_disk_is_away(self.directory):
             os.makedirs(self.directory, exist_ok=True)
             self._remove_unfinished()
 
-    def path(self, micro_batch_id: int) -> str:
+    def path(self, micro_batch_id: int, piece: int = 0) -> str:
         """Return the path of one micro-batch's file, such as ``part-000012-count-0.jsonl`` in the directory."""
-        return os.path.join(self.directory, f"part-{micro_batch_id:06d}-{self._owner}")
+        number = f"{micro_batch_id:06d}.{piece}" if piece else f"{micro_batch_id:06d}"
+        return os.path.join(self.directory, f"part-{number}-{self._owner}")
 
-    def write(self, micro_batch_id: int, write: Callable[[IO[bytes]], None] | None) -> None:
+    def write(self, micro_batch_id: int, write: Callable[[IO[bytes]], None] | None, piece: int = 0) -> None:
         """Replace the file of a micro-batch by the output of ``write``; if ``write`` is None, remove the file.
+
+        Args:
+            micro_batch_id: the micro-batch.
+            write: writes the content.
+            piece: the number of the file, if the micro-batch has several.
 
         Raises:
             Unavailable: The disk is full or read-only; an existing file is unchanged then.
             OSError: The directory is gone or this user may not write to it.
         """
-        final = self.path(micro_batch_id)
+        final = self.path(micro_batch_id, piece)
         with full_disk_is_away(self.directory):
             if write is None:
                 with contextlib.suppress(FileNotFoundError):

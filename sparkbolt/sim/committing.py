@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sparkbolt.core.base.exceptions import user_code
-from sparkbolt.core.model.committers import Committer
+from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.worker.environment import WorkerEnvironment
 from sparkbolt.core.worker.worker import context_of
@@ -25,7 +25,7 @@ class LocalCommitters:
         """Open nothing yet."""
         self._lane = lane
         self._environment = environment
-        self._open: dict[str, Committer] = {}
+        self._open: dict[str, CommittingBolt] = {}
 
     def commit(self, component: str, txid: int, rows: Sequence[Any]) -> None:
         """Pass rows to the ``commit`` of a component."""

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkbolt.core.model.committers import Committer
+from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.errors import PrepareError, Unavailable
 from sparkbolt.sim.checkers.acks import Checkers
 from sparkbolt.sim.checkers.base import Checker, Facts, Violation
@@ -63,7 +63,7 @@ def faults_of(subject: Subject, seed: int) -> tuple[int, tuple[Fault, ...]]:
     """Return the number of micro-batches in which a seed reads its messages, and its faults."""
     random_ = random.Random(seed)
     micro_batches = random_.choice(MICRO_BATCHES)
-    committers = any(isinstance(spec.component, Committer) for spec in subject.topology.bolts)
+    committers = any(isinstance(spec.component, CommittingBolt) for spec in subject.topology.bolts)
     return micro_batches, draw(random_, micro_batches, queues=bool(subject.queued), committers=committers)
 
 

@@ -19,9 +19,10 @@ from functools import partial
 from typing import Any
 
 import cloudpickle
+from pyspark.sql import SparkSession
 
 from sparkbolt.core.base.exceptions import line_of
-from sparkbolt.core.model.committers import Committer
+from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.worker.worker import context_of
 from sparkbolt.errors import EngineError, SparkboltError, Unavailable
@@ -37,7 +38,14 @@ log = logging.getLogger("sparkbolt")
 class CommitCalls:
     """The committers of one life; each is opened with its first commit."""
 
-    def __init__(self, lane: Lane, components: Mapping[str, bytes], checkpoint_id: str, calls: Calls) -> None:
+    def __init__(
+        self,
+        lane: Lane,
+        components: Mapping[str, bytes],
+        checkpoint_id: str,
+        calls: Calls,
+        spark: SparkSession | None = None,
+    ) -> None:
         """Open nothing yet.
 
         Args:
@@ -45,13 +53,15 @@ class CommitCalls:
             components: by id: the pickled components.
             checkpoint_id: see ``TopologyContext.checkpoint_id``.
             calls: the user calls of the topology.
+            spark: the topology's own session, for ``TopologyContext.spark``.
         """
         self._lane = lane
+        self._spark = spark
         self._components = components
         self._checkpoint_id = checkpoint_id
         self._calls = calls
         self._callers: dict[str, Caller] = {}
-        self._open: dict[str, Committer] = {}
+        self._open: dict[str, CommittingBolt] = {}
 
     def __call__(self, component: str, txid: int, rows: Sequence[Any]) -> None:
         """Commit rows of a component; waits while the target is away. The lock is held, and released meanwhile.
@@ -77,8 +87,8 @@ class CommitCalls:
                 raise
             except Exception as error:
                 raise EngineError(
-                    f"commit of {component!r} raised {line_of(error)}: the {len(rows)} rows of txid {txid} are in the "
-                    "checkpoint, and are committed before anything else at the next start"
+                    f"commit of {component!r} raised {line_of(error)}: the rows of txid {txid} are in the checkpoint, "
+                    "and are committed before anything else at the next start"
                 ) from error
             else:
                 if away_s is not None:
@@ -97,7 +107,9 @@ class CommitCalls:
         if bolt is None:
             bolt = cloudpickle.loads(self._components[component])
             number = self._lane.topology.tasks(component)[0]
-            bolt.begin(context_of(self._lane, number, checkpoint_id=self._checkpoint_id))
+            context = context_of(self._lane, number, checkpoint_id=self._checkpoint_id)
+            context.spark = self._spark
+            bolt.begin(context)
             self._open[component] = bolt
         bolt.commit(txid, rows)
 

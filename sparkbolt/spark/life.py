@@ -147,7 +147,7 @@ class Life:
             self.coordinator = Coordinator(lane, ledger, spouts, now_ms=now_ms(), mono_s=time.monotonic())
             files, transactional = checkpoint.files, self.topology.config.transactional
             self._transaction = Transaction(lane, files) if transactional else None
-            self._commit_calls = CommitCalls(lane, self.bundle.components, self.bundle.checkpoint_id, calls)
+            self._commit_calls = CommitCalls(lane, self.bundle.components, self.bundle.checkpoint_id, calls, spark)
             self._commits = Commits(lane, files, self._commit_calls)
             self._planner = Planner(
                 self.coordinator,

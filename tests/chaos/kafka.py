@@ -42,7 +42,7 @@ class Work(BasicBolt):
 
     def prepare(self, context):
         self.context = context
-        self.files = PartFiles(self.out, SUFFIX, context)
+        self.files = PartFiles(self.out, f"{context.component}-{context.index}{SUFFIX}", context)
         self.numbers: list[int] = []
         self.gathered = -1
         self.chance = random.Random(os.urandom(8))  # workers are forked, and would all have the same

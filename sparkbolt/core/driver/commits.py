@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sparkbolt.core.base.files import Files
-from sparkbolt.core.model.committers import Committer
+from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.protocol.verdicts import KeptRows
 from sparkbolt.errors import CheckpointError
@@ -43,7 +43,7 @@ class Commits:
             files: those of the checkpoint.
             call: see ``CommitCall``.
         """
-        self._order = [spec.id for spec in lane.topology.bolts if isinstance(spec.component, Committer)]
+        self._order = [spec.id for spec in lane.topology.bolts if isinstance(spec.component, CommittingBolt)]
         self._files = files
         self._call = call
         names = files.names(FOLDER) if self._order else []

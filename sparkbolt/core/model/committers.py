@@ -17,12 +17,49 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from sparkbolt.core.model.components import Bolt, TopologyContext
+from sparkbolt.core.model.components import Bolt, BoltBase, TopologyContext
 from sparkbolt.core.model.interfaces import BoltCollector
 from sparkbolt.core.model.tuples import Tuple
 
 
-class Committer(Bolt):
+class CommittingBolt(BoltBase):
+    """What all bolts have in common whose rows are committed in the driver, however they get their tuples.
+
+    ``begin``, ``commit`` and ``end`` run in the driver, in one thread, on a copy of the bolt that gets no tuples.
+    """
+
+    def keep(self, row: Any) -> None:
+        """Executor: keep a row for ``commit``; to be called by an ``execute`` of your own."""
+        kept = self.__dict__.setdefault("_kept_rows", [])
+        kept.append(pickle.dumps(row, protocol=5))
+
+    def begin(self, context: TopologyContext) -> None:
+        """Driver: called before the first ``commit`` of each start; ``context.index`` is 0.
+
+        ``context.checkpoint_id`` tells the transactions of this topology from those of others. ``context.spark`` is the
+        topology's own Spark session.
+        """
+
+    @abstractmethod
+    def commit(self, txid: int, rows: Sequence[Any]) -> None:
+        """Driver: write the rows of a micro-batch, all or none, durably.
+
+        To write them once in spite of a crash, note the txid with them, in one transaction, and do nothing if it is
+        noted already.
+
+        Args:
+            txid: the number of the micro-batch; ascending, not every number comes.
+            rows: what ``row`` returned; those of one task in their order, task after task.
+
+        Raises:
+            Unavailable: what it writes to is away; ``commit`` is called again with the same rows.
+        """
+
+    def end(self) -> None:
+        """Driver: called when the topology stops normally, if ``begin`` was called; not called after a crash."""
+
+
+class Committer(CommittingBolt, Bolt):
     """A bolt that passes what it gets out of the topology, once for each micro-batch that has succeeded.
 
     ``row`` and ``execute`` run on executors; ``begin``, ``commit`` and ``end`` run in the driver, in one thread, on a
@@ -50,37 +87,11 @@ class Committer(Bolt):
             self.keep(self.row(tup))
         collector.ack(tup)
 
-    def keep(self, row: Any) -> None:
-        """Executor: keep a row for ``commit``; to be called by an ``execute`` of your own."""
-        kept = self.__dict__.setdefault("_kept_rows", [])
-        kept.append(pickle.dumps(row, protocol=5))
-
-    def begin(self, context: TopologyContext) -> None:
-        """Driver: called before the first ``commit`` of each start; ``context.index`` is 0.
-
-        ``context.checkpoint_id`` tells the transactions of this topology from those of others.
-        """
-
-    @abstractmethod
-    def commit(self, txid: int, rows: Sequence[Any]) -> None:
-        """Driver: write the rows of a micro-batch, all or none, durably.
-
-        To write them once in spite of a crash, note the txid with them, in one transaction, and do nothing if it is
-        noted already.
-
-        Args:
-            txid: the number of the micro-batch; ascending, not every number comes.
-            rows: what ``row`` returned; those of one task in their order, task after task.
-
-        Raises:
-            Unavailable: what it writes to is away; ``commit`` is called again with the same rows.
-        """
-
-    def end(self) -> None:
-        """Driver: called when the topology stops normally, if ``begin`` was called; not called after a crash."""
-
 
 def take_rows(bolt: object) -> list[bytes]:
-    """The rows, pickled, that a committer has kept since the last call; none for any other bolt."""
-    rows: list[bytes] = bolt.__dict__.pop("_kept_rows", []) if isinstance(bolt, Committer) else []
+    """The rows, pickled, that a committer has kept since the last call; none for any other bolt.
+
+    It is called before the first tuple of each execution of a micro-batch, and after the last one.
+    """
+    rows: list[bytes] = bolt.__dict__.pop("_kept_rows", []) if isinstance(bolt, CommittingBolt) else []
     return rows

@@ -77,6 +77,8 @@ class TopologyContext:
     """The id of the checkpoint, 32 hexadecimal digits: the same in all runs with it, and another one for each other
     checkpoint, which counts its micro-batches from 0. So it tells, together with ``micro_batch_id`` and ``task``,
     whether something was written before. It is empty where there is no checkpoint, as under the simulator."""
+    spark: Any = None
+    """The topology's own Spark session, in ``begin`` of a ``Committer``; None everywhere else."""
 
     def output_path(self, path: str | os.PathLike[str]) -> str:
         """Return the path at which a file or directory for ``path`` must be written.
@@ -489,6 +491,9 @@ class BoltBase(Component):
     such tuples in its state until their trees are finished, and emits them again if they fail, as the retry policy
     allows; the bolt is not notified. The attribute is read from the instance with which the topology was built."""
 
+    _subscribes: Sequence[tuple[str, str]] = ()
+    """(component, stream) of each stream to which ``set_bolt`` subscribes the bolt, by shuffle grouping."""
+
     def prepare(self, context: TopologyContext) -> None:
         """Called once when a task starts; stored values of durable attributes then replace those that it has set."""
 
@@ -576,6 +581,10 @@ class ColumnBolt(BoltBase):
     once, and ``indices`` (integers of any width) has each row's index into it. It is much cheaper to work on the
     distinct values than on all rows, and strings that a grouping uses are sent in this form anyway. All other fields
     are passed as plain arrays."""
+
+    splits_frames: ClassVar[bool] = False
+    """Set to True if ``execute`` emits nothing, and changes nothing when it raises. A frame for which it raises, or
+    whose values have no common type, is then given again in halves, down to the tuple that fails, alone."""
 
     @abstractmethod
     def execute(self, batch: pa.RecordBatch, collector: ColumnCollector) -> None:

@@ -522,7 +522,10 @@ class TopologyBuilder:
         """Declare a bolt, like ``set_spout``; call grouping methods on the returned ``BoltDeclarer``."""
         declaration = Declaration(Role.BOLT, id, bolt, parallelism, dict(settings))
         self._declarations.append(declaration)
-        return BoltDeclarer(declaration)
+        declarer = BoltDeclarer(declaration)
+        for component, stream in getattr(bolt, "_subscribes", ()):
+            declarer.shuffle_grouping(component, stream)
+        return declarer
 
     def build(self) -> Topology:
         """Return the topology; it may be called again after more components were declared.

@@ -27,7 +27,7 @@ from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.base.ids import MAX_TASK_NUMBER
 from sparkbolt.core.base.words import Word
 from sparkbolt.core.model import arguments
-from sparkbolt.core.model.committers import Committer
+from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.components import AsyncBolt, BoltBase, ColumnBolt, Component, PartitionedSpout, Spout
 from sparkbolt.core.model.config import Config, did_you_mean
 from sparkbolt.core.model.dead_letter_targets import stream_for, stream_mistakes, way_of
@@ -340,7 +340,7 @@ def _transactional_mistakes(declaration: Declaration, config: Config) -> Iterato
             "it starts trees of its own or keeps tuples over micro-batches (a window, for one), which a transactional "
             "topology cannot have yet: keep what you need of them in the state of a bolt"
         )
-    elif not isinstance(component, Committer) and declaration.settings.get("effects", config.effects) == "once":
+    elif not isinstance(component, CommittingBolt) and declaration.settings.get("effects", config.effects) == "once":
         declared = "its calls may have effects outside" if isinstance(component, AsyncBolt) else "it has no outputs"
         if isinstance(component, AsyncBolt) or not declaration.streams():
             yield (

@@ -433,19 +433,32 @@ class BoltTask:
 
     def _run_columns(self, rows: Rows, result: TaskResult) -> None:
         assert isinstance(self.bolt, ColumnBolt)
-        self._columns.begin(rows.count)
         try:
             if self.watch is not None:
                 self.watch.piece()
+        except KilledWorkerError as error:
+            result.failures = dict.fromkeys(range(rows.count), failure_of(error))
+            return
+        self._run_frame(self.bolt, rows, 0, result)
+
+    def _run_frame(self, bolt: ColumnBolt, rows: Rows, first: int, result: TaskResult) -> None:
+        """Execute a frame, or a part of one that begins with row ``first`` of it."""
+        self._columns.begin(rows.count)
+        try:
             named = zip(rows.origin.fields, rows.columns, strict=True)
-            coded, hint = self.bolt.dictionaries, "use a bolt that takes tuples"
+            coded, hint = bolt.dictionaries, "use a bolt that takes tuples"
             arrays = [arrow_of(name, column, hint, name in coded) for name, column in named]
             batch = pa.RecordBatch.from_arrays(arrays, names=list(rows.origin.fields))
-            returned: Any = self.bolt.execute(batch, self._columns)
+            returned: Any = bolt.execute(batch, self._columns)
             refuse(returned, self._execute, "a ColumnBolt emits columns by collector.emit alone")
         except BaseException as error:  # noqa: BLE001  user code may raise anything
             failure = failure_of(error)
-            result.failures = dict.fromkeys(range(rows.count), failure)
+            if bolt.splits_frames and rows.count > 1 and failure.cause != Cause.UNAVAILABLE:
+                middle = rows.count // 2
+                self._run_frame(bolt, rows.part(0, middle), first, result)
+                self._run_frame(bolt, rows.part(middle, rows.count), first + middle, result)
+                return
+            result.failures.update(dict.fromkeys(range(first, first + rows.count), failure))
             self._drop_emitted()
         self._columns.end()
 

@@ -87,7 +87,7 @@ def test_any_other_exception_says_what_becomes_of_the_rows() -> None:
     made, calls = calls_of(Target(ValueError("no such column"), 1))
     with (
         calls.changed,
-        pytest.raises(EngineError, match=r"commit of 'out' raised ValueError: no such column.*the 1 rows of txid 7"),
+        pytest.raises(EngineError, match=r"commit of 'out' raised ValueError: no such column.*the rows of txid 7"),
     ):
         made("out", 7, [1])
     made.end()

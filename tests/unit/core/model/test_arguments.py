@@ -14,7 +14,18 @@ from typing import Any
 import pytest
 
 from sparkbolt import windows
-from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, Lookup, ParquetBolt, PrintBolt, RabbitMQBolt, SqlBolt
+from sparkbolt.bolts import (
+    DeltaBolt,
+    JsonLinesBolt,
+    KafkaBolt,
+    Lookup,
+    ParquetBolt,
+    ParquetFolder,
+    PrintBolt,
+    RabbitMQBolt,
+    SparkSink,
+    SqlBolt,
+)
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts import (
     GeneratorSpout,
@@ -43,6 +54,9 @@ GOOD: dict[type, dict[str, Any]] = {
     JsonLinesBolt: {"path": "out"},
     ParquetBolt: {"path": "out"},
     PrintBolt: {},
+    DeltaBolt: {"table": "out"},
+    SparkSink: {"stream": "count", "function": print},
+    ParquetFolder: {"path": "out"},
     SqlBolt: {"url": "sqlite:////tmp/none/x.db", "table": "t"},
     Lookup: {"fetch": dict},
     windows.CountEvictionPolicy: {"threshold": 3},

@@ -1,0 +1,157 @@
+"""DeltaBolt: appends tuples to a Delta table, without Spark's connector.
+
+Which question it answers: how does a micro-batch become one version of a table, and how is a repeat of it found?
+Rule 1: the rows and the number of their micro-batch are one commit of Delta's log (an application transaction). A
+micro-batch whose number the table has already is not written again.
+Rule 2: only the driver opens the table, so what delta-rs starts (threads) is never forked.
+
+Prior art: ``txnAppId`` and ``txnVersion`` of Delta on Spark.
+Read before: ``table_committer``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from sparkbolt.bolts.table_committer import TableCommitter, cast_to
+from sparkbolt.bolts.table_schema import SchemaGiven, columns_of
+from sparkbolt.core.model import arguments
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.errors import ConfigError, Unavailable
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class DeltaBolt(TableCommitter):
+    """Appends its tuples to a Delta table; each micro-batch becomes one version of the table.
+
+    The package ``deltalake`` writes (``pip install 'sparkbolt[delta]'``); Spark needs no connector. The driver commits
+    a micro-batch when it has succeeded. The commit holds the number of the micro-batch as the version of an application
+    transaction, under a name of this checkpoint and component: after a crash the table says whether it was written.
+    Other writers may append at the same time.
+
+    A tuple that does not fit ``schema`` fails alone. Without a schema types follow the values of each micro-batch; they
+    are cast to the columns of the table, and the topology stops if they cannot be. While the storage is away, the
+    topology waits. The table is created with the first rows, if there is none. The simulator and ``TopologyTestDriver``
+    record rows instead of writing them (``TopologyTestDriver.unsent``).
+
+    >>> print(DeltaBolt("s3://shop/orders", schema="id long, amount decimal(10, 2)", partition_by="id"))
+    DeltaBolt(s3://shop/orders)
+    """
+
+    def __init__(
+        self,
+        table: str | os.PathLike[str],
+        *,
+        schema: SchemaGiven = None,
+        partition_by: str | Sequence[str] | None = None,
+        schema_mode: Literal["merge"] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Check and store the arguments; nothing is opened yet.
+
+        Args:
+            table: the directory of the table, or its URL, as of ``deltalake``.
+            schema: the columns, as ``"number long, name string"`` or a ``pyarrow.Schema``.
+            partition_by: columns by which a table that is created is partitioned.
+            schema_mode: ``merge`` adds columns to the table that it does not have yet.
+            storage_options: options of the storage, such as credentials, as of ``deltalake``.
+
+        Raises:
+            ConfigError: an argument is wrong, or the package is not installed.
+        """
+        super().__init__(schema)
+        if find_spec("deltalake") is None:
+            raise ConfigError("DeltaBolt needs the package deltalake: pip install 'sparkbolt[delta]'")
+        path = os.fspath(table) if isinstance(table, os.PathLike) else table
+        given = arguments.text("table", path, "the directory or the URL of a table")
+        self.table = given if re.match("[a-zA-Z][a-zA-Z0-9+.-]*://", given) else os.path.abspath(given)
+        self.partition_by = columns_of("partition_by", partition_by) or None
+        self.schema_mode: Literal["merge"] | None = None
+        if schema_mode is not None:
+            self.schema_mode = arguments.one_of("schema_mode", schema_mode, ("merge",))
+        options = arguments.properties("storage_options", storage_options)
+        self.storage_options = {key: str(value) for key, value in options.items()}
+
+    def open(self, context: TopologyContext) -> None:
+        """Remember under which name the micro-batches are counted."""
+        self._app = f"sparkbolt-{context.checkpoint_id}-{context.component}"
+        self._opened: DeltaTable | None = None
+
+    def commit_table(self, txid: int, table: pa.Table) -> None:
+        """Append the rows, unless the table has this micro-batch.
+
+        Raises:
+            Unavailable: the storage is away or full, or another writer was faster too often.
+            TypeError: the rows cannot be cast to the columns of the table.
+        """
+        from deltalake import CommitProperties, Transaction, write_deltalake
+
+        with _away(self.table):
+            opened = self._open()
+            if opened is not None:
+                written = opened.transaction_version(self._app)
+                if written is not None and written >= txid:
+                    return
+                table = self._fitting(table, pa.schema(opened.schema().to_arrow()))
+            write_deltalake(
+                self.table if opened is None else opened,
+                table,
+                mode="append",
+                partition_by=self.partition_by if opened is None else None,
+                schema_mode=self.schema_mode if opened is not None else None,
+                storage_options=self.storage_options if opened is None else None,
+                commit_properties=CommitProperties(
+                    custom_metadata={"sparkbolt.txid": str(txid)}, app_transactions=[Transaction(self._app, txid)]
+                ),
+            )
+
+    def _open(self) -> DeltaTable | None:
+        """The newest version of the table; None if there is no table."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        if self._opened is not None:
+            self._opened.update_incremental()
+            return self._opened
+        try:
+            self._opened = DeltaTable(self.table, storage_options=self.storage_options)
+        except TableNotFoundError:
+            return None
+        return self._opened
+
+    def _fitting(self, table: pa.Table, columns: pa.Schema) -> pa.Table:
+        """The rows with the columns of the table, and with those that it does not have yet, if they are to be added."""
+        fields = list(columns)
+        more = [field for field in table.schema if columns.get_field_index(field.name) < 0]
+        if more and self.schema_mode != "merge":
+            raise TypeError(
+                f"table {self.table} has no column {more[0].name!r}: its columns are {columns.names}; add it, or let "
+                "DeltaBolt do it with schema_mode='merge'"
+            )
+        return cast_to(table, pa.schema([*fields, *more]))
+
+    def __str__(self) -> str:
+        return f"DeltaBolt({self.table})"
+
+
+@contextmanager
+def _away(table: str) -> Iterator[None]:
+    """Turn what time mends into ``Unavailable``."""
+    from deltalake.exceptions import CommitFailedError, TableNotFoundError
+
+    try:
+        yield
+    except (OSError, CommitFailedError, TableNotFoundError) as error:
+        said = " ".join(_COLOURS.sub("", str(error)).replace("↳", "").split())
+        raise Unavailable(f"table {table} cannot be written ({said:.300})") from error

@@ -1,0 +1,146 @@
+"""Table committers: what the sinks have in common that commit the rows of a micro-batch as one table.
+
+Which question it answers: how do frames get to ``commit`` as one Arrow table, and what fails that does not fit?
+Rule 1: an executor checks and converts: what does not fit the columns fails its tuple alone, and ``commit`` converts
+nothing if a schema is given.
+Rule 2: a frame is kept as the bytes of Arrow's stream format, so the driver holds the rows of a micro-batch as columns.
+
+Read before: ``committers``, ``table_schema``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sparkbolt.bolts.table_schema import SchemaGiven, TableSchema, plain, schema_of, types_of, unified
+from sparkbolt.core.model.committers import CommittingBolt
+from sparkbolt.core.model.components import ColumnBolt, TopologyContext
+from sparkbolt.core.model.unsent import note_unsent
+
+if TYPE_CHECKING:
+    from sparkbolt.core.model.interfaces import ColumnCollector
+
+
+class KeptFrames(ColumnBolt, CommittingBolt):
+    """A bolt that keeps its frames for the driver, in columns that are given or follow the values."""
+
+    splits_frames = True
+    _schema: TableSchema | None = None
+    """The columns; None if they follow the values."""
+
+    def prepare(self, context: TopologyContext) -> None:
+        """Begin without columns that follow the values."""
+        self._context = context
+        self._columns_so_far = pa.schema([])
+
+    def execute(self, batch: pa.RecordBatch, collector: ColumnCollector) -> None:
+        """Keep the frame.
+
+        Raises:
+            TypeError: a value does not fit its column.
+        """
+        self.keep_frame(batch)
+
+    def keep_frame(self, batch: pa.RecordBatch) -> None:
+        """Keep a frame for ``commit``.
+
+        Raises:
+            TypeError: a value does not fit its column, or those that were kept in this micro-batch.
+        """
+        if self._schema is not None:
+            self.keep(_packed(self._schema.fit(batch)))
+            return
+        batch = plain(batch)
+        before = self._columns_so_far if self.__dict__.get("_kept_rows") else pa.schema([])
+        self._columns_so_far = unified(before, batch.schema)
+        self.keep(_packed(batch))
+
+    def tables(self, rows: Sequence[bytes]) -> list[pa.Table]:
+        """Driver: return what was kept as tables, each with columns of its own, in the order of frames."""
+        return [pa.ipc.open_stream(row).read_all() for row in rows]
+
+
+class TableCommitter(KeptFrames):
+    """A bolt that commits the rows of a micro-batch as one table."""
+
+    stateless = True
+
+    def __init__(self, schema: SchemaGiven = None) -> None:
+        """Store the columns; None if they follow the values of each micro-batch.
+
+        Raises:
+            ConfigError: ``schema`` is no schema.
+        """
+        self._schema = schema_of(schema)
+
+    def begin(self, context: TopologyContext) -> None:
+        """Driver: remember where it runs; in a rehearsal nothing is written."""
+        self._context = context
+        if context.rehearsal_directory is None:
+            self.open(context)
+
+    def commit(self, txid: int, rows: Sequence[bytes]) -> None:
+        """Commit the rows as one table, if there are any."""
+        table = joined(self.tables(rows), self._schema)
+        if self._context.rehearsal_directory is not None:
+            for row in table.to_pylist():
+                note_unsent(self._context, {"txid": txid, "row": row})
+        elif table.num_rows:
+            self.commit_table(txid, table)
+
+    @abstractmethod
+    def open(self, context: TopologyContext) -> None:
+        """Driver: called before the first ``commit_table`` of each start."""
+
+    @abstractmethod
+    def commit_table(self, txid: int, table: pa.Table) -> None:
+        """Driver: write the rows of a micro-batch, as ``Committer.commit``."""
+
+
+def joined(tables: Sequence[pa.Table], schema: TableSchema | None) -> pa.Table:
+    """Return one table of several; a column of which nothing is known but None becomes text.
+
+    Raises:
+        TypeError: no schema is given, and the columns of two tasks have nothing in common.
+    """
+    if schema is not None:
+        return pa.concat_tables([schema.arrow.empty_table(), *(cast_to(table, schema.arrow) for table in tables)])
+    found = pa.schema([])
+    for table in tables:
+        found = unified(found, table.schema)
+    fields = [pa.field(one.name, pa.string()) if pa.types.is_null(one.type) else one for one in found]
+    whole = pa.concat_tables([pa.schema(fields).empty_table(), *tables], promote_options="permissive")
+    return whole.select([one.name for one in fields])
+
+
+def cast_to(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table with other columns, since it was kept when the sink had another schema, or none.
+
+    Raises:
+        TypeError: a value cannot be cast.
+    """
+    if table.schema.equals(schema):
+        return table
+    columns = []
+    for field in schema:
+        there = field.name in table.column_names
+        try:
+            columns.append(table[field.name].cast(field.type) if there else pa.nulls(table.num_rows, field.type))
+        except pa.ArrowException as error:
+            raise TypeError(
+                f"rows were kept with the columns {types_of(table.schema)}, and {field.name!r} cannot become "
+                f"{field.type}: {error}; a schema= with a type that holds them all, such as string, lets them pass"
+            ) from None
+    return pa.table(columns, schema=schema)
+
+
+def _packed(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed

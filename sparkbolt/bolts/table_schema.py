@@ -1,0 +1,308 @@
+"""Table schemas: the columns of a table, and how the values of tuples become them.
+
+Which question it answers: does a tuple fit the columns, and as which Arrow values?
+Rule: a value is converted only if nothing of it is lost: an int becomes a double, 1.5 never becomes an int, and nothing
+but text becomes text. What does not fit is a ``TypeError`` that names the field.
+
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from sparkbolt.core.base.exceptions import printed
+from sparkbolt.core.model import arguments
+from sparkbolt.errors import ConfigError
+
+SchemaGiven: TypeAlias = str | pa.Schema | None
+"""Columns as users give them: as Spark writes them (``"number long, name string"``), as Arrow's schema, or not."""
+
+_TYPES: dict[str, Any] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "byte": pa.int8(),
+    "smallint": pa.int16(),
+    "short": pa.int16(),
+    "int": pa.int32(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "real": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ltz": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_EXAMPLE = '"number long, name string"'
+_TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|[A-Za-z_][A-Za-z_0-9]*|[0-9]+|[<>(),:])")
+_CANNOT = (pa.ArrowException, OverflowError, TypeError, ValueError)
+
+_is = pa.types
+_FAMILIES: Sequence[tuple[Callable[[Any], bool], Callable[[Any], bool]]] = (
+    (lambda kind: _is.is_integer(kind) or _is.is_floating(kind), lambda kind: _is_number(kind)),
+    (_is.is_decimal, lambda kind: _is.is_decimal(kind) or _is.is_floating(kind)),
+    (lambda kind: _is.is_string(kind) or _is.is_large_string(kind), lambda kind: _is_text(kind)),
+    (
+        lambda kind: _is.is_binary(kind) or _is.is_large_binary(kind) or _is.is_fixed_size_binary(kind),
+        lambda kind: _is.is_binary(kind) or _is.is_large_binary(kind),
+    ),
+    (_is.is_date, _is.is_date),
+    (_is.is_time, _is.is_time),
+    (_is.is_duration, _is.is_duration),
+)
+"""What may become what, besides what is equal: the values keep their meaning, and Arrow checks that nothing is lost."""
+
+
+class TableSchema:
+    """The columns of a table; ``fit`` brings tuples into them.
+
+    >>> TableSchema("number long not null, tags array<string>")
+    TableSchema(number: int64 not null, tags: list<item: string>)
+    """
+
+    def __init__(self, given: str | pa.Schema) -> None:
+        """Read the columns.
+
+        Raises:
+            ConfigError: it is no schema, or has a type that is not supported.
+        """
+        if isinstance(given, pa.Schema):
+            self.arrow = given
+        elif isinstance(given, str):
+            self.arrow = _Reader(given).schema()
+        else:
+            raise ConfigError(f"schema={printed(given):.80}, expected columns such as {_EXAMPLE}, or a pyarrow.Schema")
+        names = self.arrow.names
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if not names or twice is not None:
+            what = "no column" if not names else f"column {twice!r} twice"
+            raise ConfigError(f"schema={printed(given):.200} has {what}, expected columns such as {_EXAMPLE}")
+
+    def fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Bring a frame into the columns; what it has no field for is null.
+
+        Raises:
+            TypeError: a field is no column, a value does not fit its column, or null is where it must not be.
+        """
+        for name in batch.schema.names:
+            if self.arrow.get_field_index(name) < 0:
+                raise TypeError(f"field {name!r} is none of the columns {self.arrow.names}: name it in schema=, too")
+        columns = []
+        for field in self.arrow:
+            index = batch.schema.get_field_index(field.name)
+            given = batch.column(index) if index >= 0 else pa.nulls(batch.num_rows)
+            column = _converted(given, field)
+            if not field.nullable and column.null_count:
+                raise TypeError(f"field {field.name!r} is None, and its column is declared as not null")
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=self.arrow)
+
+    def __repr__(self) -> str:
+        return f"TableSchema({types_of(self.arrow)})"
+
+
+def schema_of(given: SchemaGiven) -> TableSchema | None:
+    """Return the columns that a user has given, or None.
+
+    Raises:
+        ConfigError: as for ``TableSchema``.
+    """
+    return None if given is None else TableSchema(given)
+
+
+def columns_of(what: str, given: str | Sequence[str] | None) -> list[str]:
+    """Return names of columns that a user has given, one or several.
+
+    Raises:
+        ConfigError: they are no names.
+    """
+    if given is None:
+        return []
+    if isinstance(given, str):
+        return [arguments.text(what, given, "the name of a column")]
+    return arguments.fields(what, given, "['day']")
+
+
+def types_of(schema: pa.Schema) -> str:
+    """Return the columns of a schema in words."""
+    return ", ".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema)
+
+
+def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a frame with types that tables have: dictionaries are decoded, unsigned ints become signed ones.
+
+    Raises:
+        TypeError: an unsigned int is too large.
+    """
+    columns = []
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if _is.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if _is.is_unsigned_integer(column.type):
+            column = _converted(column, pa.field(field.name, pa.int64()))
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def unified(before: pa.Schema, more: pa.Schema) -> pa.Schema:
+    """Return the columns of both, with the wider type where they differ.
+
+    Raises:
+        TypeError: the types of a column have nothing in common.
+    """
+    try:
+        return pa.unify_schemas([before, more], promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
+        raise TypeError(
+            f"a column has one type: so far there are {types_of(before)}, and now come {types_of(more)}: emit values "
+            f"of one type, or give the sink a schema= ({error})"
+        ) from None
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(_is.is_integer(kind) or _is.is_floating(kind) or _is.is_decimal(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(_is.is_string(kind) or _is.is_large_string(kind))
+
+
+def _converted(column: pa.Array, field: pa.Field) -> pa.Array:
+    wanted = field.type
+    if _is.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if column.type == wanted:
+        return column
+    try:
+        if _is.is_null(column.type):
+            return pa.nulls(len(column), wanted)
+        nested = _is.is_nested(wanted) and _is.is_nested(column.type)
+        if nested or (_is.is_decimal(wanted) and _is.is_integer(column.type)):
+            return pa.array(column.to_pylist(), wanted)
+        if _is.is_timestamp(column.type) and _is.is_timestamp(wanted):
+            if (column.type.tz is None) == (wanted.tz is None):
+                return column.cast(wanted)
+        elif any(source(column.type) and target(wanted) for source, target in _FAMILIES):
+            return column.cast(wanted)
+    except _CANNOT as error:
+        raise TypeError(f"field {field.name!r} does not fit its column of type {wanted}: {error}") from None
+    raise TypeError(f"field {field.name!r} is {_example(column)}, and its column has type {wanted}")
+
+
+def _example(column: pa.Array) -> str:
+    value = next((value for value in column if value.is_valid), None)
+    return f"{printed(value.as_py() if value is not None else None):.60} of type {column.type}"
+
+
+class _Reader:
+    """Reads columns as Spark writes them."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = list(self._split())
+        self._at = 0
+
+    def _split(self) -> Iterator[str]:
+        at, text = 0, self._text.rstrip()
+        while at < len(text):
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise self._wrong(f"at {text[at : at + 20]!r}")
+            yield match[1]
+            at = match.end()
+
+    def schema(self) -> pa.Schema:
+        fields = []
+        while self._tokens:
+            fields.append(self._field())
+            if self._at == len(self._tokens):
+                break
+            self._take(",")
+        return pa.schema(fields)
+
+    def _field(self) -> pa.Field:
+        name = self._next("a name")
+        if name.startswith("`"):
+            name = name[1:-1].replace("``", "`")
+        elif not re.match("[A-Za-z_]", name):
+            raise self._wrong(f"{name!r} is no name of a column")
+        if self._peek() == ":":
+            self._at += 1
+        kind = self._type()
+        if self._peek().lower() == "not":
+            self._at += 1
+            if self._next("null").lower() != "null":
+                raise self._wrong("after not comes null")
+            return pa.field(name, kind, nullable=False)
+        return pa.field(name, kind)
+
+    def _type(self) -> Any:
+        word = self._next("a type").lower()
+        if word in ("decimal", "dec", "numeric"):
+            digits = [10, 0]
+            if self._peek() == "(":
+                digits = [self._number_after("(")]
+                digits.append(self._number_after(",") if self._peek() == "," else 0)
+                self._take(")")
+            return pa.decimal128(*digits)
+        if word in ("varchar", "char") and self._peek() == "(":
+            self._number_after("(")
+            self._take(")")
+            return pa.string()
+        if word == "array":
+            self._take("<")
+            item = self._type()
+            self._take(">")
+            return pa.list_(item)
+        if word == "map":
+            self._take("<")
+            key = self._type()
+            self._take(",")
+            value = self._type()
+            self._take(">")
+            return pa.map_(key, value)
+        if word == "struct":
+            self._take("<")
+            fields = [self._field()]
+            while self._peek() == ",":
+                self._at += 1
+                fields.append(self._field())
+            self._take(">")
+            return pa.struct(fields)
+        if word not in _TYPES:
+            known = sorted({*_TYPES, "decimal(p, s)", "array<>", "map<>", "struct<>"})
+            raise self._wrong(f"{word!r} is none of the types {known}")
+        return _TYPES[word]
+
+    def _peek(self) -> str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _next(self, expected: str) -> str:
+        token = self._peek()
+        if not token:
+            raise self._wrong(f"it ends where {expected} is expected")
+        self._at += 1
+        return token
+
+    def _take(self, sign: str) -> None:
+        if self._next(sign) != sign:
+            raise self._wrong(f"expected {sign!r} before {self._tokens[self._at - 1]!r}")
+
+    def _number_after(self, sign: str) -> int:
+        self._take(sign)
+        digits = self._next("a number")
+        if not digits.isdigit():
+            raise self._wrong(f"{digits!r} is no number")
+        return int(digits)
+
+    def _wrong(self, why: str) -> ConfigError:
+        return ConfigError(f"schema={self._text!r:.200}: {why}; expected columns such as {_EXAMPLE}")

@@ -1,0 +1,169 @@
+"""Sinks on Spark: each number once in every file and table, although some fail and the program is killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+from deltalake import DeltaTable
+
+from sparkbolt import Config, TopologyBuilder
+from sparkbolt.bolts import SparkSink
+from sparkbolt.errors import EngineError, Unavailable
+from sparkbolt.spouts import GeneratorSpout
+from tests.patience import PATIENCE_SECS
+from tests.spark.sunk import FAILS_ALWAYS
+
+pytestmark = [pytest.mark.spark]
+
+NUMBERS = 1500
+MOMENTS = ["staging:1", "staged:2", "before:table:3", "written:table:4", "written:folder:5", "committed:6"]
+
+
+def write_numbers(directory: Path) -> list[int]:
+    """Write the numbers; returns those that must arrive."""
+    (directory / "numbers.txt").write_text("".join(f"{number}\n" for number in range(1, NUMBERS)))
+    return [number for number in range(1, NUMBERS) if number % FAILS_ALWAYS]
+
+
+def run(directory: Path, moment: str, *, transactional: bool = True) -> dict[str, int]:
+    """Run the program to its end, or to its kill; what it said at its end."""
+    arguments = [str(directory / name) for name in ("numbers.txt", "out", "checkpoint")]
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.spark.sunk", *arguments, moment, str(transactional)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECS,
+        check=False,
+    )
+    assert ("killed" in result.stdout) == (moment != "never"), (
+        f"{moment}: {result.stdout[-2000:]}{result.stderr[-4000:]}"
+    )
+    return {} if moment != "never" else json.loads(result.stdout.splitlines()[-1])
+
+
+def in_json(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for file in out.glob("*.jsonl") for line in file.read_text().splitlines()]
+
+
+def in_folder(out: Path) -> list[dict[str, Any]]:
+    return ds.dataset(out, format="parquet").to_table(columns=["number", "name"]).to_pylist()
+
+
+def in_delta(out: Path) -> list[dict[str, Any]]:
+    return DeltaTable(out).to_pyarrow_table().to_pylist()
+
+
+SINKS: dict[str, Callable[[Path], list[dict[str, Any]]]] = {
+    "json": in_json,
+    "parquet": in_folder,
+    "folder": in_folder,
+    "delta": in_delta,
+}
+
+
+@pytest.mark.timeout(PATIENCE_SECS)
+def test_each_number_is_once_in_each_sink_over_failures_and_kill_9(tmp_path: Path) -> None:
+    expected = write_numbers(tmp_path)
+    for moment in MOMENTS:
+        run(tmp_path, moment)
+    said = run(tmp_path, "never")
+    for name, read in SINKS.items():
+        rows = read(tmp_path / "out" / name)
+        assert sorted(row["number"] for row in rows) == expected, name
+        assert all(row["name"] == f"name {row['number']}" for row in rows)
+    assert said == {"acked": len(expected), "aside": NUMBERS - 1 - len(expected), "open": 0}
+    assert not list((tmp_path / "checkpoint/commits").iterdir())
+
+
+def test_without_transactional_each_number_is_there_at_least_once(tmp_path: Path) -> None:
+    expected = write_numbers(tmp_path)
+    run(tmp_path, "written:folder:3", transactional=False)
+    run(tmp_path, "never", transactional=False)
+    for name, read in SINKS.items():
+        numbers = [row["number"] for row in read(tmp_path / "out" / name)]
+        assert set(numbers) >= set(expected), name
+        assert len(numbers) > len(set(numbers)), f"{name}: nothing came twice, so this test shows nothing"
+
+
+def sink_of(rows: list[list[Any]], function: Any, **options: Any) -> Any:
+    builder = TopologyBuilder("sink", Config(max_attempts=1))
+    builder.set_spout("rows", GeneratorSpout(lambda: rows, outputs=["n", "name"]))
+    builder.set_bolt("sink", SparkSink("rows", function, **options))
+    return builder.build()
+
+
+def test_a_mistake_in_the_function_stops_the_topology_and_keeps_the_rows(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+
+    def mistaken(batch_df: Any, batch_id: int) -> None:
+        batch_df.select("nosuch").write.parquet(out)
+
+    def right(batch_df: Any, batch_id: int) -> None:
+        batch_df.write.mode("append").parquet(out)
+
+    rows = [[1, "a"], [2, "b"]]
+    running = sink_of(rows, mistaken).start(checkpoint=tmp_path / "state", master="local[2]")
+    with pytest.raises(EngineError, match=r"commit of 'sink' raised .*nosuch.*rows of txid 0 are in the checkpoint"):
+        running.await_finished()
+    running.stop()
+    running = sink_of(rows, right).start(checkpoint=tmp_path / "state", master="local[2]")
+    running.await_finished()
+    running.stop()
+    assert sorted(row["n"] for row in ds.dataset(out, format="parquet").to_table().to_pylist()) == [1, 2]
+
+
+def test_many_rows_reach_the_function_as_few_do(tmp_path: Path) -> None:
+    count, places = 30_000, tmp_path / "places"
+
+    def write(batch_df: Any, batch_id: int) -> None:
+        with places.open("a") as file:
+            file.write(f"{batch_df.count()} {len(batch_df.inputFiles())} {batch_df.schema.simpleString()}\n")
+        batch_df.write.parquet(f"{tmp_path}/out/{batch_id}")
+
+    builder = TopologyBuilder("many", Config())
+    builder.set_spout("rows", GeneratorSpout(lambda: ([n, "x" * 600] for n in range(count)), outputs=["n", "name"]))
+    builder.set_bolt("sink", SparkSink("rows", write, schema="n int not null, name string"))
+    running = builder.build().start(checkpoint=tmp_path / "state", master="local[2]")
+    running.await_finished()
+    running.stop()
+    told = [line.split() for line in places.read_text().splitlines()]
+    assert {schema for _, _, schema in told} == {"struct<n:int,name:string>"}
+    assert any(files == "1" for _, files, _ in told), "no micro-batch was so large that a file was used"
+    written = ds.dataset(sorted(str(path) for path in (tmp_path / "out").rglob("*.parquet")), format="parquet")
+    assert sorted(written.to_table()["n"].to_pylist()) == list(range(count))
+
+
+def test_a_function_whose_target_is_away_is_called_again_and_a_bad_row_fails_alone(tmp_path: Path) -> None:
+    out, calls = str(tmp_path / "out"), tmp_path / "calls"
+
+    def away_at_first(batch_df: Any, batch_id: int) -> None:
+        with calls.open("a") as file:
+            file.write(f"{batch_id} {batch_df.schema.simpleString()}\n")
+        if len(calls.read_text().splitlines()) < 3:
+            raise Unavailable("the target is away")
+        batch_df.write.mode("append").parquet(out)
+
+    rows = [[1, "a"], ["two", "b"], [3, None], [2**40, "d"], [5, "e"]]
+    topology = sink_of(rows, away_at_first, schema="n int not null, name string")
+    running = topology.start(checkpoint=tmp_path / "state", master="local[2]")
+    running.await_finished()
+    counts = running.metrics().components["rows"]
+    assert (counts.acked, counts.set_aside) == (3, 2)
+    reasons = [failed.story for failed in running.set_aside]
+    assert len(reasons) == 2
+    running.stop()
+    written = ds.dataset(out, format="parquet").to_table().to_pylist()
+    assert sorted(written, key=lambda row: row["n"]) == [
+        {"n": 1, "name": "a"},
+        {"n": 3, "name": None},
+        {"n": 5, "name": "e"},
+    ]
+    assert len(set(calls.read_text().splitlines())) == 1, "the same rows came again with the same batch_id"
