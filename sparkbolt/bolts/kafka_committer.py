@@ -117,6 +117,9 @@ class KafkaCommitter:
                 return False
             began_s = self._clock()
             self._send(txid, topic, messages, refused)
+        except TimeoutError:
+            self._drop()
+            raise Unavailable(f"no answer from Kafka at {self._settings.scrub(self._settings.brokers)}") from None
         except client_library().KafkaException as error:
             self._drop()
             raise self._meaning(error, refused, txid, self._clock() - began_s) from error
@@ -142,29 +145,27 @@ class KafkaCommitter:
         quiet = {"error_cb": lambda _: None, "logger": _QUIET}
         producer = made(self._settings, kafka.Producer, {**properties, **quiet})
         producer.init_transactions(self._secs)
-        self._last = self._marker(topic)
         consumer = made(self._settings, kafka.Consumer, {**self._settings.consumer(self.group), **quiet})
         try:
+            self._last = self._marker(consumer, topic)
             self._metadata = consumer.consumer_group_metadata()
         finally:
             consumer.close()
         self._producer = producer
 
-    def _marker(self, topic: str) -> tuple[int, str] | None:
-        """Return the last txid that is committed and how many messages it has; None if nothing says so."""
-        kafka, library = client_library(), client_library("confluent_kafka.admin")
-        admin = made(self._settings, library.AdminClient, {**self._settings.admin(), "error_cb": lambda _: None})
-        found: list[tuple[int, str]] = []
-        # An offset that is being committed for the first time is not among all offsets, so it is asked for by name.
-        for places in ([kafka.TopicPartition(topic, 0)], None):
-            asked = kafka.ConsumerGroupTopicPartitions(self.group, places)
-            answers = admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=self._secs)
-            for answer in answers[self.group].result(self._secs + 1).topic_partitions:
-                if answer.error is not None:
-                    raise kafka.KafkaException(answer.error)
-                if answer.offset > 0:
-                    found.append((answer.offset - 1, (answer.metadata or "").rstrip("\0")))
-        return max(found, default=None)
+    def _marker(self, consumer: Any, topic: str) -> tuple[int, str] | None:
+        """Return the last txid that is committed and how many messages it has; None if nothing says so.
+
+        The consumer reads what is committed, so it waits for an offset whose transaction is about to end. An admin
+        client can ask for it, too, but librdkafka 2.16 then ends the process, and does not list a first offset at all.
+        """
+        kafka = client_library()
+        [answer] = consumer.committed([kafka.TopicPartition(topic, 0)], timeout=self._secs)
+        if answer.error is not None:
+            raise kafka.KafkaException(answer.error)
+        if answer.offset <= 0:
+            return None
+        return answer.offset - 1, (answer.metadata or "").rstrip("\0")
 
     def _is_there(self, txid: int, topic: str, messages: Sequence[Message]) -> bool:
         """Whether the messages were committed before."""
@@ -207,7 +208,7 @@ class KafkaCommitter:
         try:
             answer = admin.describe_configs([asked], request_timeout=self._secs)[asked].result(self._secs + 1)
             secs = 60.0 * float(answer["offsets.retention.minutes"].value)
-        except (client_library().KafkaException, KeyError, TypeError, ValueError):
+        except (client_library().KafkaException, KeyError, TimeoutError, TypeError, ValueError):
             return UNKNOWN_RETENTION_SECS  # such as: no right to ask
         return max(secs - 3600.0, secs / 2)  # clocks differ
 
@@ -342,5 +343,5 @@ class TopicChecks:
             answer = admin.describe_configs([asked], request_timeout=self._secs)[asked].result(self._secs + 1)
             size = int(answer["max.message.bytes"].value)
             return min(size, self._bytes_max), "compact" in answer["cleanup.policy"].value
-        except (kafka.KafkaException, KeyError, TypeError, ValueError):
+        except (kafka.KafkaException, KeyError, TimeoutError, TypeError, ValueError):
             return self._bytes_max, False  # such as: no right to ask

@@ -267,9 +267,9 @@ class SqlWriter:
         raise CommitRefusedError(
             f"{self._settings.commits} says that txid {note.micro_batch} of checkpoint {author.checkpoint} is "
             f"committed by {author.component} with {note.rows_written} rows, and this is txid {number} with {count}: "
-            "another driver goes on with this checkpoint or a copy of it, and this one writes nothing. If an older copy of the "
-            f"checkpoint was put back on purpose, delete the row of {self._settings.commits} with this checkpoint, "
-            f"this component and task {WHOLE}; what was written since is written again"
+            "another driver goes on with this checkpoint or a copy of it, and this one writes nothing. If an older "
+            f"copy of the checkpoint was put back on purpose, delete the row of {self._settings.commits} with this "
+            f"checkpoint, this component and task {WHOLE}; what was written since is written again"
         )
 
     def _transact(self, number: int, rows: Sequence[SqlRow]) -> dict[int, RowRefusedError]:
