@@ -79,7 +79,7 @@ class KafkaBolt(Committer):
         value: Part = None,
         headers: Part = None,
         deliver_secs: float = 30.0,
-        probe: bool = True,
+        trial: bool = True,
         in_doubt: str = "stop",
         client: Mapping[str, Any] | None = None,
     ) -> None:
@@ -93,7 +93,7 @@ class KafkaBolt(Committer):
             value: the message's value; by default a JSON object of all fields.
             headers: the message's headers.
             deliver_secs: how long the broker may take to acknowledge a message; for the driver's requests, too.
-            probe: in a transactional topology: ask the brokers once a minute and process for each topic, whether it
+            trial: in a transactional topology: ask the brokers once a minute and process for each topic, whether it
                 exists and how long its messages may be, so that a message that they would refuse fails its tuple alone.
                 Without it such a message stops the topology.
             in_doubt: in a transactional topology: what to do with messages of which Kafka has forgotten whether it has
@@ -113,7 +113,7 @@ class KafkaBolt(Committer):
         self.key, self.value = arguments.part_of_tuple("key", key), arguments.part_of_tuple("value", value)
         self.headers = arguments.part_of_tuple("headers", headers)
         self.deliver_secs = arguments.positive("deliver_secs", deliver_secs)
-        self.probe = arguments.flag("probe", probe)
+        self.trial = arguments.flag("trial", trial)
         self.in_doubt = arguments.one_of("in_doubt", in_doubt, IN_DOUBT)
         client_library()
 
@@ -129,7 +129,7 @@ class KafkaBolt(Committer):
         self._key, self._value, self._headers = _part(self.key), _part(self.value), _part(self.headers)
         self._checks: TopicChecks | None = None
         if context.config.transactional and context.rehearsal_directory is None:
-            self._checks = TopicChecks(self.settings, request_secs=self.deliver_secs, asks=self.probe)
+            self._checks = TopicChecks(self.settings, request_secs=self.deliver_secs, asks=self.trial)
             # The header of the txid, whose number has not more than 19 digits.
             self._mark_bytes = len(f"{TXID_HEADER}{context.checkpoint_id}/{context.component}/".encode()) + 30
             self._producer: Any = None

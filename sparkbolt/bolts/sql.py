@@ -46,7 +46,7 @@ class SqlBolt(Committer):
     In a transactional topology (``Config(transactional=True)``) each row is written exactly once, also that of a tuple
     that failed before: the driver writes the rows of all tasks when their micro-batch has succeeded, in one transaction
     with a note of the txid. Before that each task tries its rows in a transaction that is rolled back, so that a row
-    which the database refuses fails its tuple alone (``probe``).
+    which the database refuses fails its tuple alone (``trial``).
 
     ``append`` inserts rows. ``upsert`` inserts a row, or replaces all columns that the tuple has in the row with the
     same ``keys``. ``merge`` does the same, but None leaves a column as it is, and ``combine`` says for a column what
@@ -81,7 +81,7 @@ class SqlBolt(Committer):
         chunk_rows: int = 1000,
         wait_secs: float = 30.0,
         commits: str = "sparkbolt_commits",
-        probe: bool = True,
+        trial: bool = True,
         engine: Mapping[str, Any] | None = None,
     ) -> None:
         """Check and store the arguments; nothing is connected yet.
@@ -102,7 +102,7 @@ class SqlBolt(Committer):
             chunk_rows: how many rows are sent at once.
             wait_secs: how long ``flush`` waits for a database that is away.
             commits: the name of the table of notes.
-            probe: in a transactional topology: try each row on executors before it counts. It costs about as much as to
+            trial: in a transactional topology: try each row on executors before it counts. It costs about as much as to
                 write the rows, in parallel, once in each execution of a micro-batch. Without it a row that the
                 database refuses stops the topology.
             engine: further arguments of SQLAlchemy's ``create_engine``.
@@ -121,7 +121,7 @@ class SqlBolt(Committer):
         self.chunk_rows = arguments.whole("chunk_rows", chunk_rows)
         self.wait_secs = arguments.positive("wait_secs", wait_secs)
         self.commits = arguments.text("commits", commits, "the name of a table")
-        self.probe = arguments.flag("probe", probe)
+        self.trial = arguments.flag("trial", trial)
         self.engine = arguments.properties("engine", engine)
         self._check_mode()
 
@@ -211,10 +211,10 @@ class SqlBolt(Committer):
     def _refused(
         self, writer: SqlWriter, held: Sequence[tuple[Tuple, dict[str, Any]]], kept: bool
     ) -> Mapping[int, Exception]:
-        if kept and not self.probe:
+        if kept and not self.trial:
             return {}
         rows = [_sql_row(tup, values) for tup, values in held]
-        return (writer.probe if kept else writer.write)(self._context.micro_batch_id, rows)
+        return (writer.try_rows if kept else writer.write)(self._context.micro_batch_id, rows)
 
     def begin(self, context: TopologyContext) -> None:
         """Make the writer of the driver, which connects in the first ``commit``."""

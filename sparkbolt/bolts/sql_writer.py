@@ -10,7 +10,7 @@ the other, and the second sees what the first has written.
 Rule 3: a row that the database refuses is found by halving, between savepoints; the others are written.
 Rule 4: when the connection is lost while the commit is under way, nobody knows whether it was carried out. The next
 connection reads the note, which says so.
-Rule 5: in a transactional topology tasks only ``probe``: their rows are written and rolled back, so that a row is
+Rule 5: in a transactional topology tasks only ``try_rows``: their rows are written and rolled back, so that a row is
 refused before it counts. ``commit`` in the driver writes the rows of all tasks, all or none, with one note for the
 component (task ``WHOLE``); a number that is noted already is not written again.
 
@@ -121,7 +121,7 @@ class SqlWriter:
         """
         return self._patiently(number, lambda: self._transact(number, rows))
 
-    def probe(self, number: int, rows: Sequence[SqlRow]) -> dict[int, RowRefusedError]:
+    def try_rows(self, number: int, rows: Sequence[SqlRow]) -> dict[int, RowRefusedError]:
         """Write rows and roll them back; waits for a database that is away.
 
         Constraints that are deferred are checked at once. The table is created, if that was asked for.

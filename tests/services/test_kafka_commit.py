@@ -146,20 +146,26 @@ def test_what_a_driver_that_died_has_sent_without_its_end_is_never_seen(kafka: s
     create(kafka, topic)
     whose = context(uuid.uuid4().hex)
     bolt = KafkaBolt(kafka, topic)
-    sent, _ = rows(bolt, whose, *numbered(1, 2))
-    patiently(lambda: driver(bolt, whose).commit(0, sent))
     dying = driver(bolt, whose)
-    committer = dying._committer
-    patiently(lambda: committer._connect(topic))
-    committer._producer.begin_transaction()
-    committer._producer.produce(topic, b'{"n":3}')
-    committer._producer.flush(30)
+    patiently(lambda: dying.commit(0, rows(bolt, whose, *numbered(1, 2))[0]))
+    dying._committer._producer.begin_transaction()
+    dying._committer._producer.produce(topic, b'{"n":3}')
+    dying._committer._producer.flush(30)
     patiently(lambda: driver(bolt, whose).commit(1, rows(bolt, whose, tup(n=4))[0]))
     assert values(kafka, topic) == [1, 2, 4]
     assert len(read(kafka, topic, "read_uncommitted")) == 4
+
+
+def test_a_driver_that_was_believed_dead_sends_nothing_more(kafka: str, topic: str) -> None:
+    create(kafka, topic)
+    whose = context(uuid.uuid4().hex)
+    bolt = KafkaBolt(kafka, topic)
+    zombie = driver(bolt, whose)
+    patiently(lambda: zombie.commit(0, rows(bolt, whose, tup(n=1))[0]))
+    patiently(lambda: driver(bolt, whose).commit(1, rows(bolt, whose, tup(n=2))[0]))
     with pytest.raises(KafkaCommitError, match="has taken over"):
-        dying.commit(1, rows(bolt, whose, tup(n=4))[0])
-    assert values(kafka, topic) == [1, 2, 4], "a driver that was believed dead sends nothing more"
+        zombie.commit(1, rows(bolt, whose, tup(n=2))[0])
+    assert values(kafka, topic) == [1, 2]
 
 
 def test_a_commit_whose_answer_is_lost_is_looked_up(kafka: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,9 +197,9 @@ def test_what_brokers_would_refuse_fails_its_tuple_alone(kafka: str, topic: str)
     bad = [
         to(n="x" * 2000),
         to(n={1}),
-        to(topic=f"{topic}-none"),
-        to(topic=f"{topic}-compacted", key=None),
-        to(topic=""),
+        to(n=1, topic=f"{topic}-none"),
+        to(n=1, topic=f"{topic}-compacted", key=None),
+        to(n=1, topic=""),
     ]
     bolt = KafkaBolt(kafka, topic_field="topic", key="key", value=lambda tup: {"n": tup["n"]})
     sent, failed = rows(bolt, whose, to(n=1), *bad, to(n=2))
@@ -210,7 +216,7 @@ def test_what_brokers_would_refuse_fails_its_tuple_alone(kafka: str, topic: str)
 def test_a_message_that_is_refused_at_commit_is_named_and_none_is_seen(kafka: str, topic: str) -> None:
     create(kafka, topic, **{"max.message.bytes": "2000"})
     whose = context(uuid.uuid4().hex)
-    bolt = KafkaBolt(kafka, topic, probe=False)
+    bolt = KafkaBolt(kafka, topic, trial=False)
     sent, _ = rows(bolt, whose, *numbered(*range(200)))
     own = driver(bolt, whose)
     patiently(lambda: own.commit(0, sent))  # together they are too long for a batch, each one alone is not
@@ -244,27 +250,25 @@ def test_a_broker_that_is_killed_during_commits_and_comes_back_has_each_message_
     with Kafka(tmp_path / "kafka") as server:
         create(server.address, "out", 3)
         whose = context(uuid.uuid4().hex)
-        bolt = KafkaBolt(server.address, "out", deliver_secs=5.0)
-        own = driver(bolt, whose)
-        begun = threading.Event()
+        own = driver(KafkaBolt(server.address, "out", deliver_secs=5.0), whose)
+        done = [0]
 
         def commit() -> None:
-            for txid in range(60):
+            for txid in range(150):
                 numbers = range(txid * 20, txid * 20 + 20)
                 sent = [(whose.now_ms, "out", None, json.dumps({"n": n}).encode(), None) for n in numbers]
                 patiently(lambda: own.commit(txid, sent))  # noqa: B023  it is used before the loop goes on
-                if txid >= 10:
-                    begun.set()
+                done[0] = txid
 
         with ThreadPoolExecutor(1) as thread:
-            committing_ = thread.submit(commit)
-            for _ in range(2):
-                assert begun.wait(60)
+            under_way = thread.submit(commit)
+            for share in (10, 40):
+                while done[0] < share and not under_way.done():
+                    threading.Event().wait(0.05)
                 server.kill()
                 server.start()
-                begun.clear()
-            committing_.result(PATIENCE_SECS)
-        assert values(server.address, "out") == list(range(1200))
+            under_way.result(PATIENCE_SECS)
+        assert values(server.address, "out") == list(range(3000))
 
 
 def test_a_transaction_that_has_timed_out_is_no_other_driver(kafka: str, topic: str) -> None:

@@ -90,20 +90,20 @@ def test_executors_write_nothing_and_a_row_that_would_be_refused_fails_alone(url
     assert query(url, "SELECT * FROM orders") == []
 
 
-def test_without_probe_nothing_is_connected_on_executors(tmp_path: Path) -> None:
+def test_without_a_trial_nothing_is_connected_on_executors(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/none/shop.db"
-    settled, rows = kept(SqlBolt(url, "orders", probe=False), tup(id=1), tup(id=1))
+    settled, rows = kept(SqlBolt(url, "orders", trial=False), tup(id=1), tup(id=1))
     assert (len(settled.acked), rows) == (2, [{"id": 1}] * 2)
 
 
-def test_while_the_database_is_away_the_probe_costs_no_attempt(tmp_path: Path) -> None:
+def test_while_the_database_is_away_a_trial_costs_no_attempt(tmp_path: Path) -> None:
     settled, rows = kept(SqlBolt(f"sqlite:///{tmp_path}/none/shop.db", "orders", wait_secs=0.01), tup(id=1))
     assert rows == []
     assert isinstance(settled.failed[0][1], Unavailable)
 
 
 def test_a_value_that_cannot_be_pickled_fails_its_tuple_alone(url: str) -> None:
-    settled, rows = kept(SqlBolt(url, "orders", probe=False), tup(id=lambda: 1), tup(id=2))
+    settled, rows = kept(SqlBolt(url, "orders", trial=False), tup(id=lambda: 1), tup(id=2))
     assert rows == [{"id": 2}]
     assert "its row cannot be sent to the driver" in settled.failed[0][1]
 
