@@ -1,12 +1,14 @@
 """KafkaBolt: sends tuples as Kafka messages.
 
 Which question it answers: how does a tuple become a message, and when is it acked?
-Rule: a tuple is acked when the broker has acknowledged its message, and failed when it has not within
+Rule 1: a tuple is acked when the broker has acknowledged its message, and failed when it has not within
 ``deliver_secs`` or refuses it. ``flush`` waits for all messages in flight, so a micro-batch never commits a message
-that the broker does not have.
+that the broker does not have. A micro-batch that runs again sends its messages again.
+Rule 2: in a transactional topology a tuple is acked when its message is made and checked, and the driver sends all
+messages of a micro-batch in one Kafka transaction (``kafka_committer``), once.
 
-A micro-batch that runs again sends its messages again: the guarantee is at-least-once. In a rehearsal nothing is sent.
-Read before: ``core.model.components``, ``core.model.unsent``, ``spouts.kafka.settings``.
+In a rehearsal nothing is sent.
+Read before: ``core.model.committers``, ``core.model.unsent``, ``spouts.kafka.settings``.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from sparkbolt.bolts.kafka_committer import IN_DOUBT, TXID_HEADER, KafkaCommitter, TopicChecks
 from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import Bolt, TopologyContext
+from sparkbolt.core.model.committers import Committer
+from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.model.unsent import note_unsent
 from sparkbolt.errors import ConfigError
@@ -29,6 +33,7 @@ from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
+    from sparkbolt.bolts.kafka_committer import Message
     from sparkbolt.core.model.interfaces import BoltCollector
 
 Part: TypeAlias = str | Callable[[Tuple], Any] | None
@@ -40,14 +45,18 @@ POLL_EVERY = 256
 """The bolt polls for acknowledgements once per this many tuples."""
 
 
-class KafkaBolt(Bolt):
-    """Writes each tuple as one message to a Kafka topic, with an idempotent producer.
+class KafkaBolt(Committer):
+    """Writes each tuple as one message to a Kafka topic, with an idempotent or a transactional producer.
 
     Give either ``topic``, the name of the topic, or ``topic_field``, the field that holds the name. ``key``, ``value``
     and ``headers`` are each the name of a field or a function of the tuple. Without ``value`` the message is a JSON
     object of all fields. Bytes are written unchanged, a str as UTF-8, None as a null key or value, and anything else
     as JSON. Headers are a mapping or an iterable of pairs. ``client`` takes further client properties, such as those
     for SASL and TLS; they are never printed.
+
+    In a transactional topology (``Config(transactional=True)``) the messages of a micro-batch are sent by the driver,
+    in one Kafka transaction, when the micro-batch has succeeded. A consumer with
+    ``isolation.level=read_committed`` sees each message exactly once; the header ``sparkbolt-txid`` tells its txid.
 
     A tuple fails if it cannot be encoded, if the broker refuses its message, or if the broker does not acknowledge
     the message within ``deliver_secs``. The simulator and ``TopologyTestDriver`` record messages instead of sending
@@ -70,9 +79,27 @@ class KafkaBolt(Bolt):
         value: Part = None,
         headers: Part = None,
         deliver_secs: float = 30.0,
+        trial: bool = True,
+        in_doubt: str = "stop",
         client: Mapping[str, Any] | None = None,
     ) -> None:
         """Check and store the arguments.
+
+        Args:
+            brokers: where to connect first: ``host:port``, several with commas between.
+            topic: the topic of all messages.
+            topic_field: the field that names the topic of a tuple's message.
+            key: the message's key.
+            value: the message's value; by default a JSON object of all fields.
+            headers: the message's headers.
+            deliver_secs: how long the broker may take to acknowledge a message; for the driver's requests, too.
+            trial: in a transactional topology: ask the brokers once a minute and process for each topic, whether it
+                exists and how long its messages may be, so that a message that they would refuse fails its tuple alone.
+                Without it such a message stops the topology.
+            in_doubt: in a transactional topology: what to do with messages of which Kafka has forgotten whether it has
+                them, since the topology was stopped for longer than ``offsets.retention.minutes``, at the worst
+                moment: ``stop`` with an error that says where to look, ``send`` or ``skip``.
+            client: further client properties.
 
         Raises:
             ConfigError: Not exactly one of ``topic`` and ``topic_field`` is given, or ``client`` sets a property that
@@ -86,10 +113,12 @@ class KafkaBolt(Bolt):
         self.key, self.value = arguments.part_of_tuple("key", key), arguments.part_of_tuple("value", value)
         self.headers = arguments.part_of_tuple("headers", headers)
         self.deliver_secs = arguments.positive("deliver_secs", deliver_secs)
+        self.trial = arguments.flag("trial", trial)
+        self.in_doubt = arguments.one_of("in_doubt", in_doubt, IN_DOUBT)
         client_library()
 
     def prepare(self, context: TopologyContext) -> None:
-        """Create the producer, which connects in the background.
+        """Create the producer, which connects in the background; in a transactional topology only the checks.
 
         Raises:
             ConfigError: The client library refuses a property.
@@ -98,11 +127,18 @@ class KafkaBolt(Bolt):
         self._under_way = 0
         self._executed = 0
         self._key, self._value, self._headers = _part(self.key), _part(self.value), _part(self.headers)
-        self._connect()
+        self._checks: TopicChecks | None = None
+        if context.config.transactional and context.rehearsal_directory is None:
+            self._checks = TopicChecks(self.settings, request_secs=self.deliver_secs, asks=self.trial)
+            # The header of the txid, whose number has not more than 19 digits.
+            self._mark_bytes = len(f"{TXID_HEADER}{context.checkpoint_id}/{context.component}/".encode()) + 30
+            self._producer: Any = None
+        else:
+            self._connect()
 
     def _connect(self) -> None:
         if self._context.rehearsal_directory is not None:
-            self._producer: Any = _Notes(self._context)
+            self._producer = _Notes(self._context)
             return
         kafka = client_library()
         properties = self.settings.producer(**{"linger.ms": 5})
@@ -110,16 +146,16 @@ class KafkaBolt(Bolt):
         self._producer = made(self.settings, kafka.Producer, {**properties, "error_cb": lambda _: None})
 
     def execute(self, tup: Tuple, collector: BoltCollector) -> None:
-        """Pass the tuple's message to the producer."""
-        topic = self.topic if self.topic_field is None else tup[self.topic_field]
-        if not isinstance(topic, str) or not topic:
-            raise ValueError(f"field {self.topic_field!r} holds {topic!r:.60}, expected the name of a topic")
-        message = {
-            "key": encoded(self._key(tup)) if self._key else None,
-            "value": encoded(self._value(tup)) if self._value else encoded(dict(tup)),
-            "headers": header_pairs(self._headers(tup)) if self._headers else None,
-            "on_delivery": partial(self._delivered, tup, collector),
-        }
+        """Pass the tuple's message to the producer, or check it and keep it for ``commit``."""
+        made = self.row(tup)
+        if self._checks is not None:
+            self._checks.check(made, waits=self.topic_field is None, mark_bytes=self._mark_bytes)
+            self.keep(made)
+            collector.ack(tup)
+            return
+        _, topic, key, value, headers = made
+        heard = partial(self._delivered, tup, collector)
+        message = {"key": key, "value": value, "headers": headers, "on_delivery": heard}
         while True:
             try:
                 self._producer.produce(topic, **message)
@@ -134,6 +170,45 @@ class KafkaBolt(Bolt):
         self._executed += 1
         if self._executed % POLL_EVERY == 0:
             self._hear(self._producer.poll, 0)
+
+    def row(self, tup: Tuple) -> Message:
+        """Return the tuple's message.
+
+        Raises:
+            ValueError: The tuple names no topic.
+        """
+        topic = self.topic if self.topic_field is None else tup[self.topic_field]
+        if not isinstance(topic, str) or not topic:
+            raise ValueError(f"field {self.topic_field!r} holds {topic!r:.60}, expected the name of a topic")
+        key = encoded(self._key(tup)) if self._key else None
+        value = encoded(self._value(tup)) if self._value else encoded(dict(tup))
+        headers = header_pairs(self._headers(tup)) if self._headers else None
+        return self._context.now_ms, topic, key, value, headers
+
+    def begin(self, context: TopologyContext) -> None:
+        """Make what commits in the driver; it connects in the first ``commit``."""
+        self._committer = KafkaCommitter(
+            self.settings,
+            context.checkpoint_id,
+            context.component,
+            request_secs=self.deliver_secs,
+            in_doubt=self.in_doubt,
+        )
+
+    def commit(self, txid: int, rows: Sequence[Any]) -> None:
+        """Send the messages of a micro-batch in one Kafka transaction; do nothing if they are there.
+
+        Raises:
+            Unavailable: The brokers are away, or someone has to change something there.
+            KafkaCommitError: A message is refused, another driver has taken over, or nobody knows whether the messages
+                are there.
+        """
+        if not self._committer.commit(txid, rows):
+            log.info("%s: the messages of txid %d were committed before", self, txid)
+
+    def end(self) -> None:
+        """Release the driver's producer."""
+        self._committer.close()
 
     def _delivered(self, tup: Tuple, collector: BoltCollector, error: Any, _: Any) -> None:
         self._under_way -= 1

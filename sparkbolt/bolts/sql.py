@@ -1,20 +1,24 @@
 """SqlBolt: writes tuples as rows of a database.
 
 Which question it answers: how does a tuple become a row, and when is it acked?
-Rule: a tuple is acked when its row is committed. It fails alone if the database refuses its row, and without costing
+Rule 1: a tuple is acked when its row is committed. It fails alone if the database refuses its row, and without costing
 an attempt while the database is away.
+Rule 2: in a transactional topology a tuple is acked when the database has accepted its row on trial, and the row is
+committed by the driver with all rows of the component in its micro-batch, in one transaction.
 
-Read before: ``sql_writer`` for what is in the database after a crash, ``sql_table`` for what the modes do.
+Read before: ``committers``, ``sql_writer`` for what is in the database after a crash, ``sql_table`` for the modes.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sparkbolt.bolts.sql_link import checked_url, parsed_url, place_of
 from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import Bolt, TopologyContext
+from sparkbolt.core.model.committers import Committer
+from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.model.unsent import note_unsent
 from sparkbolt.errors import ConfigError, Unavailable
@@ -23,11 +27,13 @@ if TYPE_CHECKING:
     from sparkbolt.bolts.sql_writer import SqlRow, SqlWriter, WriterSettings
     from sparkbolt.core.model.interfaces import BoltCollector
 
+log = logging.getLogger(__name__)
+
 Columns: TypeAlias = Sequence[str] | Mapping[str, str | Callable[[Tuple], Any]] | None
 """Which columns are written: names of fields, or by column the name of a field or a function of the tuple."""
 
 
-class SqlBolt(Bolt):
+class SqlBolt(Committer):
     """Writes each tuple as one row of a table, by SQLAlchemy.
 
     Each task writes the rows of a micro-batch in one transaction, together with a note in the table ``commits``, which
@@ -36,6 +42,11 @@ class SqlBolt(Bolt):
     another part of the tree failed, ``append`` then writes it twice. So it does for messages of a queue (``Spout``)
     whose driver died before their micro-batch was committed. ``upsert`` with ``newest`` leaves the same row however
     often and in whatever order tuples come.
+
+    In a transactional topology (``Config(transactional=True)``) each row is written exactly once, also that of a tuple
+    that failed before: the driver writes the rows of all tasks when their micro-batch has succeeded, in one transaction
+    with a note of the txid. Before that each task tries its rows in a transaction that is rolled back, so that a row
+    which the database refuses fails its tuple alone (``trial``).
 
     ``append`` inserts rows. ``upsert`` inserts a row, or replaces all columns that the tuple has in the row with the
     same ``keys``. ``merge`` does the same, but None leaves a column as it is, and ``combine`` says for a column what
@@ -70,6 +81,7 @@ class SqlBolt(Bolt):
         chunk_rows: int = 1000,
         wait_secs: float = 30.0,
         commits: str = "sparkbolt_commits",
+        trial: bool = True,
         engine: Mapping[str, Any] | None = None,
     ) -> None:
         """Check and store the arguments; nothing is connected yet.
@@ -90,6 +102,9 @@ class SqlBolt(Bolt):
             chunk_rows: how many rows are sent at once.
             wait_secs: how long ``flush`` waits for a database that is away.
             commits: the name of the table of notes.
+            trial: in a transactional topology: try each row on executors before it counts. It costs about as much as to
+                write the rows, in parallel, once in each execution of a micro-batch. Without it a row that the
+                database refuses stops the topology.
             engine: further arguments of SQLAlchemy's ``create_engine``.
 
         Raises:
@@ -106,6 +121,7 @@ class SqlBolt(Bolt):
         self.chunk_rows = arguments.whole("chunk_rows", chunk_rows)
         self.wait_secs = arguments.positive("wait_secs", wait_secs)
         self.commits = arguments.text("commits", commits, "the name of a table")
+        self.trial = arguments.flag("trial", trial)
         self.engine = arguments.properties("engine", engine)
         self._check_mode()
 
@@ -139,29 +155,31 @@ class SqlBolt(Bolt):
         self._context = context
         self._held: list[tuple[Tuple, dict[str, Any]]] = []
         self._collector: BoltCollector | None = None
-        self._writer = None
-        if context.rehearsal_directory is None:
-            from sparkbolt.bolts.sql_writer import Author, SqlWriter
+        self._writer = self._writer_of(context, context.task) if context.rehearsal_directory is None else None
 
-            # Without a checkpoint there is nothing that a micro-batch could be repeated from; "-" is a name for that.
-            author = Author(context.checkpoint_id or "-", context.component, context.task, context.topology)
-            self._writer = SqlWriter(self._settings, author)
+    def _writer_of(self, context: TopologyContext, task: int) -> SqlWriter:
+        from sparkbolt.bolts.sql_writer import Author, SqlWriter
+
+        # Without a checkpoint there is nothing that a micro-batch could be repeated from; "-" is a name for that.
+        author = Author(context.checkpoint_id or "-", context.component, task, context.topology)
+        return SqlWriter(self._settings, author)
 
     def execute(self, tup: Tuple, collector: BoltCollector) -> None:
-        """Keep the tuple's row until ``flush``."""
+        """Hold the tuple's row until ``flush``."""
         self._collector = collector
         if tup.is_tick:
             collector.ack(tup)
             return
-        self._held.append((tup, self._row(tup)))
+        self._held.append((tup, self.row(tup)))
 
-    def _row(self, tup: Tuple) -> dict[str, Any]:
+    def row(self, tup: Tuple) -> dict[str, Any]:
+        """Return the tuple's values by column."""
         if self.columns is None:
             return dict(zip(tup.fields, tup.values, strict=True))
         return {name: tup[part] if isinstance(part, str) else part(tup) for name, part in self.columns.items()}
 
     def flush(self) -> None:
-        """Write the rows of the micro-batch, then ack and fail their tuples."""
+        """Write the rows of the micro-batch, or try and keep them for ``commit``; then ack and fail their tuples."""
         held, self._held = self._held, []
         collector = self._collector
         if not held or collector is None:
@@ -171,17 +189,55 @@ class SqlBolt(Bolt):
                 note_unsent(self._context, {"table": self.table, "mode": self.mode, "row": values})
                 collector.ack(tup)
             return
+        kept = self._context.config.transactional
         try:
-            refused = self._writer.write(self._context.micro_batch_id, [_sql_row(tup, values) for tup, values in held])
+            refused = self._refused(self._writer, held, kept)
         except Unavailable as error:
             for tup, _ in held:
                 collector.fail(tup, error)
             return
-        for index, (tup, _) in enumerate(held):
+        for index, (tup, values) in enumerate(held):
             if index in refused:
                 collector.fail(tup, str(refused[index]))
-            else:
-                collector.ack(tup)
+                continue
+            if kept:
+                try:
+                    self.keep(values)
+                except Exception as error:  # noqa: BLE001  a value's own __reduce__ may raise anything
+                    collector.fail(tup, f"its row cannot be sent to the driver: {type(error).__name__}: {error}")
+                    continue
+            collector.ack(tup)
+
+    def _refused(
+        self, writer: SqlWriter, held: Sequence[tuple[Tuple, dict[str, Any]]], kept: bool
+    ) -> Mapping[int, Exception]:
+        if kept and not self.trial:
+            return {}
+        rows = [_sql_row(tup, values) for tup, values in held]
+        return (writer.try_rows if kept else writer.write)(self._context.micro_batch_id, rows)
+
+    def begin(self, context: TopologyContext) -> None:
+        """Make the writer of the driver, which connects in the first ``commit``."""
+        from sparkbolt.bolts.sql_writer import WHOLE
+
+        self._writer = self._writer_of(context, WHOLE)
+
+    def commit(self, txid: int, rows: Sequence[Any]) -> None:
+        """Write the rows of a micro-batch and the note of its txid in one transaction; do nothing if it is noted.
+
+        Raises:
+            Unavailable: The database is away, or the table has to be changed by someone.
+            RowRefusedError: The database refuses a row, which is named; nothing is written.
+            CommitRefusedError: The note is of another driver that goes on with the checkpoint or with a copy of it.
+        """
+        assert self._writer is not None, "begin comes first"
+        if not self._writer.commit(txid, rows):
+            log.info("%s: the rows of txid %d were committed before", self, txid)
+
+    def end(self) -> None:
+        """Close the driver's connections."""
+        if self._writer is not None:
+            self._writer.close()
 
     def __str__(self) -> str:
         return f"SqlBolt({self.mode} into {self.table} at {place_of(self.url)})"

@@ -10,8 +10,10 @@ the other, and the second sees what the first has written.
 Rule 3: a row that the database refuses is found by halving, between savepoints; the others are written.
 Rule 4: when the connection is lost while the commit is under way, nobody knows whether it was carried out. The next
 connection reads the note, which says so.
+Rule 5: in a transactional topology tasks only ``try_rows``: their rows are written and rolled back, so that a row is
+refused before it counts. ``commit`` in the driver writes the rows of all tasks, all or none, with one note for the
+component (task ``WHOLE``); a number that is noted already is not written again.
 
-It knows nothing of tuples and of micro-batches: what is here a number may be that of a transaction.
 Read before: ``sql_link``, ``sql_table``.
 """
 
@@ -21,7 +23,8 @@ import datetime as dt
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -35,6 +38,8 @@ from sparkbolt.errors import Unavailable
 log = logging.getLogger(__name__)
 
 BACKOFF_SECS, BACKOFF_SECS_MAX = 0.1, 2.0
+WHOLE = 0
+"""The task of the note of a component whose rows are committed by the driver; tasks are numbered from 1."""
 VALUES_SHOWN_MAX = 200
 """How many characters of a refused row's values its failure shows."""
 
@@ -50,6 +55,10 @@ class SqlRow(NamedTuple):
 
 class RowRefusedError(Exception):
     """The database, or the table, does not take a row."""
+
+
+class CommitRefusedError(Exception):
+    """A transaction cannot be committed as a whole."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +119,65 @@ class SqlWriter:
             Unavailable: The database was away for ``wait_secs``, or the table has to be changed by someone. Nothing
                 of these rows is written, unless a commit was under way whose outcome could not be learned.
         """
+        return self._patiently(number, lambda: self._transact(number, rows))
+
+    def try_rows(self, number: int, rows: Sequence[SqlRow]) -> dict[int, RowRefusedError]:
+        """Write rows and roll them back; waits for a database that is away.
+
+        Constraints that are deferred are checked at once. The table is created, if that was asked for.
+
+        Args:
+            number: the micro-batch.
+            rows: all rows of the task in it.
+
+        Returns:
+            By index of each row that the database refuses: why.
+
+        Raises:
+            Unavailable: The database was away for ``wait_secs``, or the table has to be changed by someone.
+        """
+        return self._patiently(number, lambda: self._try(rows))
+
+    def commit(self, number: int, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Write the rows of a transaction and the note of it, all or none; does not wait.
+
+        Args:
+            number: the txid.
+            rows: the values of all rows of the component in it.
+
+        Returns:
+            Whether they were written now; they were written before otherwise.
+
+        Raises:
+            Unavailable: The database is away, or the table has to be changed by someone. The same call may succeed
+                later; it also finds out what became of a commit whose end nobody saw.
+            RowRefusedError: The database refuses a row, which is named; nothing is written.
+            CommitRefusedError: What is noted is not of this topology's past; nothing is written.
+        """
+        try:
+            return self._commit(number, [SqlRow(0, values) for values in rows])
+        except sa.exc.SQLAlchemyError as error:
+            trouble, text = trouble_of(error), error_text(error)
+            if trouble is Trouble.AWAY:
+                raise Unavailable(f"{self.place} is away: {text}") from error
+            self._target, self._has_commits = None, False
+            if trouble is Trouble.TABLE:
+                raise Unavailable(f"{self.place}: {text}") from error
+            raise CommitRefusedError(
+                f"{self.place} refuses the commit of txid {number} as a whole, and names no row: {text}"
+            ) from error
+
+    def close(self) -> None:
+        """Close the connections of this process to the database; other writers connect again."""
+        engine_of(self._settings.url, self._settings.options, writes=True).dispose()
+
+    def _patiently(self, number: int, attempt: Callable[[], dict[int, RowRefusedError]]) -> dict[int, RowRefusedError]:
         until = self._clock() + self._settings.wait_secs
         wait = BACKOFF_SECS
         self._in_doubt = False
         while True:
             try:
-                refused = self._transact(number, rows)
+                refused = attempt()
             except sa.exc.SQLAlchemyError as error:
                 trouble, text = trouble_of(error), error_text(error)
                 if trouble is not Trouble.AWAY:  # outside of the rows: of the table, or of the commit
@@ -145,9 +207,13 @@ class SqlWriter:
                 text,
             )
 
-    def _transact(self, number: int, rows: Sequence[SqlRow]) -> dict[int, RowRefusedError]:
+    @contextmanager
+    def _begun(
+        self, rows: Sequence[SqlRow], *, notes: bool
+    ) -> Iterator[tuple[sa.Connection, sa.RootTransaction, Target]]:
+        """Begin a transaction with a table that is there; roll it back after an exception."""
         engine = engine_of(self._settings.url, self._settings.options, writes=True)
-        if not self._has_commits:
+        if notes and not self._has_commits:
             self._create(engine, self._commits)
             self._has_commits = True
         known = self._target is not None
@@ -159,18 +225,61 @@ class SqlWriter:
         with engine.connect() as connection:
             transaction = connection.begin()
             try:
-                written = self._written(connection, number)
-                refused: dict[int, RowRefusedError] = {}
-                left = [index for index, row in enumerate(rows) if written is None or row.edge not in written]
-                self._insert_all(connection, target, rows, left, refused)
-                edges = {row.edge for index, row in enumerate(rows) if index not in refused} | (written or {0})
-                connection.execute(sa.update(self._commits).where(self._mine()), self._noted(number, edges - {0}))
+                yield connection, transaction, target
             except BaseException as error:
                 if known and isinstance(error, sa.exc.DBAPIError) and trouble_of(error) is Trouble.TABLE:
                     self._target = None
                 if transaction.is_active and not connection.invalidated:
                     transaction.rollback()
                 raise
+
+    def _try(self, rows: Sequence[SqlRow]) -> dict[int, RowRefusedError]:
+        refused: dict[int, RowRefusedError] = {}
+        with self._begun(rows, notes=False) as (connection, transaction, target):
+            if connection.dialect.name == "postgresql":
+                connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE")
+            self._insert_all(connection, target, rows, list(range(len(rows))), refused)
+            transaction.rollback()
+        return refused
+
+    def _commit(self, number: int, rows: Sequence[SqlRow]) -> bool:
+        with self._begun(rows, notes=True) as (connection, transaction, target):
+            note = self._locked(connection)
+            if note is not None and note.micro_batch >= number:
+                transaction.rollback()
+                self._check_note(note, number, len(rows))
+                return False
+            refused: dict[int, RowRefusedError] = {}
+            self._insert_all(connection, target, rows, list(range(len(rows))), refused, whole=True)
+            if refused:
+                others = f", and {len(refused) - 1} more of {len(rows)} rows" if len(refused) > 1 else ""
+                raise RowRefusedError(f"{next(iter(refused.values()))}{others}; nothing of txid {number} is written")
+            noted = {**self._noted(number, ()), "rows_written": len(rows)}
+            connection.execute(sa.update(self._commits).where(self._mine()), noted)
+            transaction.commit()
+        return True
+
+    def _check_note(self, note: Any, number: int, count: int) -> None:
+        """Refuse to skip what is not known to be written."""
+        if note.micro_batch == number and note.rows_written == count:
+            return
+        author = self._author
+        raise CommitRefusedError(
+            f"{self._settings.commits} says that txid {note.micro_batch} of checkpoint {author.checkpoint} is "
+            f"committed by {author.component} with {note.rows_written} rows, and this is txid {number} with {count}: "
+            "another driver goes on with this checkpoint or a copy of it, and this one writes nothing. If an older "
+            f"copy of the checkpoint was put back on purpose, delete the row of {self._settings.commits} with this "
+            f"checkpoint, this component and task {WHOLE}; what was written since is written again"
+        )
+
+    def _transact(self, number: int, rows: Sequence[SqlRow]) -> dict[int, RowRefusedError]:
+        with self._begun(rows, notes=True) as (connection, transaction, target):
+            written = self._written(connection, number)
+            refused: dict[int, RowRefusedError] = {}
+            left = [index for index, row in enumerate(rows) if written is None or row.edge not in written]
+            self._insert_all(connection, target, rows, left, refused)
+            edges = {row.edge for index, row in enumerate(rows) if index not in refused} | (written or {0})
+            connection.execute(sa.update(self._commits).where(self._mine()), self._noted(number, edges - {0}))
             self._in_doubt = True
             try:
                 transaction.commit()
@@ -238,17 +347,8 @@ class SqlWriter:
 
         In a micro-batch that runs again, rows without an edge (0) count as written: nobody waits for them.
         """
-        columns, author = self._commits.c, self._author
-        ask = sa.select(columns.micro_batch, columns.edges).where(self._mine()).with_for_update()
-        note = connection.execute(ask).first()
-        if note is None:
-            try:
-                with connection.begin_nested():
-                    connection.execute(sa.insert(self._commits), self._noted(-1, ()))
-                return None
-            except sa.exc.IntegrityError:  # another attempt was faster, and has ended
-                note = connection.execute(ask).one()
-        if note.micro_batch < number:
+        author, note = self._author, self._locked(connection)
+        if note is None or note.micro_batch < number:
             return None
         if note.micro_batch > number:
             raise Unavailable(
@@ -258,6 +358,21 @@ class SqlWriter:
                 f"the rows of {self._settings.commits} with this checkpoint; what it wrote since is written again"
             )
         return frozenset([0, *np.frombuffer(note.edges, dtype="<u8").tolist()])
+
+    def _locked(self, connection: sa.Connection) -> Any:
+        """Lock the note, and return it; make it, and return None, if there is none."""
+        columns = self._commits.c
+        ask = sa.select(columns.micro_batch, columns.edges, columns.rows_written)
+        ask = ask.where(self._mine()).with_for_update()
+        note = connection.execute(ask).first()
+        if note is None:
+            try:
+                with connection.begin_nested():
+                    connection.execute(sa.insert(self._commits), self._noted(-1, ()))
+                return None
+            except sa.exc.IntegrityError:  # another attempt was faster, and has ended
+                note = connection.execute(ask).one()
+        return note
 
     def _noted(self, number: int, edges: Collection[int]) -> dict[str, Any]:
         author = self._author
@@ -281,13 +396,26 @@ class SqlWriter:
         rows: Sequence[SqlRow],
         left: list[int],
         refused: dict[int, RowRefusedError],
+        *,
+        whole: bool = False,
     ) -> None:
+        """Write some rows, by chunks of the same columns.
+
+        Args:
+            connection: in a transaction.
+            target: the table.
+            rows: all rows.
+            left: the indexes of those to be written.
+            refused: receives, by index, why rows are refused.
+            whole: wait for a column that any row needs; by default such rows are refused if others can be written.
+        """
         groups: dict[tuple[str, ...], list[int]] = {}
         for index in left:
             groups.setdefault(tuple(rows[index].values), []).append(index)
         lacking = {columns: missing for columns in groups if (missing := target.missing(columns))}
-        if lacking and len(lacking) == len(groups):
-            raise Unavailable(self._no_column(target, rows, groups, lacking))
+        if lacking and (whole or len(lacking) == len(groups)):
+            first = next(iter(lacking))
+            raise Unavailable(self._no_column(target, rows, {first: groups[first]}, lacking))
         for columns, indexes in groups.items():
             if columns in lacking:
                 reason = RowRefusedError(self._no_column(target, rows, {columns: indexes}, lacking))

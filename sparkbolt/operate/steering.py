@@ -25,7 +25,7 @@ from typing import Any
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.driver.history import History
 from sparkbolt.core.model.config import did_you_mean
-from sparkbolt.core.model.topology import changes, differs
+from sparkbolt.core.model.topology_changes import changes, differs
 from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.operate import describe
 from sparkbolt.operate.books import EVENTS_FILE, ErrorBook, EventBook

@@ -54,7 +54,8 @@ from sparkbolt.core.driver.ledger import files as ledger_files
 from sparkbolt.core.driver.ledger.agreement import TOPOLOGY_MISSING, is_whole, metadata_mistake, topology_in
 from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.model.lane import Lane, moved
-from sparkbolt.core.model.topology import Topology, changes, differs
+from sparkbolt.core.model.topology import Topology
+from sparkbolt.core.model.topology_changes import changes, differs
 from sparkbolt.errors import CheckpointError
 from sparkbolt.spark.locations import FILES_SECS, answer_within, check_hdfs
 

@@ -94,7 +94,7 @@ def _opened(lane: Lane, name: str, spark: SparkSession, place: str) -> InletFram
             f"columns are {frame.columns}"
         )
     for field in fields:
-        why = _unsent(frame.schema[field].dataType)
+        why = unsent(frame.schema[field].dataType)
         if why is not None:
             raise EngineError(
                 f"spout {name!r}: column {field!r} has {why}, which has no Python value that can be sent: cast it in "
@@ -146,16 +146,16 @@ def _quoted(field: str) -> str:
     return f"`{field.replace('`', '``')}`"
 
 
-def _unsent(type_: sql.DataType) -> str | None:
+def unsent(type_: sql.DataType) -> str | None:
     """The type that has no Python value, or which holds one; None if all have one."""
     if isinstance(type_, sql.StructType):
-        return next((why for why in (_unsent(field.dataType) for field in type_.fields) if why is not None), None)
+        return next((why for why in (unsent(field.dataType) for field in type_.fields) if why is not None), None)
     if isinstance(type_, sql.ArrayType):
-        return _unsent(type_.elementType)
+        return unsent(type_.elementType)
     if isinstance(type_, sql.MapType):
         if isinstance(type_.keyType, sql.StructType | sql.ArrayType | sql.MapType):
             return f"a map with keys of type {type_.keyType.simpleString()}"
-        return _unsent(type_.valueType)
+        return unsent(type_.valueType)
     return None if isinstance(type_, _SIMPLE) else f"type {type_.simpleString()}"
 
 

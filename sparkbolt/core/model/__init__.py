@@ -2,6 +2,7 @@
 
 Read in this order: ``tuples``, ``arguments``, ``retry``, ``dead_letters``, ``config``, ``groupings``, ``interfaces``,
 ``components``, ``function_bolts``, ``runtime_bolts``, ``durable``, ``pickling``, ``statefulness``,
-``dead_letter_targets``, ``method_validation``, ``validation``, ``topology``, ``lane``; then what is reported:
+``dead_letter_targets``, ``method_validation``, ``committers``, ``validation``, ``topology``, ``topology_changes``,
+``lane``; then what is reported:
 ``causes``, ``metrics``, ``tree_life``, ``story``, ``outage``, ``reports``, ``progress``, ``running``, ``unsent``.
 """

@@ -19,7 +19,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import cloudpickle
 
@@ -53,7 +53,6 @@ __all__ = [
     "Subscription",
     "Topology",
     "TopologyBuilder",
-    "changes",
 ]
 
 REPR_COMPONENTS_MAX = 6
@@ -349,6 +348,36 @@ class Topology:
         running: RunningTopology = engine_door().start(self, given)
         return running
 
+    def apply(
+        self,
+        df: Any,
+        *,
+        schema: Any,
+        component: str | None = None,
+        stream: str = DEFAULT_STREAM,
+        failures: Literal["raise", "drop"] = "raise",
+    ) -> Any:
+        """Give the rows of a DataFrame to the topology's spout, and return the tuples of a stream as a DataFrame.
+
+        The result is a part of your own query, streaming or not; Spark runs it, with its guarantees and not with
+        Sparkbolt's: nothing is acked, retried or set aside, and a micro-batch that runs again emits again. State is in
+        the checkpoint of your query.
+
+        Args:
+            df: has a column for each field of the topology's only spout, which is not read itself.
+            schema: the types of the result's columns, one for each field of the stream: ``"word string, count long"``,
+                or a ``StructType``.
+            component: emits the stream; by default the only bolt to which no other subscribes.
+            stream: the name of the stream.
+            failures: ``raise``: a tuple that fails fails the query; ``drop``: it is logged, and left out.
+
+        Raises:
+            EngineError: the topology has what only its own engine can do: windows, ticks, committers, several spouts;
+                or the DataFrame or the schema does not fit.
+        """
+        options = {"schema": schema, "component": component, "stream": stream, "failures": failures}
+        return engine_door().apply(self, df, options)
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the picture that ``sparkbolt graph --svg`` draws."""
         return engine_door().topology_html(self)
@@ -372,57 +401,6 @@ def _given(*, checkpoint: str | os.PathLike[str] | None, **options: Any) -> dict
 
 def _unpickle(data: bytes) -> Topology:
     return Topology(*cloudpickle.loads(data))
-
-
-def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return the differences of two fingerprints, one sentence each; empty if a checkpoint of one fits the other.
-
-    >>> changes({"name": "a", "components": {}}, {"name": "b", "components": {}})
-    ["the name was 'a' and is now 'b'"]
-    """
-    found = []
-    if old["name"] != new["name"]:
-        found.append(f"the name was {old['name']!r} and is now {new['name']!r}")
-    before, after = old["components"], new["components"]
-    found += [f"component {id_!r} is gone" for id_ in before if id_ not in after]
-    found += [f"component {id_!r} is new" for id_ in after if id_ not in before]
-    for id_ in sorted(set(before) & set(after)):
-        for key in ("kind", "parallelism"):
-            if before[id_][key] != after[id_][key]:
-                found.append(f"{key} of {id_!r} was {before[id_][key]!r} and is now {after[id_][key]!r}")
-        if after[id_].get("starts_trees", False) != before[id_].get("starts_trees", False):
-            said = "started no trees and would start trees of its own"
-            if before[id_].get("starts_trees", False):
-                said = "started trees of its own and would start none any more"
-            found.append(f"bolt {id_!r} {said}")
-        for key, word in (("streams", "stream"), ("subscriptions", "subscription")):
-            found += _entry_changes(f"{word} {{!r}} of {id_!r}", before[id_][key], after[id_][key])
-    return found
-
-
-def differs(directory: str, differences: Sequence[str]) -> str:
-    """Say that a checkpoint does not fit a topology, and what to do.
-
-    Args:
-        directory: the checkpoint.
-        differences: one sentence each, as ``changes`` returns them.
-    """
-    listed = "".join(f"\n  - {difference}" for difference in differences)
-    return (
-        f"checkpoint {directory} was begun by a topology that differs:{listed}\nGive the topology the shape it had, or "
-        "start it with a new checkpoint directory (which starts from the beginning)"
-    )
-
-
-def _entry_changes(what: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    found = [f"{what.format(name)} is gone" for name in old if name not in new]
-    found += [f"{what.format(name)} is new" for name in new if name not in old]
-    found += [
-        f"{what.format(name)} was {old[name]} and is now {new[name]}"
-        for name in old
-        if name in new and old[name] != new[name]
-    ]
-    return found
 
 
 class BoltDeclarer:

@@ -157,6 +157,11 @@ class FrameWriter:
         self._sequences: dict[tuple[int, int], int] = {}
         """By (task number, stream index): how many frames were written."""
 
+    def take(self) -> list[Row]:
+        """The frames that were written since the last call."""
+        rows, self.rows = self.rows, []
+        return rows
+
     def write(self, routed: RoutedRows, sender: int, stream: int, path: Path) -> list[Refusal]:
         """Write the rows that one task sends to another on one stream; rows that cannot be sent are returned."""
         refusals: list[Refusal] = []

@@ -479,6 +479,10 @@ class Stage:
         """Add a row to those that leave the stage."""
         self._writer.rows.append(row)
 
+    def take_rows(self) -> list[Row]:
+        """The rows that may leave already, before the stage has finished."""
+        return self._writer.take()
+
     def absorb(self, data: Any) -> bool:
         """Combine a row of partials or feedback with this stage's own; return False if the row is neither."""
         kind = kind_of(data)

@@ -33,6 +33,7 @@ _OURS: Mapping[str, str] = {
     "enable.partition.eof": "the spout needs to know where a log ends",
     "isolation.level": "it is `isolation`",
     "enable.idempotence": "the bolt's producer is always idempotent",
+    "transactional.id": "it is made of the checkpoint and the component",
     "delivery.report.only.error": "a tuple is acked when its message is",
 }
 _OF_CONSUMERS = re.compile(

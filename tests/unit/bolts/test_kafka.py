@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from sparkbolt import Config
 from sparkbolt.bolts import KafkaBolt
+from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import ConfigError
 
 OUT_OF_ORDER = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap", fatal=True)
@@ -76,7 +77,7 @@ class Heard:
 
 def prepared() -> tuple[KafkaBolt, Heard]:
     bolt = KafkaBolt("localhost:1", "words", value="word")
-    bolt.prepare(SimpleNamespace())
+    bolt.prepare(TopologyContext("t", "out", 0, 1, 1, Config()))
     return bolt, Heard()
 
 

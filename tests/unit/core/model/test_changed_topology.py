@@ -12,7 +12,7 @@ import pytest
 
 from sparkbolt import BasicBolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder, WindowedBolt, bolt
 from sparkbolt.core.model.lane import lay_out, moved, spark_hash
-from sparkbolt.core.model.topology import changes
+from sparkbolt.core.model.topology_changes import changes
 from sparkbolt.sim.engine import LocalEngine
 
 COUNT = 60

@@ -14,7 +14,8 @@ from sparkbolt.core.model.components import BasicBolt
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.groupings import FieldsGrouping, ShuffleGrouping
 from sparkbolt.core.model.statefulness import keeps_state
-from sparkbolt.core.model.topology import Topology, TopologyBuilder, changes
+from sparkbolt.core.model.topology import Topology, TopologyBuilder
+from sparkbolt.core.model.topology_changes import changes
 from sparkbolt.core.model.tuples import StreamDef
 from tests.topologies import Count, Split
 from tests.unit.core.model.declared import Anywhere, Lines, Log, Stateless, Storing, upper, words

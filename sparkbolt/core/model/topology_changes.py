@@ -1,0 +1,62 @@
+"""Topology changes: whether a checkpoint of one topology fits another.
+
+Which question it answers: what differs between the topology that began a checkpoint and the one that is to go on?
+
+Read before: ``topology``, whose ``fingerprint`` is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return the differences of two fingerprints, one sentence each; empty if a checkpoint of one fits the other.
+
+    >>> changes({"name": "a", "components": {}}, {"name": "b", "components": {}})
+    ["the name was 'a' and is now 'b'"]
+    """
+    found = []
+    if old["name"] != new["name"]:
+        found.append(f"the name was {old['name']!r} and is now {new['name']!r}")
+    before, after = old["components"], new["components"]
+    found += [f"component {id_!r} is gone" for id_ in before if id_ not in after]
+    found += [f"component {id_!r} is new" for id_ in after if id_ not in before]
+    for id_ in sorted(set(before) & set(after)):
+        for key in ("kind", "parallelism"):
+            if before[id_][key] != after[id_][key]:
+                found.append(f"{key} of {id_!r} was {before[id_][key]!r} and is now {after[id_][key]!r}")
+        if after[id_].get("starts_trees", False) != before[id_].get("starts_trees", False):
+            said = "started no trees and would start trees of its own"
+            if before[id_].get("starts_trees", False):
+                said = "started trees of its own and would start none any more"
+            found.append(f"bolt {id_!r} {said}")
+        for key, word in (("streams", "stream"), ("subscriptions", "subscription")):
+            found += _entry_changes(f"{word} {{!r}} of {id_!r}", before[id_][key], after[id_][key])
+    return found
+
+
+def differs(directory: str, differences: Sequence[str]) -> str:
+    """Say that a checkpoint does not fit a topology, and what to do.
+
+    Args:
+        directory: the checkpoint.
+        differences: one sentence each, as ``changes`` returns them.
+    """
+    listed = "".join(f"\n  - {difference}" for difference in differences)
+    return (
+        f"checkpoint {directory} was begun by a topology that differs:{listed}\nGive the topology the shape it had, or "
+        "start it with a new checkpoint directory (which starts from the beginning)"
+    )
+
+
+def _entry_changes(what: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    found = [f"{what.format(name)} is gone" for name in old if name not in new]
+    found += [f"{what.format(name)} is new" for name in new if name not in old]
+    found += [
+        f"{what.format(name)} was {old[name]} and is now {new[name]}"
+        for name in old
+        if name in new and old[name] != new[name]
+    ]
+    return found
