@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ def plant(moment: str, directory: Path) -> None:
         if due and where == "wait":
             (directory / "waits").touch()
             while not (directory / "go").exists():
-                time.sleep(0.05)
+                threading.Event().wait(0.05)
         commit(self, txid, rows)
         if due and side == "after":
             die()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -67,8 +68,6 @@ def values(brokers: str, topic: str) -> list[int]:
 
 
 def context(checkpoint: str, now_ms: int | None = None) -> TopologyContext:
-    import time
-
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
     config = Config(transactional=True)
     return TopologyContext("shop", "out", 0, 1, 1, config, checkpoint_id=checkpoint, now_ms=now_ms)

@@ -17,7 +17,15 @@ import pytest
 from sparkbolt.bolts import Lookup
 from sparkbolt.bolts.lookup_sources import RefusedLookupError
 from sparkbolt.bolts.sql_table import TableSettings
-from sparkbolt.bolts.sql_writer import Author, RowRefusedError, SqlRow, SqlWriter, WriterSettings
+from sparkbolt.bolts.sql_writer import (
+    WHOLE,
+    Author,
+    CommitRefusedError,
+    RowRefusedError,
+    SqlRow,
+    SqlWriter,
+    WriterSettings,
+)
 from sparkbolt.errors import Unavailable
 from tests.services import PostgreSQL
 from tests.services.proxy import Proxy
@@ -128,6 +136,36 @@ def test_a_deferred_constraint_fails_the_micro_batch_and_says_why(postgresql: st
     refused = writer(postgresql, schema, "orders").write(0, numbered(1, 2, 2))
     assert set(refused) == {0, 1, 2}
     assert "a deferred constraint is checked only then" in str(refused[0])
+
+
+def test_on_trial_a_deferred_constraint_refuses_its_row_alone_and_nothing_is_written(
+    postgresql: str, schema: str
+) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint UNIQUE DEFERRABLE INITIALLY DEFERRED, name text)")
+    assert set(writer(postgresql, schema, "orders").try_rows(0, numbered(1, 2, 2, 3))) == {2}
+    assert ask(postgresql, f"SELECT count(*) FROM {schema}.orders") == [(0,)]
+    own = writer(postgresql, schema, "orders", task=WHOLE)
+    with pytest.raises(CommitRefusedError, match=r"refuses the commit of txid 0 as a whole.*Key \(id\)=\(2\)"):
+        own.commit(0, [row.values for row in numbered(1, 2, 2)])
+    assert own.commit(0, [row.values for row in numbered(1, 2)])
+    assert ask(postgresql, f"SELECT count(*) FROM {schema}.orders") == [(2,)]
+
+
+def test_drivers_that_commit_the_same_txid_at_once_write_it_once(postgresql: str, schema: str) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint, name text)")
+    values = [row.values for row in numbered(*range(2000))]
+
+    def commit(_: int) -> bool:
+        own = writer(postgresql, schema, "orders", task=WHOLE)
+        while True:
+            try:
+                return own.commit(3, values)
+            except Unavailable:
+                continue
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sorted(threads.map(commit, range(4))) == [False, False, False, True]
+    assert ask(postgresql, f"SELECT count(*), count(DISTINCT id) FROM {schema}.orders") == [(2000, 2000)]
 
 
 def test_rows_are_written_once_while_connections_are_cut_again_and_again(postgresql: str, schema: str) -> None:

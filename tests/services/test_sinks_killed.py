@@ -19,8 +19,8 @@ from tests.services.test_kafka_commit import create, read
 
 pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(TEST_SECS)]
 
-NUMBERS = 1800
-MOMENTS = ("SqlBolt-before:1", "SqlBolt-after:2", "KafkaBolt-before:3", "KafkaBolt-after:4")
+NUMBERS = 1200
+MOMENTS = ("SqlBolt-before:0", "SqlBolt-after:1", "KafkaBolt-before:1", "KafkaBolt-after:2")
 
 
 def start(database: PostgreSQL, broker: Kafka, directory: Path, moment: str) -> subprocess.Popen[str]:
@@ -46,10 +46,10 @@ def test_each_row_and_message_is_there_once_although_the_driver_dies_and_servers
         create(broker.address, "numbers", 3)
         for moment in MOMENTS:
             ended(start(database, broker, tmp_path, moment), moment)
-        process = start(database, broker, tmp_path, "wait:5")
+        process = start(database, broker, tmp_path, "wait:3")
         limit = time.monotonic() + PATIENCE_SECS
         while not (tmp_path / "waits").exists():
-            assert process.poll() is None, ended(process, "wait:5")
+            assert process.poll() is None, ended(process, "wait:3")
             assert time.monotonic() < limit
             threading.Event().wait(0.05)
         database.kill()
@@ -58,7 +58,7 @@ def test_each_row_and_message_is_there_once_although_the_driver_dies_and_servers
         threading.Event().wait(2)
         database.start()
         broker.start()
-        out, errors = ended(process, "wait:5")
+        out, errors = ended(process, "wait:3")
         assert f"acked {len(right)} aside {NUMBERS - len(right)}" in out
         assert " waits: " in errors, "the log says that a commit waits"
         assert Counter(n for (n,) in database.ask("SELECT n FROM numbers")) == Counter(right)
