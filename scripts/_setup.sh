@@ -188,17 +188,20 @@ setup_classes() {
 # setup_version NAME: a virtual environment .versions/NAME, with the pinned packages but for what NAME says. It takes
 # half a gigabyte, and minutes the first time; uv keeps what it has built in its cache.
 setup_version() {
-    local name=$1 place=.versions/$1 python=.venv/bin/python other stamp
+    local name=$1 place=.versions/$1 python=.venv/bin/python spark='&' other stamp
     mkdir -p "$place"
     case $name in
-    spark-*) sed "s/^pyspark==.*/pyspark==$(setup_pyspark_of "${name#spark-}")/" requirements/dev.txt ;;
-    *)
-        cat requirements/dev.txt
-        python=$(command -v "python${name#python-}") && "$python" -c '' 2>/dev/null ||
-            for other in "$HOME"/.pyenv/versions/"${name#python-}".*/bin/python; do python=$other; done
-        "$python" -c '' 2>/dev/null || setup_die "there is no Python ${name#python-} on this machine"
+    spark-4.1) spark=pyspark==4.1.4 ;;
+    spark-4.2) spark=pyspark==4.2.0 ;; # which delta-spark allows
+    spark-*) setup_die "there are tests on Spark 4.1 and 4.2, and on the pinned version; not on ${name#spark-}" ;;
+    python-*)
+        for other in "$HOME"/.pyenv/versions/"${name#python-}".*/bin/python "python${name#python-}"; do
+            if "$other" -c '' 2>/dev/null; then python=$other; fi
+        done
+        [ "$python" != .venv/bin/python ] || setup_die "there is no Python ${name#python-} on this machine"
         ;;
-    esac >"$place.txt"
+    esac
+    sed "s/^pyspark==.*/$spark/" requirements/dev.txt >"$place.txt"
     stamp=$(pwd; cat "$place.txt" pyproject.toml scripts/_setup.sh | sha256sum)
     [ "$(cat "$place/stamp" 2>/dev/null)" = "$stamp" ] && return 0
     setup_say "installing $name into $place (minutes the first time)"
@@ -208,15 +211,6 @@ setup_version() {
     setup_quietly .venv/bin/uv pip install --python "$place/bin/python" --no-deps --no-build-isolation -e . ||
         setup_die "Sparkbolt could not be installed into $place"
     echo "$stamp" >"$place/stamp"
-}
-
-# The release that is tested of a version: of 4.2 the one that delta-spark allows.
-setup_pyspark_of() {
-    case $1 in
-    4.1) echo 4.1.4 ;;
-    4.2) echo 4.2.0 ;;
-    *) setup_die "there are tests on Spark 4.1 and 4.2, and with the pinned version; not on $1" ;;
-    esac
 }
 
 # ---- both, one setup at a time: a second one waits, and then finds everything done

@@ -51,8 +51,8 @@ def fill(spark: Any, kind: str, directory: str) -> None:
         if kind == "delta":
             rows.write.format("delta").mode("append").save(f"{directory}/table")
         elif kind == "iceberg":
-            writer = rows.writeTo("lake.db.rows")
-            writer.createOrReplace() if start == 1 else writer.append()
+            spark.sql("create table if not exists lake.db.rows (id string, n int) using iceberg")
+            rows.writeTo("lake.db.rows").append()
         else:
             text = rows.selectExpr("id as key", "cast(n as string) as value")
             options = {"kafka.bootstrap.servers": kind.removeprefix("kafka="), "topic": topic_of(directory)}
