@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.services.jars import jars
-from tests.versions.connectors import ROWS
+from tests.versions.connectors import ROWS, topic_of
 from tests.versions.others import python_of, run
 
 pytestmark = [pytest.mark.versions]
@@ -41,4 +42,7 @@ def test_rows_of_an_iceberg_table_are_exact_over_kill_9(tmp_path: Path) -> None:
 
 @pytest.mark.service
 def test_rows_of_sparks_own_kafka_connector_are_exact_over_kill_9(kafka: str, tmp_path: Path) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka})
+    for made in admin.create_topics([NewTopic(topic_of(str(tmp_path)), num_partitions=2)]).values():
+        made.result(60)
     exact(f"kafka={kafka}", "4.2", "spark-kafka", tmp_path)
