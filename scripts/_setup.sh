@@ -183,6 +183,36 @@ setup_classes() {
     export SPARK_SUBMIT_OPTS="$options -XX:SharedArchiveFile=$archive -Xlog:cds=off -Xlog:class+path=off"
 }
 
+# ---- for tests on other versions: of Spark, of Python
+
+# setup_version NAME: a virtual environment .versions/NAME, with the pinned packages but for what NAME says. It takes
+# half a gigabyte, and minutes the first time; uv keeps what it has built in its cache.
+setup_version() {
+    local name=$1 place=.versions/$1 python=.venv/bin/python spark='&' other stamp
+    mkdir -p "$place"
+    case $name in
+    spark-4.1) spark=pyspark==4.1.4 ;;
+    spark-4.2) spark=pyspark==4.2.0 ;; # which delta-spark allows
+    spark-*) setup_die "there are tests on Spark 4.1 and 4.2, and on the pinned version; not on ${name#spark-}" ;;
+    python-*)
+        for other in "$HOME"/.pyenv/versions/"${name#python-}".*/bin/python "python${name#python-}"; do
+            if "$other" -c '' 2>/dev/null; then python=$other; fi
+        done
+        [ "$python" != .venv/bin/python ] || setup_die "there is no Python ${name#python-} on this machine"
+        ;;
+    esac
+    sed "s/^pyspark==.*/$spark/" requirements/dev.txt >"$place.txt"
+    stamp=$(pwd; cat "$place.txt" pyproject.toml scripts/_setup.sh | sha256sum)
+    [ "$(cat "$place/stamp" 2>/dev/null)" = "$stamp" ] && return 0
+    setup_say "installing $name into $place (minutes the first time)"
+    setup_quietly .venv/bin/uv venv --clear --python "$python" "$place" || setup_die "$place could not be made"
+    setup_quietly .venv/bin/uv pip install --python "$place/bin/python" -r "$place.txt" ||
+        setup_die "the packages of $place.txt could not be installed"
+    setup_quietly .venv/bin/uv pip install --python "$place/bin/python" --no-deps --no-build-isolation -e . ||
+        setup_die "Sparkbolt could not be installed into $place"
+    echo "$stamp" >"$place/stamp"
+}
+
 # ---- both, one setup at a time: a second one waits, and then finds everything done
 
 (

@@ -24,6 +24,9 @@ class Launch:
 
     def start(self, topology: Any, options: dict[str, Any]) -> Any:
         """Start a topology on Spark and return at once."""
+        from sparkbolt.spark.versions import check_installed
+
+        check_installed()  # before modules are loaded that another version may lack
         from sparkbolt.spark.starting import start
 
         return start(topology, **options)
@@ -42,6 +45,9 @@ class Launch:
 
     def columns_of(self, spout: Any) -> Any:
         """The columns of the DataFrame of a ``SparkSpout``."""
+        from sparkbolt.spark.versions import check_installed
+
+        check_installed()
         from sparkbolt.spark.inlets import columns_of
 
         return columns_of(spout)

@@ -6,7 +6,7 @@ loads them and looks.
 =================== ================================================================================================
 process             modules
 =================== ================================================================================================
-driver              ``scratch``, ``locations``, ``jvm``, ``code_shipping``, ``session``, ``failure_text``,
+driver              ``versions``, ``scratch``, ``locations``, ``jvm``, ``code_shipping``, ``session``, ``failure_text``,
                     ``driver_rpc``, ``checkpoint``, ``relocation``, ``state_lineage``, ``user_calls``,
                     ``spout_threads``, ``life``, ``error_log``, ``running``; ``lane_query`` makes the query
 planner             ``data_source``, ``processor``, ``driver_rpc_client``: Spark starts Python processes that only
@@ -15,7 +15,7 @@ executor            ``daemon``, ``executor``, ``crash_shield``, ``source_task``,
 both ends           ``job_bundle`` (from the driver to executors), ``activity_pages`` and ``task_stdout`` (back)
 =================== ================================================================================================
 
-Read in this order: ``scratch``, ``locations``, ``task_stdout``, ``jvm``, ``code_shipping``, ``session``,
+Read in this order: ``versions``, ``scratch``, ``locations``, ``task_stdout``, ``jvm``, ``code_shipping``, ``session``,
 ``failure_text``, ``driver_rpc_client``, ``driver_rpc``, ``job_bundle``, ``data_source``, ``processor``,
 ``activity_pages``, ``executor``, ``crash_shield``, ``source_task``, ``level_task``, ``lane_query``, ``daemon``,
 ``checkpoint``, ``relocation``, ``state_lineage``, ``user_calls``, ``spout_threads``, ``life``, ``error_log``,

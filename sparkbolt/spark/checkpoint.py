@@ -14,6 +14,7 @@ checkpoint?
     DIR/identity     the id of the checkpoint, which no other checkpoint has
     DIR/lives        the life numbers that were taken; DIR/life holds the number of the last life
     DIR/control      what operators have asked for; DIR/events what happened, DIR/description what there is, for them
+    DIR/spark-version the newest version of Spark that has run on the checkpoint
     DIR/lock         locked by the JVM; the lock ends with the JVM
     DIR/owner        the process that took the lock last, for the error message of the next one
 
@@ -58,6 +59,7 @@ from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.model.topology_changes import changes, differs
 from sparkbolt.errors import CheckpointError
 from sparkbolt.spark.locations import FILES_SECS, answer_within, check_hdfs
+from sparkbolt.spark.versions import FILE_MANAGER, note_version
 
 LOCK_WAIT_SECS = 20.0
 """How long a start waits for the lock: a JVM whose driver was killed needs a moment to end."""
@@ -68,7 +70,6 @@ _OWNER = re.compile(r"another driver \(process (\d+), its JVM is (\d+)\)")
 log = logging.getLogger("sparkbolt")
 _MODULES = {"s3a": "hadoop-aws", "abfs": "hadoop-azure", "abfss": "hadoop-azure", "wasb": "hadoop-azure"}
 """By URL scheme, the Hadoop modules that are not part of Spark."""
-FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$"
 
 
 def module_of(jvm: Any, name: str) -> Any:
@@ -457,6 +458,14 @@ class Checkpoint:
         )
         self.files.remove(f"spark/{log_}/{number}")
         self.files.remove(f"spark/{log_}/.{number}.crc")
+
+    def note_version(self, version: str) -> None:
+        """Record which version of Spark runs on the checkpoint.
+
+        Raises:
+            CheckpointError: a newer version has run on it.
+        """
+        note_version(self.files, version, f"checkpoint {self.directory}", is_begun=self.last_commit() >= 0)
 
     def load_ledger(self, make: Callable[[], Ledger], restore: Callable[[bytes, str], Ledger]) -> Ledger:
         """The ledger with all entries up to the last commit.

@@ -13,6 +13,7 @@ Read before: ``core.driver.coordinator``, ``user_calls``, ``checkpoint``, ``lane
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import threading
@@ -202,8 +203,9 @@ class Life:
             if verb == Question.INITIAL:
                 return dict(BEFORE_THE_FIRST)
             if verb == Question.LATEST:
-                answer = self._latest(argument)
-                self.quiet = self.quiet or answer == argument
+                start = self._committed_end() if argument is None else argument
+                answer = self._latest(start)
+                self.quiet = self.quiet or answer == start
                 self._answered_s.append(time.monotonic())
                 return answer
             if verb == Question.PARTITIONS:
@@ -218,6 +220,15 @@ class Life:
         except BaseException as error:
             self.failure = self.failure or query_failure(error)
             raise
+
+    def _committed_end(self) -> Offset:
+        """The end of the last micro-batch that is committed, from Spark's logs: Spark 4.1 does not tell it."""
+        last = self._checkpoint.last_commit()
+        data = self._checkpoint.files.read(f"spark/offsets/{last}") if last >= 0 else None
+        if data is None:
+            return dict(BEFORE_THE_FIRST)
+        end: Offset = json.loads(data.strip().splitlines()[-1])
+        return end
 
     def _latest(self, start: Offset) -> Offset:
         """Promote the micro-batch that ends at ``start``, then plan the next; wait a little for something to do."""

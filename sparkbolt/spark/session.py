@@ -33,6 +33,7 @@ from sparkbolt.errors import EngineError
 from sparkbolt.spark.code_shipping import add, own_archive
 from sparkbolt.spark.jvm import jvm_output, keep_log
 from sparkbolt.spark.locations import check_master
+from sparkbolt.spark.versions import STATE_PROVIDER, check_version
 
 log = logging.getLogger("sparkbolt")
 JAVA_VERSION_MIN = 17
@@ -52,14 +53,19 @@ SESSION_IS_STOPPED = (
 GATEWAY_ENV = "PYSPARK_GATEWAY_PORT"
 """Set by ``spark-submit``, which starts the JVM before the program."""
 STANDALONE = "spark://"
+CONNECT = "pyspark.sql.connect."
+"""Where the sessions of Spark Connect are defined."""
+NEEDS_THE_DRIVER = (
+    "a topology needs the process in which Spark's driver runs, since its spouts and its ledger live there; make the "
+    "session there, without SPARK_REMOTE and remote(...) (on Databricks: on a cluster with dedicated access, and not "
+    "on serverless or shared compute)"
+)
 PYTHONPATH = "spark.executorEnv.PYTHONPATH"
 MALLOC_KEPT_BYTES = 256 << 20
 """How much freed memory a Python worker may keep for its next micro-batch."""
 
 SQL_SETTINGS = {
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
+    "spark.sql.streaming.stateStore.providerClass": STATE_PROVIDER,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # A start replays the changes since the last snapshot: with this interval mostly those of a few seconds.
     "spark.sql.streaming.stateStore.maintenanceInterval": "5s",
@@ -172,6 +178,7 @@ def given_session(
         EngineError: the session has another master or another value of a setting, or with its settings tuples could be
             lost.
     """
+    _refuse_connect(session)
     has = str(session.sparkContext.master)
     if master is not None and retrying(master) != has:
         raise EngineError(
@@ -313,11 +320,17 @@ def check_usable(session: SparkSession) -> None:
     """Refuse a session that cannot be used any more.
 
     Raises:
-        EngineError: its JVM has died, or it was stopped.
+        EngineError: its JVM has died, or it was stopped, or it is one of Spark Connect.
     """
+    _refuse_connect(session)
     gone = why_gone(session)
     if gone is not None:
         raise EngineError(gone)
+
+
+def _refuse_connect(session: SparkSession) -> None:
+    if type(session).__module__.startswith(CONNECT):
+        raise EngineError(f"the Spark session is one of Spark Connect: {NEEDS_THE_DRIVER}")
 
 
 def cores_of(session: SparkSession) -> int:
@@ -415,6 +428,7 @@ def await_executors(session: SparkSession, timeout_secs: float = EXECUTORS_WAIT_
 
 
 def _check_core(session: SparkSession) -> None:
+    check_version(session.version, "the Spark of the session")
     configuration = session.sparkContext.getConf()
     if configuration.get("spark.speculation", "false") == "true":
         raise EngineError(

@@ -38,6 +38,7 @@ from sparkbolt.spark.session import (
     is_local,
     make_session,
 )
+from sparkbolt.spark.versions import check_private_names
 from sparkbolt.telemetry import sink_for
 
 log = logging.getLogger("sparkbolt")
@@ -67,6 +68,7 @@ def start(
     else:
         session = make_session(topology.name, master, settings)
     check_usable(session)
+    check_private_names(session)
     check_reachable(session, place)
     code_shipping.send(session.sparkContext, py_files, cluster=not is_local(session))
     sink = sink_for(topology, telemetry)
@@ -106,6 +108,7 @@ def _running(
     )
     try:
         held.cut_back()
+        held.note_version(session.version)
         placement = held.placement(topology)
         if placement is None:
             await_executors(session)

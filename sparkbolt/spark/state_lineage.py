@@ -22,14 +22,13 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from sparkbolt.spark.checkpoint import FILE_MANAGER, Checkpoint, module_of
+from sparkbolt.spark.checkpoint import Checkpoint, module_of
+from sparkbolt.spark.versions import CHANGELOG_READERS, CODECS, FILE_MANAGER
 
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 LINEAGE_MAX = 400
 """Far below Spark's limit, and more than the versions that one life makes between two snapshots."""
 _CODEC = "spark.sql.streaming.stateStore.compression.codec"
-_CODECS = "org.apache.spark.io.CompressionCodec$"
-_READERS = "org.apache.spark.sql.execution.streaming.state.StateStoreChangelogReaderFactory"
 log = logging.getLogger("sparkbolt")
 
 
@@ -74,8 +73,8 @@ def _length(spark: SparkSession, checkpoint: Checkpoint, folder: str, unique_id:
     try:
         path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint.url}/{folder}/{version}_{unique_id}.changelog")
         files = module_of(jvm, FILE_MANAGER).create(path.getParent(), spark._jsc.hadoopConfiguration())
-        codec = module_of(jvm, _CODECS).createCodec(spark._jsc.sc().conf(), spark.conf.get(_CODEC, "lz4"))
-        reader = getattr(jvm, _READERS)(files, path, codec).constructChangelogReader()
+        codec = module_of(jvm, CODECS).createCodec(spark._jsc.sc().conf(), spark.conf.get(_CODEC, "lz4"))
+        reader = getattr(jvm, CHANGELOG_READERS)(files, path, codec).constructChangelogReader()
         try:
             return len(reader.lineage()) + 1
         finally:

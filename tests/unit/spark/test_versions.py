@@ -1,0 +1,87 @@
+"""Which versions of Spark are refused, and which checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyspark
+import pytest
+from py4j.protocol import Py4JJavaError
+
+from sparkbolt import CheckpointError, EngineError
+from sparkbolt.launch import Launch
+from sparkbolt.spark.checkpoint import LocalFiles
+from sparkbolt.spark.session import check_usable, given_session
+from sparkbolt.spark.versions import check_private_names, check_version, note_version
+
+
+@pytest.mark.parametrize("version", ["4.1.0", "4.2.1", "4.3.0", "4.2.0-vendor-7", "4.3.1.dev0"])
+def test_supported_versions_pass(version: str) -> None:
+    check_version(version)
+
+
+@pytest.mark.parametrize(
+    ("version", "why"),
+    [("3.5.9", "too old"), ("4.0.5", "too old"), ("4.4.0", "newer than"), ("5.0", "newer than"), ("unknown", "says")],
+)
+def test_others_are_refused_with_what_to_install(version: str, why: str) -> None:
+    with pytest.raises(EngineError, match=rf"{why}.*Sparkbolt runs on Spark 4\.1 to 4\.3"):
+        check_version(version)
+
+
+def test_a_pyspark_that_is_not_supported_is_refused_before_its_modules_are_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pyspark, "__version__", "3.5.9")
+    with pytest.raises(EngineError, match=r"the installed PySpark is 3\.5\.9, which is too old"):
+        Launch().start(None, {})
+
+
+def test_a_session_of_spark_connect_is_refused_with_what_to_do() -> None:
+    remote: Any = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    for refuse in (check_usable, lambda session: given_session(session, "a session is active")):
+        with pytest.raises(EngineError, match=r"one of Spark Connect: a topology needs the process in which .* driver"):
+            refuse(remote)
+
+
+def test_a_build_of_spark_that_lacks_a_private_class_is_refused_with_its_name() -> None:
+    class Jvm:
+        """One that finds no class."""
+
+        def __getattr__(self, name: str) -> Any:
+            return self
+
+        def __call__(self, *_: Any) -> Any:
+            return self
+
+        def forName(self, *_: Any) -> Any:  # noqa: N802  Java's name
+            raise Py4JJavaError("no such class", SimpleNamespace(_target_id="o1"))
+
+    session: Any = SimpleNamespace(version="4.2.0-vendor", sparkContext=SimpleNamespace(_jvm=Jvm()))
+    with pytest.raises(EngineError, match=r"this Spark \(4\.2\.0-vendor\) has no class org\.apache\.spark\.\S+, which"):
+        check_private_names(session)
+
+
+def test_a_checkpoint_goes_on_with_a_newer_version_and_never_with_an_older_one(tmp_path: Path) -> None:
+    files = LocalFiles(str(tmp_path))
+
+    def begin(version: str, *, is_begun: bool = True) -> str:
+        note_version(files, version, "checkpoint c", is_begun=is_begun)
+        return (files.read("spark-version") or b"").decode()
+
+    assert begin("4.1.4", is_begun=False) == "4.1.4"
+    assert begin("4.2.0") == "4.2.0"
+    assert begin("4.2.1") == "4.2.0", "what counts is the minor version"
+    with pytest.raises(CheckpointError, match=r"checkpoint c was continued with Spark 4\.2\.0, and this is Spark 4\.1"):
+        begin("4.1.4")
+    assert begin("4.3.0") == "4.3.0"
+
+
+def test_a_checkpoint_without_a_version_was_made_with_the_only_one_there_was(tmp_path: Path) -> None:
+    files = LocalFiles(str(tmp_path))
+    with pytest.raises(CheckpointError, match=r"continued with Spark 4\.3\.0, and this is Spark 4\.2\.0"):
+        note_version(files, "4.2.0", "checkpoint c", is_begun=True)
+    note_version(files, "4.3.0", "checkpoint c", is_begun=True)
+    assert files.read("spark-version") == b"4.3.0"

@@ -1,0 +1,112 @@
+"""A topology fed by a connector of Spark's, which is killed: a program of its own, started by ``test_connectors``.
+
+    python -m tests.versions.connectors KIND DIRECTORY JARS MOMENT
+
+It fills a table of Delta or Iceberg, or a topic of Kafka, when ``DIRECTORY`` has no ``filled`` yet, reads it with a
+``SparkSpout`` in several micro-batches, fails some rows at first and some always, and writes each row that passes.
+``KIND`` is ``delta``, ``iceberg`` or ``kafka=HOST:PORT``, ``MOMENT`` as in ``tests.spark.killed``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sparkbolt import Config, Topology, TopologyBuilder
+from sparkbolt.bolts import JsonLinesBolt
+from sparkbolt.spark.session import make_session
+from sparkbolt.spouts import SparkSpout
+from tests.chaos.moments import plant
+from tests.spark.killed import die
+from tests.spark.spark_rows import Fussy
+
+ROWS, WRITES = 240, 4
+"""How many rows there are, and in how many commits they were written."""
+
+
+def settings(kind: str, directory: str) -> dict[str, str]:
+    """What the connector wants of a session."""
+    if kind == "delta":
+        return {
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        }
+    if kind == "iceberg":
+        return {
+            "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+            "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+            "spark.sql.catalog.lake.type": "hadoop",
+            "spark.sql.catalog.lake.warehouse": f"{directory}/lake",
+        }
+    return {}
+
+
+def fill(spark: Any, kind: str, directory: str) -> None:
+    """Write the rows, in several commits."""
+    step = ROWS // WRITES
+    for start in range(1, ROWS + 1, step):
+        rows = spark.range(start, start + step, 1, 1).selectExpr("concat('k', id) as id", "cast(id as int) as n")
+        if kind == "delta":
+            rows.write.format("delta").mode("append").save(f"{directory}/table")
+        elif kind == "iceberg":
+            spark.sql("create table if not exists lake.db.rows (id string, n int) using iceberg")
+            rows.writeTo("lake.db.rows").append()
+        else:
+            text = rows.selectExpr("id as key", "cast(n as string) as value")
+            options = {"kafka.bootstrap.servers": kind.removeprefix("kafka="), "topic": topic_of(directory)}
+            text.write.format("kafka").options(**options).save()
+
+
+def topic_of(directory: str) -> str:
+    return f"rows-{Path(directory).name}"
+
+
+def reader(kind: str, directory: str) -> Callable[[Any], Any]:
+    """What the spout reads: a part of the rows in each micro-batch."""
+    if kind == "delta":
+        return lambda spark: spark.readStream.format("delta").option("maxFilesPerTrigger", 1).load(f"{directory}/table")
+    if kind == "iceberg":
+        option = "streaming-max-files-per-micro-batch"
+        return lambda spark: spark.readStream.format("iceberg").option(option, 1).load("lake.db.rows")
+    options = {
+        "kafka.bootstrap.servers": kind.removeprefix("kafka="),
+        "subscribe": topic_of(directory),
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": ROWS // WRITES,
+    }
+    columns = "cast(key as string) as id", "cast(cast(value as string) as int) as n"
+    return lambda spark: spark.readStream.format("kafka").options(**options).load().selectExpr(*columns)
+
+
+def build(kind: str, directory: str) -> Topology:
+    """Rows of the connector; numbers divisible by 7 fail once, those by 100 always."""
+    builder = TopologyBuilder("connectors", Config(message_timeout_secs=600, max_attempts=3))
+    rows = SparkSpout(reader(kind, directory), outputs=["id", "n"], message_id="id")
+    builder.set_spout("rows", rows, parallelism=2)
+    builder.set_bolt("fussy", Fussy(), parallelism=2).fields_grouping("rows", ["id"])
+    builder.set_bolt("out", JsonLinesBolt(f"{directory}/out")).shuffle_grouping("fussy")
+    return builder.build()
+
+
+def main() -> None:
+    """Fill, if there is nothing yet; run until all rows are done, or to the kill."""
+    kind, directory, jars, moment = sys.argv[1:]
+    where, _, number = moment.partition(":")
+    if where != "never":
+        plant(where, lambda reached: die() if reached >= int(number) else None)
+    paths = ",".join(str(path) for path in sorted(Path(jars).glob("*.jar")))
+    spark = make_session("connectors", "local[2]", {"spark.jars": paths, **settings(kind, directory)})
+    if not Path(directory, "filled").exists():
+        fill(spark, kind, directory)
+        Path(directory, "filled").touch()
+    running = build(kind, directory).start(spark=spark, checkpoint=f"{directory}/checkpoint")
+    assert running.await_idle(300)
+    rows = running.metrics().components["rows"]
+    print(f"acked {rows.acked} set aside {rows.set_aside} letters {rows.dead_letters}", flush=True)
+    running.stop()
+
+
+if __name__ == "__main__":
+    main()
