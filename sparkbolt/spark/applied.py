@@ -215,7 +215,7 @@ def _entered(bundle: JobBundle, spout: str) -> Callable[[Iterator[pa.RecordBatch
                 columns = [column_of_arrow(column) for column in batch.columns]
                 stage.send(EmittedRows(stream, columns, batch.num_rows, sent, None), number)
                 sent += batch.num_rows
-                rows = stage.take_rows()
+                rows = stage.writer.take()
             yield from batches_of(rows)
         with staged():
             rows = stage.finish().to_rows(stage.lane)

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -134,7 +134,7 @@ def test_a_detached_topology_is_listed_followed_deactivated_and_killed_with_noth
     said = command("run", "numbered:printing", "--master", "local[2]", "--checkpoint", "state", "--detach")
     assert "numbers is up; " in said
     while (entry := command.entries()[0])["state"] == "starting":  # a list is up to a beat late
-        time.sleep(0.1)
+        threading.Event().wait(0.1)
     assert (entry["name"], entry["state"], entry["checkpoint"]) == ("numbers", "active", str(command.folder / "state"))
     assert os.getsid(entry["pid"]) == entry["pid"] != os.getsid(0)
     assert f"pid {entry['pid']} on " in command("list")

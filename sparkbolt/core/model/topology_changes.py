@@ -2,7 +2,7 @@
 
 Which question it answers: what differs between the topology that began a checkpoint and the one that is to go on?
 
-Read before: ``topology``, whose ``fingerprint`` is compared.
+Read before: ``topology``.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Stage:
         self.observer = worker.environment.observer
         self.result = StageResult(moment)
         self.meter = Meter(worker.environment, part, self.result.measured)
-        self._writer = FrameWriter(worker.lane, moment, piece, worker.origin)
+        self.writer = FrameWriter(worker.lane, moment, piece, worker.origin)
         self._metrics: dict[str, ComponentMetrics] = {}
         """This stage's own counts; the ``ActivityMonitor`` reads them, so those of earlier stages are kept apart."""
         self._accounts = Accounts()
@@ -428,7 +428,7 @@ class Stage:
         if self.observer is not None:
             self.observer.sent(sender, stream, routed)
         if not routed.route.fused:
-            for refusal in self._writer.write(routed, sender, stream, path):
+            for refusal in self.writer.write(routed, sender, stream, path):
                 self._refuse(refusal)
             return
         origin = self.worker.origin(sender, stream)
@@ -477,11 +477,7 @@ class Stage:
 
     def add_row(self, row: Row) -> None:
         """Add a row to those that leave the stage."""
-        self._writer.rows.append(row)
-
-    def take_rows(self) -> list[Row]:
-        """The rows that may leave already, before the stage has finished."""
-        return self._writer.take()
+        self.writer.rows.append(row)
 
     def absorb(self, data: Any) -> bool:
         """Combine a row of partials or feedback with this stage's own; return False if the row is neither."""
@@ -508,8 +504,8 @@ class Stage:
             for emitted in self._captured:
                 capture(*emitted)
         result = self.result
-        result.rows.extend(self._writer.rows)
-        self.meter.end(len(self._writer.rows), sum(len(data) for _, data in self._writer.rows))
+        result.rows.extend(self.writer.rows)
+        self.meter.end(len(self.writer.rows), sum(len(data) for _, data in self.writer.rows))
         _add_metrics(result.metrics, self._metrics)
         if self._recorder is not None:
             result.hops.extend(self._recorder.hops())

@@ -65,7 +65,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest_known_one(key: str, near
 
 
 def test_an_unknown_setting_that_is_near_nothing_is_refused_with_all_that_exist() -> None:
-    with pytest.raises(ConfigError, match=r"unknown setting 'zzz': expected one of message_timeout_secs, .*fuse"):
+    with pytest.raises(ConfigError, match=r"unknown setting 'zzz': expected one of transactional, .*fuse"):
         Config.from_mapping({"zzz": 1})
 
 
