@@ -20,6 +20,8 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from sparkbolt import BasicBolt, Topology, TopologyBuilder
+from sparkbolt.core.driver import commits
+from sparkbolt.core.driver import transaction as aborts
 from sparkbolt.core.model.function_bolts import FunctionBolt
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.tree_life import TRANSITIONS, TreeState
@@ -398,6 +400,48 @@ def ledger() -> str:
     return picture.svg()
 
 
+# A micro-batch of a transactional topology.
+
+EXECUTIONS = (
+    ("n, first execution", "fail", (5, 6, 7, 8), (7,), f"nothing is staged; {aborts.FOLDER}/n: without 7"),
+    ("n, second execution", "done", (5, 6, 8), (), f"ledger/n.entry and {commits.FOLDER}/n.sink are written"),
+    ("n + 1", "spout", (7, 9, 10), (), "7 is there again: its second attempt"),
+)
+AFTERWARDS = (
+    ("Spark commits n", "bolt", "state is durable"),
+    ("commit(n, rows)", "state", "the sink writes, once"),
+    ("promotion", "done", "the spout hears of 5, 6, 8"),
+)
+SAME_STATE = "Each execution of n begins with the state after n - 1; what an aborted one has left is never read."
+
+
+def transaction() -> str:
+    """An execution that is aborted, the one that counts, what follows it, and the next micro-batch."""
+    picture = Picture(960, 400, "A micro-batch of a transactional topology: aborted, repeated, committed")
+    picture.text(28, 36, "What fails leaves no trace", size=17, anchor="start", weight=600)
+    picture.text(932, 36, "7 fails in the first execution", "soft", 12, "end")
+    for number, (name, kind, messages, failed, note) in enumerate(EXECUTIONS):
+        x = 28 + 308 * number
+        picture.rect(x, 60, 288, 130, f"box {kind}", 12)
+        picture.text(x + 18, 88, name, "ink", 15, "start", 600)
+        for place, message in enumerate(messages):
+            colour = "fail" if message in failed else "line"
+            picture.rect(x + 18 + 52 * place, 104, 42, 34, f"box {colour}", 6)
+            picture.text(x + 39 + 52 * place, 126, str(message), "ink code", 14)
+        picture.text(x + 18, 170, note, "soft", 11.5, "start")
+        if number == 1:
+            picture.arrow((x - 20, 121), (x, 121))
+    for number, (name, kind, note) in enumerate(AFTERWARDS):
+        x = 336 + 200 * number
+        picture.box(x, 252, 180, 70, kind, name, note)
+        if number:
+            picture.arrow((x - 20, 287), (x, 287))
+    picture.arrow((426, 190), (426, 252), kind="done")
+    picture.arrow((826, 252), (826, 190), kind="done")
+    picture.text(28, 372, SAME_STATE, "ink", 12.5, "start")
+    return picture.svg()
+
+
 LIFE_PLACES = {
     TreeState.BEGUN: (200, 190, "spout"),
     TreeState.HELD: (520, 90, "state"),
@@ -458,6 +502,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "lane.svg": lane,
     "tree.svg": tree,
     "ledger.svg": ledger,
+    "transaction.svg": transaction,
     "tree-life.svg": life,
 } | {f"window-{kind}.svg": functools.partial(draw_window, kind) for kind in KINDS}
 
