@@ -138,7 +138,7 @@ class Recording:
                 del left[name]
             for name in old:
                 self._files.remove(name)
-            self._failed = False
+            self._failed = self._failed and not files  # without files nothing was tried
         except Exception as error:  # noqa: BLE001  Hadoop's errors are py4j's
             with self._lock:
                 self.history.not_written(left)

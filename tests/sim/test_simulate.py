@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BadRecord, BasicBolt, Bolt, Config, Range, Spout, TopologyBuilder, bolt
+from sparkbolt import BadRecord, BasicBolt, Bolt, Committer, Config, Range, Spout, TopologyBuilder, bolt
 from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, ParquetBolt, RabbitMQBolt
 from sparkbolt.bolts import kafka as kafka_bolt
 from sparkbolt.bolts import rabbitmq as rabbitmq_bolt
@@ -50,6 +50,13 @@ FEED = {"m": [[number] for number in range(30)]}
 ENDS = ("jsonl", "parquet")
 
 
+class Nowhere(Committer):
+    """Commits nothing."""
+
+    def commit(self, txid, rows):
+        pass
+
+
 class CountNumbers(BasicBolt):
     outputs = ["n", "count"]
 
@@ -75,9 +82,13 @@ def test_the_same_seed_is_the_same_run() -> None:
 
 
 def test_every_kind_of_fault_happens() -> None:
-    subject = subject_of(behind(CountNumbers(), spout=Jobs()), {"m": [[number] for number in range(6)]})
+    builder = TopologyBuilder("small", Config(message_timeout_secs=5))
+    builder.set_spout("m", Jobs(), parallelism=2)
+    builder.set_bolt("b", CountNumbers(), parallelism=2).fields_grouping("m", ["n"])
+    builder.set_bolt("out", Nowhere()).shuffle_grouping("b")
+    subject = subject_of(builder.build(), {"m": [[number] for number in range(6)]})
     happened = set()
-    for seed in range(500):
+    for seed in range(600):
         happened |= {(fault.step, fault.kind) for fault in run_seed(subject, seed, state=False).happened}
     assert happened == {(step, kind) for step, kinds in KINDS.items() for kind in kinds}
 

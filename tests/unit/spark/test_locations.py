@@ -121,7 +121,7 @@ def test_a_file_system_that_does_not_answer_is_not_waited_for_any_longer() -> No
 def session(master: str, **settings: str) -> Any:
     configuration = SimpleNamespace(get=lambda key, default=None: settings.get(key, default))
     context = SimpleNamespace(master=master, getConf=lambda: configuration)
-    return SimpleNamespace(sparkContext=context, conf=configuration)
+    return SimpleNamespace(sparkContext=context, conf=configuration, version="4.3.0")
 
 
 @pytest.mark.parametrize(
