@@ -26,6 +26,7 @@ class Question(StrEnum):
     INITIAL = "initial"
     LATEST = "latest"
     PARTITIONS = "partitions"
+    IS_COMMITTED = "is committed"
 
 
 class DriverRpcClient:

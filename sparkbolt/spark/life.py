@@ -210,6 +210,8 @@ class Life:
                 return answer
             if verb == Question.PARTITIONS:
                 return self._partitions(argument)
+            if verb == Question.IS_COMMITTED:
+                return self._checkpoint.last_commit() >= 0 and bool(argument == self._committed_end())
             raise ValueError(f"unknown verb {verb!r}")
 
     @contextmanager
