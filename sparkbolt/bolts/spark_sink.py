@@ -11,6 +11,7 @@ Read before: ``table_committer``.
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import tempfile
@@ -84,6 +85,14 @@ class SparkSink(TableCommitter):
         self.stream = name
         self._subscribes = (name,)
         self.function = arguments.function("function", function, "function(batch_df, batch_id)")
+        try:
+            inspect.signature(function).bind(None, 0)
+        except TypeError as error:
+            raise ConfigError(
+                f"function={printed(function):.80} is called as function(batch_df, batch_id): {error}"
+            ) from None
+        except ValueError:  # a function that is not written in Python tells nobody what it takes
+            pass
 
     def open(self, context: TopologyContext) -> None:
         """Keep the session, and begin with the function."""

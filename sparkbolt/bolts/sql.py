@@ -19,6 +19,7 @@ from sparkbolt.bolts.sql_link import checked_url, parsed_url, place_of
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.committers import Committer
 from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.model.unsent import note_unsent
 from sparkbolt.errors import ConfigError, Unavailable
@@ -113,6 +114,8 @@ class SqlBolt(Committer):
         self.url = checked_url("SqlBolt", url)
         self.table = arguments.text("table", table, "the name of a table")
         self.mode = arguments.one_of("mode", mode, ("append", "upsert", "merge"))
+        if isinstance(keys, str):
+            raise ConfigError(f"SqlBolt: keys={keys!r}: expected a list of columns, such as [{keys!r}]")
         self.keys = () if keys is None else tuple(arguments.fields("keys", keys, "['id']"))
         self.columns = _columns(columns)
         self.combine = _combine(combine)
@@ -125,7 +128,17 @@ class SqlBolt(Committer):
         self.engine = arguments.properties("engine", engine)
         self._check_mode()
 
+    def _check_columns(self) -> None:
+        newest = () if self.newest is None else (self.newest,)
+        for what, names in (("keys", self.keys), ("combine", self.combine), ("newest", newest)):
+            for name in names:
+                if self.columns is not None and name not in self.columns:
+                    known = list(self.columns)
+                    hint = did_you_mean(name, known)
+                    raise ConfigError(f"SqlBolt: {what} names {name!r}, which is none of the columns {known}{hint}")
+
     def _check_mode(self) -> None:
+        self._check_columns()
         if self.mode != "merge" and self.combine:
             raise ConfigError(f"SqlBolt: combine={self.combine!r} is for mode='merge', and mode={self.mode!r}")
         if self.mode == "append" and (self.keys or self.newest):

@@ -13,25 +13,34 @@ Read before: ``core.driver.commits``, ``user_calls``.
 from __future__ import annotations
 
 import logging
+import os
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import cloudpickle
+import py4j
+import pyspark
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+import sparkbolt
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.worker.worker import context_of
 from sparkbolt.errors import EngineError, SparkboltError, Unavailable
+from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.user_calls import Caller, Calls, NotReturned
 
 PAUSE_SECS = (0.1, 5.0)
 """How long it waits after the first ``Unavailable`` in a row, and how long at most."""
 SAY_AGAIN_SECS = 60.0
 """How often the log says that a target is still away."""
+_OURS = tuple(os.path.dirname(module.__file__ or "") + os.sep for module in (sparkbolt, py4j, pyspark))
+"""The folders of code that is not the user's."""
 log = logging.getLogger("sparkbolt")
 
 
@@ -85,9 +94,10 @@ class CommitCalls:
                 pause_s = min(2 * pause_s, PAUSE_SECS[1])
             except NotReturned:
                 raise
-            except Exception as error:
+            except BaseException as error:
+                call = "commit" if component in self._open else "begin"
                 raise EngineError(
-                    f"commit of {component!r} raised {line_of(error)}: the rows of txid {txid} are in the checkpoint, "
+                    f"{call} of {component!r} raised {_said(error)}: the rows of txid {txid} are in the checkpoint, "
                     "and are committed before anything else at the next start"
                 ) from error
             else:
@@ -124,6 +134,14 @@ class CommitCalls:
             except BaseException as error:  # noqa: BLE001  user code; the others are ended all the same
                 said = str(error) if isinstance(error, SparkboltError) else line_of(error)
                 log.error("end of committer %s raised %s; it is taken for ended", component, said)
+
+
+def _said(error: BaseException) -> str:
+    """An error of user code in one line, with the place where it was raised."""
+    text = query_failure(error).text if isinstance(error, Py4JError) else line_of(error)
+    places = traceback.extract_tb(error.__traceback__)
+    own = [place for place in places if not place.filename.startswith(_OURS)]
+    return f"{text} ({own[-1].filename}, line {own[-1].lineno})" if own else text
 
 
 def _nothing() -> None:

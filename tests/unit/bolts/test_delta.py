@@ -105,10 +105,19 @@ def test_what_follows_the_values_is_cast_to_the_table_or_says_what_to_do(tmp_pat
     assert read(tmp_path / "t")[1] == {"n": 2.0, "name": None}
     with pytest.raises(TypeError, match="schema_mode='merge'"):
         bolt.commit(2, rows({"n": 2.5, "more": True}))
-    with pytest.raises(TypeError, match="cannot become double"):
+    with pytest.raises(TypeError, match=r"column 'n' of table .* is double, and the rows have string there"):
         bolt.commit(2, rows({"n": "x"}))
+    with pytest.raises(
+        TypeError, match=r"column 'name' of table .* is (large_)?string.*, and the rows have int64 there"
+    ):
+        bolt.commit(2, rows({"n": 2.5, "name": 1}))
     begun(tmp_path / "t", schema_mode="merge").commit(2, rows({"n": 2.5, "more": True}))
     assert DeltaTable(tmp_path / "t").schema().to_json().count('"name":"more"') == 1
+
+
+def test_a_column_by_which_no_row_can_be_partitioned_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"partition_by='dya' is none of the columns .*: did you mean 'day'\?"):
+        DeltaBolt("t", schema="n long, day date", partition_by="dya")
 
 
 def test_storage_that_is_away_is_waited_for(tmp_path: Path) -> None:

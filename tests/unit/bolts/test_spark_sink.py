@@ -183,6 +183,11 @@ def test_the_sink_subscribes_itself_and_takes_further_streams() -> None:
     assert [(one.source, one.stream) for one in subscriptions] == [("b", "more"), ("c", "default")]
 
 
+def test_a_function_that_cannot_be_called_with_two_arguments_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is called as function.batch_df, batch_id.: too many positional arguments"):
+        SparkSink("b", lambda batch_df: None)  # type: ignore[arg-type, misc]
+
+
 def test_arguments_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigError, match="stream="):
         SparkSink(print, "count")  # type: ignore[arg-type]

@@ -372,6 +372,12 @@ def test_a_forked_child_has_an_engine_of_its_own(url: str) -> None:
         (("sqlite:///x.db", ""), "the name of a table"),
         (("sqlite:///x.db", "t", "replace"), "mode="),
         (("sqlite:///x.db", "t", "append", {"keys": ["id"]}), "append has no keys"),
+        (("sqlite:///x.db", "t", "upsert", {"keys": "id"}), r"expected a list of columns, such as \['id'\]"),
+        (
+            ("sqlite:///x.db", "t", "merge", {"columns": ["id", "total"], "combine": {"totl": "add"}}),
+            r"combine names 'totl', which is none of the columns .*: did you mean 'total'\?",
+        ),
+        (("sqlite:///x.db", "t", "upsert", {"columns": ["id"], "keys": ["idd"]}), "keys names 'idd'"),
         (("sqlite:///x.db", "t", "upsert", {"combine": {"n": "add"}}), "is for mode='merge'"),
         (("sqlite:///x.db", "t", "merge", {"combine": {"n": "sum"}}), "expected 'last' or 'first' or 'add'"),
         (("sqlite:///x.db", "t", "upsert", {"create": True}), "the primary key to be"),

@@ -24,7 +24,7 @@ SEEN: list[object] = []
 class Target(Committer):
     """Notes its calls; raises what it was made with, so often."""
 
-    def __init__(self, error: Exception | None = None, times: int = 0) -> None:
+    def __init__(self, error: BaseException | None = None, times: int = 0) -> None:
         self.error, self.times = error, times
 
     def begin(self, context):
@@ -83,11 +83,22 @@ def test_a_topology_that_stops_does_not_wait_for_it() -> None:
     made.end()
 
 
-def test_any_other_exception_says_what_becomes_of_the_rows() -> None:
-    made, calls = calls_of(Target(ValueError("no such column"), 1))
-    with (
-        calls.changed,
-        pytest.raises(EngineError, match=r"commit of 'out' raised ValueError: no such column.*the rows of txid 7"),
-    ):
+@pytest.mark.parametrize("error", [ValueError("no such column"), SystemExit("enough"), KeyboardInterrupt()])
+def test_any_other_exception_says_where_it_was_raised_and_what_becomes_of_the_rows(error: BaseException) -> None:
+    made, calls = calls_of(Target(error, 1))
+    said = rf"commit of 'out' raised {type(error).__name__}.*test_commit_calls.py, line \d+\): the rows of txid 7"
+    with calls.changed, pytest.raises(EngineError, match=said):
+        made("out", 7, [1])
+    made.end()
+
+
+class Mistaken(Target):
+    def begin(self, context):
+        raise NameError("name 'contxt' is not defined")
+
+
+def test_a_begin_that_raises_is_named() -> None:
+    made, calls = calls_of(Mistaken())
+    with calls.changed, pytest.raises(EngineError, match="begin of 'out' raised NameError: name 'contxt'"):
         made("out", 7, [1])
     made.end()
