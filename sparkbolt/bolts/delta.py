@@ -26,7 +26,7 @@ from sparkbolt.bolts.table_schema import SchemaGiven, columns_of
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.config import did_you_mean
-from sparkbolt.errors import ConfigError, Unavailable
+from sparkbolt.errors import CheckpointError, ConfigError, Unavailable
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -109,7 +109,13 @@ class DeltaBolt(TableCommitter):
             opened = self._open()  # and it is kept for the next commit only if this one succeeds
             if opened is not None:
                 written = opened.transaction_version(self._app)
-                if written is not None and written >= txid:
+                if written is not None and written > txid:
+                    raise CheckpointError(
+                        f"table {self.table} has txid {written} of {self._app}, and this is txid {txid}: another "
+                        "driver goes on with this checkpoint or a copy of it, or an older copy was put back; this one "
+                        "writes nothing"
+                    )
+                if written == txid:
                     self._opened = opened
                     return
                 table = self._fitting(table, pa.schema(opened.schema().to_arrow()))

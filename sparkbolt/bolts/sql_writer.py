@@ -33,6 +33,7 @@ import sqlalchemy as sa
 
 from sparkbolt.bolts.sql_link import Trouble, engine_of, error_text, place_of, trouble_of
 from sparkbolt.bolts.sql_table import TableSettings, Target, commits_table, ddl, described
+from sparkbolt.core.base.exceptions import printed
 from sparkbolt.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -463,7 +464,7 @@ class SqlWriter:
             if connection.invalidated or trouble_of(error) is not Trouble.ROW:
                 raise
             if len(chunk) == 1:
-                values = repr(dict(rows[chunk[0]].values))
+                values = printed(dict(rows[chunk[0]].values))
                 shown = values if len(values) <= VALUES_SHOWN_MAX else f"{values[:VALUES_SHOWN_MAX]}..."
                 refused[chunk[0]] = RowRefusedError(f"{self.place} refused {shown}: {error_text(error)}")
                 return

@@ -8,10 +8,8 @@ Read before: ``core.driver.commits``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from sparkbolt.core.base.exceptions import user_code
+from sparkbolt.core.driver.commits import Rows
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.worker.environment import WorkerEnvironment
@@ -27,7 +25,7 @@ class LocalCommitters:
         self._environment = environment
         self._open: dict[str, CommittingBolt] = {}
 
-    def commit(self, component: str, txid: int, rows: Sequence[Any]) -> None:
+    def commit(self, component: str, txid: int, rows: Rows) -> None:
         """Pass rows to the ``commit`` of a component."""
         bolt = self._open.get(component)
         with user_code(f"commit of {component!r}"):
@@ -36,7 +34,7 @@ class LocalCommitters:
                 number = self._lane.topology.tasks(component)[0]
                 bolt.begin(context_of(self._lane, number, self._environment.rehearsal_directory))
                 self._open[component] = bolt
-            bolt.commit(txid, rows)
+            bolt.commit(txid, rows())
 
     def end(self) -> None:
         """Call ``end`` of each committer that was opened."""

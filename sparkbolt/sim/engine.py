@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from sparkbolt.core.driver.commits import Commits
+from sparkbolt.core.driver.commits import Commits, Rows
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ledger_settings
@@ -148,9 +148,9 @@ class LocalEngine:
             spout.hear()
         return promotion
 
-    def _commit(self, component: str, txid: int, rows: Sequence[Any]) -> None:
+    def _commit(self, component: str, txid: int, rows: Rows) -> None:
         self._committers.commit(component, txid, rows)
-        self.committed.setdefault(component, []).extend(rows)
+        self.committed.setdefault(component, []).extend(rows())
 
     def _execute(self, plan: MicroBatchPlan) -> Feedback:
         """Return the feedback of a plan; a transactional topology runs it until an execution counts."""

@@ -15,6 +15,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from sparkbolt.core.driver.commits import Rows
 from sparkbolt.core.driver.ledger.files import Tenure
 from sparkbolt.core.driver.ledger.ledger import Promotion
 from sparkbolt.core.model.causes import Cause
@@ -387,13 +388,13 @@ class World:
                 self.durable.files.changes_left = None
                 raise DriverDied
 
-    def _commit_outside(self, component: str, txid: int, rows: Sequence[Any]) -> None:
+    def _commit_outside(self, component: str, txid: int, rows: Rows) -> None:
         """Let faults happen while a committer gets its rows; a target that is away is waited for."""
         fault = self._step(txid, Step.COMMITTING)
         kind = fault.kind if fault is not None else None
         if kind == FaultKind.TARGET_AWAY:
             self._pass(AWAY_MS)
-        self.checkers.wrote(component, txid, rows)
+        self.checkers.wrote(component, txid, rows())
         self._committers.commit(component, txid, rows)
         if kind == FaultKind.DIES_OUTSIDE:
             raise DriverDied

@@ -16,9 +16,8 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import cloudpickle
 import py4j
@@ -28,6 +27,7 @@ from pyspark.sql import SparkSession
 
 import sparkbolt
 from sparkbolt.core.base.exceptions import line_of
+from sparkbolt.core.driver.commits import Rows
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.worker.worker import context_of
@@ -72,7 +72,7 @@ class CommitCalls:
         self._callers: dict[str, Caller] = {}
         self._open: dict[str, CommittingBolt] = {}
 
-    def __call__(self, component: str, txid: int, rows: Sequence[Any]) -> None:
+    def __call__(self, component: str, txid: int, rows: Rows) -> None:
         """Commit rows of a component; waits while the target is away. The lock is held, and released meanwhile.
 
         Raises:
@@ -112,7 +112,7 @@ class CommitCalls:
                 raise NotReturned(f"commit {txid} of {component!r} waits for what it writes to")
             self._calls.changed.wait(min(left, 0.1))
 
-    def _commit(self, component: str, txid: int, rows: Sequence[Any]) -> None:
+    def _commit(self, component: str, txid: int, rows: Rows) -> None:
         bolt = self._open.get(component)
         if bolt is None:
             bolt = cloudpickle.loads(self._components[component])
@@ -121,7 +121,7 @@ class CommitCalls:
             context.spark = self._spark
             bolt.begin(context)
             self._open[component] = bolt
-        bolt.commit(txid, rows)
+        bolt.commit(txid, rows())
 
     def end(self) -> None:
         """Call ``end`` of each committer that was opened, and end their threads."""

@@ -86,7 +86,7 @@ def test_a_txid_that_is_used_twice_is_found(monkeypatch: pytest.MonkeyPatch):
         due = [(place, rows) for place, rows in self._staged.items() if place[0] <= last_commit]
         settle(self, last_commit)
         for (txid, component), rows in due:
-            self._call(component, txid, [pickle.loads(row) for row in rows])
+            self._call(component, txid, lambda rows=rows: [pickle.loads(row) for row in rows])
 
     monkeypatch.setattr(Commits, "settle", twice)
     assert any("after those of" in story for story in _stories())

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
+from functools import partial
+from hashlib import blake2b
 from typing import Any
 
 from sparkbolt.core.base.files import Files
@@ -26,9 +28,12 @@ from sparkbolt.core.protocol.verdicts import KeptRows
 from sparkbolt.errors import CheckpointError
 
 FOLDER = "commits"
-_MAGIC = b"SBC1"
+_MAGIC = b"SBC2"
+_DIGEST_BYTES = 16
 
-CommitCall = Callable[[str, int, Sequence[Any]], None]
+Rows = Callable[[], list[Any]]
+"""Makes the rows of a micro-batch, anew with each call: user code may change what it is given."""
+CommitCall = Callable[[str, int, Rows], None]
 """Calls ``commit`` of a component with a txid and its rows; returns when they are outside."""
 
 
@@ -65,7 +70,8 @@ class Commits:
         for component in self._order:
             place = micro_batch_id, component
             if component in rows:
-                self._files.write(_name(place), _MAGIC + pickle.dumps(rows[component], protocol=5))
+                body = pickle.dumps(rows[component], protocol=5)
+                self._files.write(_name(place), _MAGIC + _digest(body) + body)
                 self._waiting.add(place)
                 self._staged[place] = rows[component]
             elif place in self._waiting:
@@ -81,9 +87,8 @@ class Commits:
         """
         due = [place for place in self._waiting if place[0] <= last_commit]
         for place in sorted(due, key=lambda place: (place[0], self._rank(place))):
-            rows = self._staged.get(place)
             txid, component = place
-            self._call(component, txid, [pickle.loads(row) for row in (self._load(place) if rows is None else rows)])
+            self._call(component, txid, partial(_unpickled, self._staged.get(place) or self._load(place)))
             self._files.remove(_name(place))
             self._waiting.remove(place)
             self._staged.pop(place, None)
@@ -100,10 +105,23 @@ class Commits:
     def _load(self, place: tuple[int, str]) -> list[bytes]:
         name = _name(place)
         data = self._files.read(name)
-        if data is None or not data.startswith(_MAGIC):
-            raise CheckpointError(f"{name} is missing or damaged: it has the rows that txid {place[0]} commits")
-        rows: list[bytes] = pickle.loads(data[len(_MAGIC) :])
+        start = len(_MAGIC) + _DIGEST_BYTES
+        body = data[start:] if data is not None else b""
+        if data is None or data[:start] != _MAGIC + _digest(body):
+            raise CheckpointError(
+                f"{name} is missing or damaged: it has the rows that txid {place[0]} of {place[1]!r} commits, and "
+                "nothing is committed before them; restore the file, or remove it to give these rows up"
+            )
+        rows: list[bytes] = pickle.loads(body)
         return rows
+
+
+def _digest(body: bytes) -> bytes:
+    return blake2b(body, digest_size=_DIGEST_BYTES).digest()
+
+
+def _unpickled(rows: Sequence[bytes]) -> list[Any]:
+    return [pickle.loads(row) for row in rows]
 
 
 def _name(place: tuple[int, str]) -> str:

@@ -17,7 +17,7 @@ from sparkbolt.bolts.delta import _away
 from sparkbolt.bolts.table_committer import _packed
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.config import Config
-from sparkbolt.errors import ConfigError, Unavailable
+from sparkbolt.errors import CheckpointError, ConfigError, Unavailable
 
 
 def begun(table: Path | str, component: str = "table", **options: Any) -> DeltaBolt:
@@ -113,6 +113,14 @@ def test_what_follows_the_values_is_cast_to_the_table_or_says_what_to_do(tmp_pat
         bolt.commit(2, rows({"n": 2.5, "name": 1}))
     begun(tmp_path / "t", schema_mode="merge").commit(2, rows({"n": 2.5, "more": True}))
     assert DeltaTable(tmp_path / "t").schema().to_json().count('"name":"more"') == 1
+
+
+def test_a_txid_that_is_behind_the_table_writes_nothing_and_says_so(tmp_path: Path) -> None:
+    begun(tmp_path / "t").commit(5, rows({"n": 1}))
+    begun(tmp_path / "t").commit(5, rows({"n": 1}))
+    with pytest.raises(CheckpointError, match=r"has txid 5 .* and this is txid 4"):
+        begun(tmp_path / "t").commit(4, rows({"n": 2}))
+    assert read(tmp_path / "t") == [{"n": 1}]
 
 
 def test_a_column_by_which_no_row_can_be_partitioned_is_refused() -> None:

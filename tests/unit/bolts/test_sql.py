@@ -410,3 +410,10 @@ def test_an_error_of_a_server_is_of_a_row_the_table_or_the_database(state: str, 
     cause.sqlstate = state  # type: ignore[attr-defined]
     assert trouble_of(sa.exc.DBAPIError("INSERT", {}, cause)) is trouble
     assert trouble_of(sa.exc.DBAPIError("INSERT", {}, SimpleNamespace(), connection_invalidated=True)) is Trouble.AWAY
+
+
+def test_a_value_that_cannot_even_be_shown_fails_alone(url: str) -> None:
+    table = TableSettings("numbers", "append", create=True)
+    refused = writer(url, table).write(0, rows((1, {"n": 1}), (2, {"n": 10**5000}), (3, {"n": 3})))
+    assert list(refused) == [1]
+    assert query(url, "SELECT n FROM numbers") == [(1,), (3,)]

@@ -33,6 +33,7 @@ class Target(Committer):
     def commit(self, txid, rows):
         if self.times:
             self.times -= 1
+            rows.clear()
             raise self.error
         SEEN.append(("commit", txid, list(rows)))
 
@@ -57,8 +58,8 @@ def calls_of(bolt: Committer) -> tuple[CommitCalls, Calls]:
 def test_it_is_opened_with_the_first_commit_and_ended_once() -> None:
     made, calls = calls_of(Target())
     with calls.changed:
-        made("out", 0, [1])
-        made("out", 1, [2])
+        made("out", 0, lambda: [1])
+        made("out", 1, lambda: [2])
     made.end()
     assert SEEN == [("begin", "c" * 32, 0, "commit-out"), ("commit", 0, [1]), ("commit", 1, [2]), "end"]
 
@@ -66,7 +67,7 @@ def test_it_is_opened_with_the_first_commit_and_ended_once() -> None:
 def test_what_is_away_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     made, calls = calls_of(Target(Unavailable("the disk is full"), 4))
     with caplog.at_level(logging.INFO, "sparkbolt"), calls.changed:
-        made("out", 7, [1])
+        made("out", 7, lambda: [1])
     made.end()
     assert SEEN[1:] == [("commit", 7, [1]), "end"]
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
@@ -78,7 +79,7 @@ def test_a_topology_that_stops_does_not_wait_for_it() -> None:
     threading.Timer(0.2, calls.break_off).start()
     began = time.monotonic()
     with calls.changed, pytest.raises(NotReturned):
-        made("out", 7, [1])
+        made("out", 7, lambda: [1])
     assert time.monotonic() - began < PATIENCE_SECS
     made.end()
 
@@ -88,7 +89,7 @@ def test_any_other_exception_says_where_it_was_raised_and_what_becomes_of_the_ro
     made, calls = calls_of(Target(error, 1))
     said = rf"commit of 'out' raised {type(error).__name__}.*test_commit_calls.py, line \d+\): the rows of txid 7"
     with calls.changed, pytest.raises(EngineError, match=said):
-        made("out", 7, [1])
+        made("out", 7, lambda: [1])
     made.end()
 
 
@@ -100,5 +101,5 @@ class Mistaken(Target):
 def test_a_begin_that_raises_is_named() -> None:
     made, calls = calls_of(Mistaken())
     with calls.changed, pytest.raises(EngineError, match="begin of 'out' raised NameError: name 'contxt'"):
-        made("out", 7, [1])
+        made("out", 7, lambda: [1])
     made.end()

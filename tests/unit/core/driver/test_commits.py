@@ -34,7 +34,7 @@ class Outside:
         if txid == self.raises:
             self.raises = -1
             raise OSError("away")
-        self.came.append((component, txid, list(rows)))
+        self.came.append((component, txid, rows()))
 
 
 def commits(files: MemoryFiles, outside: Outside, *names: str) -> Commits:
@@ -118,9 +118,17 @@ def test_rows_of_a_component_that_is_gone_are_not_dropped():
     assert list(files.files) == ["commits/0.a"]
 
 
-def test_a_damaged_file_is_named():
+@pytest.mark.parametrize("damage", ["cut", "bit", "other", "gone"])
+def test_a_damaged_file_is_named(damage: str):
     files = MemoryFiles()
-    commits(files, Outside(), "a").stage(0, [kept("a", 0, 1)])
-    files.files["commits/0.a"] = b"nothing"
+    one = commits(files, Outside(), "a")
+    one.stage(0, [kept("a", 0, 1, 2, 3)])
+    again = commits(files, Outside(), "a")
+    data = bytearray(files.files["commits/0.a"])
+    data[-3] ^= 1
+    damaged = {"cut": files.files["commits/0.a"][:-5], "bit": bytes(data), "other": b"nothing"}
+    files.files["commits/0.a"] = damaged.get(damage, b"")
+    if damage == "gone":
+        del files.files["commits/0.a"]
     with pytest.raises(CheckpointError, match=r"commits/0\.a is missing or damaged"):
-        commits(files, Outside(), "a").settle(0)
+        again.settle(0)
