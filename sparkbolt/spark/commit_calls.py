@@ -25,7 +25,7 @@ import pyspark
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-import sparkbolt
+from sparkbolt import errors
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.driver.commits import Rows
 from sparkbolt.core.model.committers import CommittingBolt
@@ -39,7 +39,7 @@ PAUSE_SECS = (0.1, 5.0)
 """How long it waits after the first ``Unavailable`` in a row, and how long at most."""
 SAY_AGAIN_SECS = 60.0
 """How often the log says that a target is still away."""
-_OURS = tuple(os.path.dirname(module.__file__ or "") + os.sep for module in (sparkbolt, py4j, pyspark))
+_OURS = tuple(os.path.dirname(module.__file__ or "") + os.sep for module in (errors, py4j, pyspark))
 """The folders of code that is not the user's."""
 log = logging.getLogger("sparkbolt")
 
