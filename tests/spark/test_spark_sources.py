@@ -250,6 +250,7 @@ def test_rate_and_a_socket_are_sources(spark: Any, tmp_path: Path) -> None:
             assert running.stop(), "it drains although the rate goes on"
     finally:
         server.shutdown()
+        server.server_close()
     seen = Counter(row["source"] for row in written(tmp_path / "out"))
     assert seen["socket"] == 30
     rate = [row["values"] for row in written(tmp_path / "out") if row["source"] == "rate"]
