@@ -1,4 +1,4 @@
-"""The bolts of the word count, and a spout of numbers, which tests share.
+"""The bolts of the word count, a sum, and a spout of numbers, which tests share.
 
 They are in a module of their own because Spark's workers import them.
 """
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sparkbolt import BasicBolt, PartitionedSpout, Range
+from sparkbolt import BasicBolt, Bolt, PartitionedSpout, Range
 
 
 class Split(BasicBolt):
@@ -33,6 +33,20 @@ class Count(BasicBolt):
     def execute(self, tup: Any, collector: Any) -> None:
         self.counts[tup["word"]] += 1
         collector.emit([tup["word"], self.counts[tup["word"]]])
+
+
+class Sum(Bolt):
+    """The sum of all numbers so far; it is counted before anything behind it can fail."""
+
+    outputs = ["n", "total"]
+
+    def prepare(self, context: Any) -> None:
+        self.total = 0
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.total += tup["n"]
+        collector.emit([tup["n"], self.total], anchors=[tup])
+        collector.ack(tup)
 
 
 class Numbers(PartitionedSpout):

@@ -25,10 +25,10 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType, _parse_datatype_string
+from pyspark.sql.types import StructType
 
 from sparkbolt.core.base.exceptions import line_of
-from sparkbolt.core.model.committers import Committer
+from sparkbolt.core.model.committers import Committer, CommittingBolt
 from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range
 from sparkbolt.core.model.groupings import ShuffleGrouping
 from sparkbolt.core.model.lane import lay_out
@@ -43,7 +43,7 @@ from sparkbolt.core.worker.routing import EmittedRows
 from sparkbolt.core.worker.stage import Stage
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.executor import batches_of, packed, rows_of, staged, worker_of
-from sparkbolt.spark.inlets import column_of_arrow, unsent
+from sparkbolt.spark.inlets import column_of_arrow, with_fields
 from sparkbolt.spark.job_bundle import SCHEMA, JobBundle
 from sparkbolt.spark.lane_query import level_frame
 from sparkbolt.spark.session import SQL_SETTINGS, is_local
@@ -95,14 +95,13 @@ def apply(
     if mistakes:
         raise EngineError(f"topology {topology.name!r} cannot be applied to a DataFrame: {'; '.join(mistakes)}")
     fields = spout.stream(DEFAULT_STREAM).fields
-    _check_columns(df, spout.id, fields)
+    chosen = with_fields(df, spout.id, fields)
     wanted = _schema(schema, source.id, source.stream(stream).fields)
     lane = lay_out(_untracked(topology, source.id, stream), CORES)
     spark = df.sparkSession
     if any(level.stateful for level in lane.levels) and df.isStreaming:
         _check_state_store(spark.conf.get(PROVIDER, "") or "")
     bundle = packed(lane, uuid.uuid4().hex[:12], sys.path if is_local(spark) else ())
-    chosen = df.select(*(df[f"`{field.replace('`', '``')}`"] for field in fields))
     frame = chosen.mapInArrow(_entered(bundle, spout.id), SCHEMA)
     for level in lane.levels:
         frame = level_frame(frame, lane, bundle, level)
@@ -140,27 +139,14 @@ def _beyond(spec: ComponentSpec) -> Iterator[str]:
         yield f"{spec.id!r} has windows, whose time nobody tells it"
     elif getattr(bolt, "starts_trees", False):
         yield f"{spec.id!r} starts trees, which nobody settles"
-    elif isinstance(bolt, Committer):
+    elif isinstance(bolt, CommittingBolt):
         yield f"{spec.id!r} is a committer, and nobody calls its commit: write the DataFrame instead"
     if not spec.is_spout and spec.config.tick_tuple_freq_secs:
         yield f"{spec.id!r} wants ticks, which nobody sends"
 
 
-def _check_columns(df: DataFrame, spout: str, fields: Sequence[str]) -> None:
-    missing = [field for field in fields if field not in df.columns]
-    if missing:
-        raise EngineError(
-            f"spout {spout!r} has the fields {list(fields)}, and the DataFrame has no column {missing[0]!r}: its "
-            f"columns are {df.columns}"
-        )
-    for field in fields:
-        why = unsent(df.schema[field].dataType)
-        if why is not None:
-            raise EngineError(f"column {field!r} has {why}, which has no Python value that can be sent: cast it")
-
-
 def _schema(given: str | StructType, source: str, fields: Sequence[str]) -> StructType:
-    wanted = _parse_datatype_string(given) if isinstance(given, str) else given
+    wanted = StructType.fromDDL(given) if isinstance(given, str) else given
     if not isinstance(wanted, StructType):
         raise EngineError(
             f"schema is {given!r}, expected the types of {list(fields)}, such as 'word string, count long'"

@@ -12,11 +12,13 @@ Read before: ``core.driver.commits``, ``user_calls``.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import time
 import traceback
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import partial
 
 import cloudpickle
@@ -30,13 +32,14 @@ from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.driver.commits import Rows
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.worker.worker import context_of
 from sparkbolt.errors import EngineError, SparkboltError, Unavailable
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.user_calls import Caller, Calls, NotReturned
 
-PAUSE_SECS = (0.1, 5.0)
-"""How long it waits after the first ``Unavailable`` in a row, and how long at most."""
+AWAY = RetryPolicy(max_backoff=timedelta(seconds=5))
+"""How long it waits after ``Unavailable``."""
 SAY_AGAIN_SECS = 60.0
 """How often the log says that a target is still away."""
 _OURS = tuple(os.path.dirname(module.__file__ or "") + os.sep for module in (errors, py4j, pyspark))
@@ -80,8 +83,8 @@ class CommitCalls:
             EngineError: ``begin`` or ``commit`` raised an exception that waiting does not mend.
         """
         caller = self._callers.setdefault(component, Caller(self._calls, f"commit-{component}"))
-        pause_s, said_s, away_s = PAUSE_SECS[0], 0.0, None
-        while True:
+        said_s, away_s = 0.0, None
+        for tries in itertools.count(1):
             try:
                 caller.ask(f"commit of {component!r}", partial(self._commit, component, txid, rows))
             except Unavailable as error:
@@ -90,8 +93,7 @@ class CommitCalls:
                 if not said_s or now_s - said_s >= SAY_AGAIN_SECS:
                     said_s = now_s
                     log.warning("commit %d of %s waits: %s; it is tried again", txid, component, line_of(error))
-                self._pause(component, txid, pause_s)
-                pause_s = min(2 * pause_s, PAUSE_SECS[1])
+                self._pause(component, txid, AWAY.delay_ms(tries, txid) / 1000)
             except NotReturned:
                 raise
             except BaseException as error:

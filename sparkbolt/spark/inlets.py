@@ -86,25 +86,33 @@ def open_inlets(lane: Lane, spark: SparkSession, directory: str) -> list[InletFr
 def _opened(lane: Lane, name: str, spark: SparkSession, place: str) -> InletFrame:
     spec = lane.topology.components[name]
     frame = _made(spec.component, name, spark)
-    fields = spec.stream(DEFAULT_STREAM).fields
-    missing = [field for field in fields if field not in frame.columns]
-    if missing:
-        raise EngineError(
-            f"spout {name!r} declares the fields {list(fields)}, and its DataFrame has no column {missing[0]!r}: its "
-            f"columns are {frame.columns}"
-        )
-    for field in fields:
-        why = unsent(frame.schema[field].dataType)
-        if why is not None:
-            raise EngineError(
-                f"spout {name!r}: column {field!r} has {why}, which has no Python value that can be sent: cast it in "
-                "the DataFrame, or leave it out of outputs"
-            )
-    chosen = frame.select(*(frame[_quoted(field)] for field in fields))
+    chosen = with_fields(frame, name, spec.stream(DEFAULT_STREAM).fields)
     bounded = not chosen.isStreaming
     if bounded:
         chosen = _streamed(chosen, name, spark, place)
     return InletFrame(name, chosen, bounded)
+
+
+def with_fields(frame: DataFrame, spout: str, fields: Sequence[str]) -> DataFrame:
+    """The columns of a DataFrame that are the fields of a spout, in their order.
+
+    Raises:
+        EngineError: a column is missing, or has values that cannot be sent.
+    """
+    missing = [field for field in fields if field not in frame.columns]
+    if missing:
+        raise EngineError(
+            f"spout {spout!r} declares the fields {list(fields)}, and its DataFrame has no column {missing[0]!r}: its "
+            f"columns are {frame.columns}"
+        )
+    for field in fields:
+        why = _unsent(frame.schema[field].dataType)
+        if why is not None:
+            raise EngineError(
+                f"spout {spout!r}: column {field!r} has {why}, which has no Python value that can be sent: cast it in "
+                "the DataFrame, or leave it out of outputs"
+            )
+    return frame.select(*(frame[_quoted(field)] for field in fields))
 
 
 def _made(spout: Any, name: str, spark: SparkSession) -> DataFrame:
@@ -146,16 +154,16 @@ def _quoted(field: str) -> str:
     return f"`{field.replace('`', '``')}`"
 
 
-def unsent(type_: sql.DataType) -> str | None:
+def _unsent(type_: sql.DataType) -> str | None:
     """The type that has no Python value, or which holds one; None if all have one."""
     if isinstance(type_, sql.StructType):
-        return next((why for why in (unsent(field.dataType) for field in type_.fields) if why is not None), None)
+        return next((why for why in (_unsent(field.dataType) for field in type_.fields) if why is not None), None)
     if isinstance(type_, sql.ArrayType):
-        return unsent(type_.elementType)
+        return _unsent(type_.elementType)
     if isinstance(type_, sql.MapType):
         if isinstance(type_.keyType, sql.StructType | sql.ArrayType | sql.MapType):
             return f"a map with keys of type {type_.keyType.simpleString()}"
-        return unsent(type_.valueType)
+        return _unsent(type_.valueType)
     return None if isinstance(type_, _SIMPLE) else f"type {type_.simpleString()}"
 
 

@@ -13,7 +13,6 @@ Read before: ``core.driver.coordinator``, ``user_calls``, ``checkpoint``, ``lane
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import threading
@@ -33,6 +32,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sparkbolt.core.base.exceptions import line_of, user_code
 from sparkbolt.core.driver.commits import Commits
 from sparkbolt.core.driver.coordinator import Coordinator
+from sparkbolt.core.driver.ledger.agreement import LoggedOffset, logged_offset
 from sparkbolt.core.driver.ledger.files import check_number
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ledger_settings
@@ -126,7 +126,7 @@ class Life:
         self._partials = 0
         self._answered_s: deque[float] = deque(maxlen=2)
         """When Spark was answered last, and before that, on the monotonic clock."""
-        self._offsets: list[bytes] = []
+        self._offsets: tuple[str, ...] = ()
         """The ends of the sources of inlets in the last micro-batch."""
         self._released = False
         """Whether Spark is answered at once, since the query is being stopped."""
@@ -225,12 +225,12 @@ class Life:
 
     def _committed_end(self) -> Offset:
         """The end of the last micro-batch that is committed, from Spark's logs: Spark 4.1 does not tell it."""
-        last = self._checkpoint.last_commit()
-        data = self._checkpoint.files.read(f"spark/offsets/{last}") if last >= 0 else None
-        if data is None:
-            return dict(BEFORE_THE_FIRST)
-        end: Offset = json.loads(data.strip().splitlines()[-1])
-        return end
+        logged = self._logged(self._checkpoint.last_commit())
+        return dict(BEFORE_THE_FIRST) if logged is None else logged.plan
+
+    def _logged(self, micro_batch_id: int) -> LoggedOffset | None:
+        data = self._checkpoint.files.read(f"spark/offsets/{micro_batch_id}")
+        return None if data is None else logged_offset(data)
 
     def _latest(self, start: Offset) -> Offset:
         """Promote the micro-batch that ends at ``start``, then plan the next; wait a little for something to do."""
@@ -268,14 +268,10 @@ class Life:
         """
         since_s = self._answered_s[0] if len(self._answered_s) == 2 else None
         if committed is not None:
-            before, self._offsets = self._offsets, self._inlet_offsets(committed)
+            logged = self._logged(committed)
+            before, self._offsets = self._offsets, () if logged is None else logged.inlets
             since_s = since_s if before == self._offsets else None
         self.coordinator.inlets_quiet_s = since_s
-
-    def _inlet_offsets(self, micro_batch_id: int) -> list[bytes]:
-        """The ends of the sources of inlets in a micro-batch, as Spark has logged them."""
-        data = self._checkpoint.files.read(f"spark/offsets/{micro_batch_id}") or b""
-        return data.strip().splitlines()[2:-1]
 
     def _held_open(self) -> bool:
         """Whether Spark is kept from asking the sources of inlets, since the topology is not active."""

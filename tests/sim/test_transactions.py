@@ -10,22 +10,9 @@ from sparkbolt import Bolt, Config, Topology, TopologyBuilder
 from sparkbolt.core.driver.transaction import Transaction
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import simulate
+from tests.topologies import Sum
 
 SEEDS = 4
-
-
-class Sum(Bolt):
-    """Counts before the next bolt fails."""
-
-    outputs = ["n", "total"]
-
-    def prepare(self, context):
-        self.total = 0
-
-    def execute(self, tup, collector):
-        self.total += tup["n"]
-        collector.emit([tup["n"], self.total], anchors=[tup])
-        collector.ack(tup)
 
 
 class Check(Bolt):

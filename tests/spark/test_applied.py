@@ -8,41 +8,31 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from sparkbolt import BasicBolt, Committer, Config, TopologyBuilder
+from sparkbolt import Committer, Config, TopologyBuilder
+from sparkbolt.bolts import SparkSink
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.session import SQL_SETTINGS, make_session
 from sparkbolt.spouts import SparkSpout
+from tests.topologies import Count, Split
 
 pytestmark = [pytest.mark.spark]
 
 
-class Split(BasicBolt):
-    outputs = ["word"]
+class Poisoned(Split):
+    """The words of a line; one of them is poison."""
+
     stateless = True
 
     def execute(self, tup, collector):
-        for word in tup["line"].split():
-            if word == "poison":
-                raise ValueError("a poisoned word")
-            collector.emit([word])
-
-
-class Count(BasicBolt):
-    outputs = ["word", "count"]
-
-    def prepare(self, context):
-        self.counts = {}
-
-    def execute(self, tup, collector):
-        word = tup["word"]
-        self.counts[word] = self.counts.get(word, 0) + 1
-        collector.emit([word, self.counts[word]])
+        super().execute(tup, collector)
+        if "poison" in tup["line"]:
+            raise ValueError("a poisoned word")
 
 
 def words(*, count: bool) -> TopologyBuilder:
     builder = TopologyBuilder("words")
     builder.set_spout("lines", SparkSpout(lambda spark: None, outputs=["line"]))
-    builder.set_bolt("split", Split(), parallelism=2).shuffle_grouping("lines")
+    builder.set_bolt("split", Poisoned(), parallelism=2).shuffle_grouping("lines")
     if count:
         builder.set_bolt("count", Count(), parallelism=3).fields_grouping("split", ["word"])
     return builder
@@ -110,6 +100,7 @@ class Out(Committer):
     [
         (lambda b: b.set_spout("more", SparkSpout(lambda spark: None, outputs=["line"])), {}, "has 2 spouts"),
         (lambda b: b.set_bolt("out", Out()).shuffle_grouping("split"), {"component": "split"}, "'out' is a committer"),
+        (lambda b: b.set_bolt("out", SparkSink("split", print)), {"component": "split"}, "'out' is a committer"),
         (lambda b: b.set_bolt("split2", Split()).shuffle_grouping("lines"), {}, "has 2 bolts with outputs"),
         (lambda b: None, {"schema": "wrod string"}, r"schema has the columns \['wrod'\], and 'split' emits \['word'\]"),
         (lambda b: None, {"failures": "ignore"}, "failures is 'ignore', expected 'raise' or 'drop'"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from sparkbolt.bolts import SparkSink
 from sparkbolt.errors import EngineError, Unavailable
 from sparkbolt.spouts import GeneratorSpout
 from tests.patience import PATIENCE_SECS
+from tests.spark.killed_programs import run_to
 from tests.spark.sunk import FAILS_ALWAYS
 
 pytestmark = [pytest.mark.spark]
@@ -35,18 +34,7 @@ def write_numbers(directory: Path) -> list[int]:
 def run(directory: Path, moment: str, *, transactional: bool = True) -> dict[str, int]:
     """Run the program to its end, or to its kill; what it said at its end."""
     arguments = [str(directory / name) for name in ("numbers.txt", "out", "checkpoint")]
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.spark.sunk", *arguments, moment, str(transactional)],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECS,
-        check=False,
-    )
-    assert ("killed" in result.stdout) == (moment != "never"), (
-        f"{moment}: {result.stdout[-2000:]}{result.stderr[-4000:]}"
-    )
-    return {} if moment != "never" else json.loads(result.stdout.splitlines()[-1])
+    return run_to(moment, "tests.spark.sunk", *arguments, moment, str(transactional))
 
 
 def in_json(out: Path) -> list[dict[str, Any]]:

@@ -84,6 +84,12 @@ def without_run_bit(root: Path, paths: Iterable[str]) -> list[str]:
     return wrong
 
 
+def test_nothing_is_kept_that_git_ignores() -> None:
+    """What scripts download or make is committed by mistake before its folder is ignored, and stays."""
+    command = ["git", "ls-files", "--cached", "--ignored", "--exclude-standard"]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout == ""
+
+
 def test_scripts_have_run_bits() -> None:
     wrong = without_run_bit(ROOT, [path for path in paths_of(ROOT) if path.startswith(("scripts/", ".ci/"))])
     assert not wrong, f"what starts with #! can be run, and nothing else (chmod +x, or chmod -x): {wrong}"

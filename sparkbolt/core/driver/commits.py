@@ -51,8 +51,7 @@ class Commits:
         self._order = [spec.id for spec in lane.topology.bolts if isinstance(spec.component, CommittingBolt)]
         self._files = files
         self._call = call
-        names = files.names(FOLDER) if self._order else []
-        self._waiting = {_place(name) for name in names if name.partition(".")[0].isdigit()}
+        self._waiting = {_place(name) for name in files.names(FOLDER) if name.partition(".")[0].isdigit()}
         self._staged: dict[tuple[int, str], list[bytes]] = {}
         """The rows of the micro-batch that was staged last, which need not be read from their files."""
 

@@ -150,9 +150,9 @@ class Config:
     """Whether a micro-batch counts only with what succeeds in it: if trees fail, it runs again without them, and
     nothing of them is left in state or in emitted tuples (``docs/exactly-once.md``)."""
     effects: Literal["once", "repeatable", "none"] = _one_of("once", "repeatable", "none")
-    """In a transactional topology, what a bolt does outside of it. ``once``: it must not happen twice, which
-    a bolt without outputs cannot promise yet; ``repeatable``: it may happen more than once, also for tuples that fail;
-    ``none``: nothing."""
+    """In a transactional topology, what a bolt does outside of it. ``once``: it must not happen twice, which a bolt
+    without outputs can promise only as a ``Committer``; ``repeatable``: it may happen more than once, also for tuples
+    that fail; ``none``: nothing."""
     message_timeout_secs: float = _secs(30)
     """How many seconds a tree may stay open before it fails; some trees may stay open a little longer."""
     enable_message_timeouts: bool = _flag(True)

@@ -27,22 +27,12 @@ from sparkbolt.core.model.tuples import Origin, Tuple, tick
 from sparkbolt.errors import ConfigError, Unavailable
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver
-
-CHECKPOINT = "0123456789abcdef" * 2
+from tests.unit.bolts.sqlite import CHECKPOINT, Settled, query
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/shop.db"
-
-
-def query(url: str, statement: str) -> list[Any]:
-    connection = sqlite3.connect(url.removeprefix("sqlite:///"))
-    try:
-        with connection:
-            return connection.execute(statement).fetchall()
-    finally:
-        connection.close()
 
 
 def writer(url: str, table: TableSettings, checkpoint: str = CHECKPOINT, **others: Any) -> SqlWriter:
@@ -63,18 +53,6 @@ ORDERS = TableSettings("orders", create=True)
 
 def tup(edge: int = 0, **values: Any) -> Tuple:
     return Tuple.of(Origin("in", 0, "default", tuple(values)), list(values.values()), ((1, edge),) if edge else ())
-
-
-class Settled:
-    def __init__(self) -> None:
-        self.acked: list[Tuple] = []
-        self.failed: list[tuple[Tuple, Any]] = []
-
-    def ack(self, tup: Tuple) -> None:
-        self.acked.append(tup)
-
-    def fail(self, tup: Tuple, reason: Any) -> None:
-        self.failed.append((tup, reason))
 
 
 def flushed(bolt: SqlBolt, micro_batch: int, *tuples: Tuple) -> Settled:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -18,34 +17,12 @@ from sparkbolt.core.model.committers import take_rows
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.errors import Unavailable
-
-CHECKPOINT = "0123456789abcdef" * 2
-
-
-class Settled:
-    def __init__(self) -> None:
-        self.acked: list[Tuple] = []
-        self.failed: list[tuple[Tuple, Any]] = []
-
-    def ack(self, tup: Tuple) -> None:
-        self.acked.append(tup)
-
-    def fail(self, tup: Tuple, reason: Any) -> None:
-        self.failed.append((tup, reason))
+from tests.unit.bolts.sqlite import CHECKPOINT, Settled, query
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/shop.db"
-
-
-def query(url: str, statement: str) -> list[Any]:
-    connection = sqlite3.connect(url.removeprefix("sqlite:///"))
-    try:
-        with connection:
-            return connection.execute(statement).fetchall()
-    finally:
-        connection.close()
 
 
 def context(task: int = 3) -> TopologyContext:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from datetime import timedelta
 
 import cloudpickle
 import pytest
 
-from sparkbolt import Committer, TopologyBuilder, Unavailable
+from sparkbolt import Committer, RetryPolicy, TopologyBuilder, Unavailable
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.errors import EngineError
 from sparkbolt.spark import commit_calls
@@ -44,7 +45,8 @@ class Target(Committer):
 @pytest.fixture(autouse=True)
 def nothing_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     SEEN.clear()
-    monkeypatch.setattr(commit_calls, "PAUSE_SECS", (0.01, 0.02))
+    quick = timedelta(milliseconds=10)
+    monkeypatch.setattr(commit_calls, "AWAY", RetryPolicy(min_backoff=quick, max_backoff=2 * quick))
 
 
 def calls_of(bolt: Committer) -> tuple[CommitCalls, Calls]:

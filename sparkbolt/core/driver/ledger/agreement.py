@@ -33,20 +33,41 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.driver.ledger import log as ledger_log
 from sparkbolt.core.driver.ledger.files import last_life, lives_missing
-from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, MicroBatchPlan, plan_of
+from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, MicroBatchPlan, Offset, plan_of
 from sparkbolt.errors import CheckpointError
 
 TOPOLOGY_MISSING = "committed micro-batches but no file 'topology'"
-LINES_OF_ONE_SOURCE = 3
-"""Lines of an offset of Spark's with one source: the version, the settings, the source's. Each inlet adds one before
-the plan."""
+_HEAD_LINES = 2
+"""An offset of Spark's begins with its version and its settings; then each source has a line, the plan the last."""
 METADATA = "spark/metadata"
 _LEDGER = re.compile(r"^(\d+)\.(entry|snapshot)$")
+
+
+class LoggedOffset(NamedTuple):
+    """An offset as Spark has logged it."""
+
+    inlets: tuple[str, ...]
+    """The ends of the sources of inlets."""
+    plan: Offset
+
+
+def logged_offset(data: bytes) -> LoggedOffset:
+    r"""Read a file of Spark's log of offsets.
+
+    >>> logged_offset(b'v1\n{}\n{"logOffset":1}\n{"micro_batch_id": 3}')
+    LoggedOffset(inlets=('{"logOffset":1}',), plan={'micro_batch_id': 3})
+
+    Raises:
+        IndexError: there is no line.
+        ValueError: the last line is no JSON.
+    """
+    lines = data.decode().strip().splitlines()
+    return LoggedOffset(tuple(lines[_HEAD_LINES:-1]), json.loads(lines[-1]))
 
 
 @dataclass(frozen=True)
@@ -90,14 +111,13 @@ class _Steps:
         """The plan of an offset, or a description of what is wrong with it."""
         data = self.files.read(f"spark/offsets/{number}")
         try:
-            lines = (data or b"").decode().strip().splitlines()
-            offset = json.loads(lines[-1])
-            plan = plan_of(offset, self.files, self.where)
+            logged = logged_offset(data or b"")
+            plan = plan_of(logged.plan, self.files, self.where)
         except CheckpointError as error:
             return f"its offset holds no plan ({error})"
         except (ValueError, IndexError, KeyError, TypeError, AttributeError) as error:
             return f"its offset is missing or damaged ({type(error).__name__}: {error})"
-        if plan.micro_batch_id < number and len(lines) > LINES_OF_ONE_SOURCE:
+        if plan.micro_batch_id < number and logged.inlets:
             return self._without_plan(number, plan)
         if plan.micro_batch_id != number:
             return f"its offset holds the plan of micro-batch {plan.micro_batch_id}: two drivers have written here"

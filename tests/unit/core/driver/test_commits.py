@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import Committer, TopologyBuilder
+from sparkbolt import BasicBolt, Committer, TopologyBuilder
 from sparkbolt.core.driver.commits import Commits
+from sparkbolt.core.model.components import BoltBase
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.protocol.verdicts import KeptRows
 from sparkbolt.errors import CheckpointError
@@ -37,11 +38,11 @@ class Outside:
         self.came.append((component, txid, rows()))
 
 
-def commits(files: MemoryFiles, outside: Outside, *names: str) -> Commits:
+def commits(files: MemoryFiles, outside: Outside, *names: str, bolt: BoltBase | None = None) -> Commits:
     builder = TopologyBuilder("t")
     builder.set_spout("s", GeneratorSpout(list, outputs=["n"]))
     for name in names or ("b", "a"):
-        builder.set_bolt(name, Nowhere()).shuffle_grouping("s")
+        builder.set_bolt(name, bolt or Nowhere()).shuffle_grouping("s")
     return Commits(lay_out(builder.build(), 2), files, outside)
 
 
@@ -110,11 +111,19 @@ def test_what_is_outside_does_not_come_again_if_another_committer_raises():
     assert outside.came == [("b", 0, [2]), ("a", 0, [1])]
 
 
-def test_rows_of_a_component_that_is_gone_are_not_dropped():
+class Plain(BasicBolt):
+    """A bolt that commits nothing."""
+
+    def execute(self, tup, collector):
+        pass
+
+
+@pytest.mark.parametrize(("name", "bolt"), [("b", Nowhere()), ("a", Plain())])
+def test_rows_of_a_component_that_is_gone_are_not_dropped(name: str, bolt: BoltBase):
     files = MemoryFiles()
     commits(files, Outside(), "a").stage(0, [kept("a", 0, 1)])
     with pytest.raises(CheckpointError, match=r"'a'.*start it once as it was"):
-        commits(files, Outside(), "b").settle(0)
+        commits(files, Outside(), name, bolt=bolt).settle(0)
     assert list(files.files) == ["commits/0.a"]
 
 

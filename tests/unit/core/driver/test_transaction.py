@@ -13,23 +13,10 @@ from sparkbolt.core.protocol.frames import python_values
 from sparkbolt.errors import InvalidTopology
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout, SparkSpout
+from tests.topologies import Sum
 
 RUNS: Counter[int] = Counter()
 """How often the bolt that fails has executed each number, over all executions."""
-
-
-class Sum(Bolt):
-    """Counts before it sends on."""
-
-    outputs = ["n", "total"]
-
-    def prepare(self, context):
-        self.total = 0
-
-    def execute(self, tup, collector):
-        self.total += tup["n"]
-        collector.emit([tup["n"], self.total], anchors=[tup])
-        collector.ack(tup)
 
 
 class Check(Bolt):
