@@ -24,9 +24,9 @@ class Poisoned(Split):
     stateless = True
 
     def execute(self, tup, collector):
-        super().execute(tup, collector)
         if "poison" in tup["line"]:
             raise ValueError("a poisoned word")
+        super().execute(tup, collector)
 
 
 def words(*, count: bool) -> TopologyBuilder:
@@ -81,7 +81,7 @@ def test_a_tuple_that_fails_fails_the_query_or_is_left_out(spark: SparkSession) 
     with pytest.raises(Exception, match=r"1 tuples failed \(split\).*a poisoned word"):
         topology.apply(df, schema="word string").collect()
     left = topology.apply(df, schema="word string", failures="drop").collect()
-    assert sorted(row["word"] for row in left if row["word"] != "or") == ["be", "not", "to"]
+    assert sorted(row["word"] for row in left) == ["be", "not", "to"]
 
 
 def test_a_value_that_the_schema_does_not_allow_is_named(spark: SparkSession) -> None:
@@ -129,5 +129,5 @@ def test_ticks_transactions_and_missing_columns_are_refused(spark: SparkSession)
     builder = TopologyBuilder("words")
     builder.set_spout("lines", SparkSpout(lambda spark: None, outputs=["text"]))
     builder.set_bolt("split", Split()).shuffle_grouping("lines")
-    with pytest.raises(EngineError, match=r"the DataFrame has no column 'text': its columns are \['line', 'other'\]"):
+    with pytest.raises(EngineError, match=r"its DataFrame has no column 'text': its columns are \['line', 'other'\]"):
         builder.build().apply(lines(spark, "be"), schema="word string")
