@@ -25,18 +25,19 @@ from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.reports import ErrorReport
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.protocol.acker import gather, judge_rows
-from sparkbolt.core.protocol.exclusion import Exclusion
+from sparkbolt.core.protocol.exclusion import NOTHING_EXCLUDED, Exclusion
 from sparkbolt.core.protocol.frames import Column, Moment
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.core.worker.environment import Capture, WorkerEnvironment, environment_of
 from sparkbolt.core.worker.results import Row
-from sparkbolt.core.worker.source_reader import NOTHING_EXCLUDED, clock_rows, run_entry
-from sparkbolt.core.worker.stage import by_dest, run_level
+from sparkbolt.core.worker.source_reader import clock_rows, run_entry
+from sparkbolt.core.worker.stage import run_level
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.sim.committing import LocalCommitters
 from sparkbolt.sim.driver import MemoryFiles
+from sparkbolt.sim.executors import by_dest
 from sparkbolt.sim.spouts import close_ranged, open_ranged, open_tasks
 
 
@@ -182,7 +183,7 @@ class LocalEngine:
             rows += run_entry(self.worker, moment, piece, entry, records, traced, exclusion).to_rows(self.lane)
         for level in self.lane.levels:
             runs = by_dest(rows) if level.stateful else [rows]
-            results = [run_level(self.worker, level.number, run, self._store_of) for run in runs]
+            results = [run_level(self.worker, level.number, run, self._store_of, exclusion) for run in runs]
             rows = [row for result in results for row in result.to_rows(self.lane)]
         return judge_rows(rows)
 

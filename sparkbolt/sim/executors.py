@@ -11,21 +11,21 @@ Read before: ``core.worker.stage``, ``observer``, ``faults``.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparkbolt.core.model.lane import Lane, spark_hash
 from sparkbolt.core.model.outage import Health
 from sparkbolt.core.protocol.acker import judge_rows
-from sparkbolt.core.protocol.exclusion import Exclusion
+from sparkbolt.core.protocol.exclusion import NOTHING_EXCLUDED, Exclusion
 from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, Record
 from sparkbolt.core.protocol.verdicts import KeptRows
 from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.core.worker.environment import WorkerEnvironment
 from sparkbolt.core.worker.results import Row
-from sparkbolt.core.worker.source_reader import NOTHING_EXCLUDED, clock_rows, run_entry
-from sparkbolt.core.worker.stage import by_dest, run_level
+from sparkbolt.core.worker.source_reader import clock_rows, run_entry
+from sparkbolt.core.worker.stage import run_level
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.sim.faults import (
     Fault,
@@ -141,7 +141,7 @@ class Executors:
         for place, level in enumerate(self._lane.levels):
             shares = self._shuffled(rows, random_)
             jobs = [
-                (f"level {level.number}/{home}", share, self._level(level.number, level.stateful))
+                (f"level {level.number}/{home}", share, self._level(level.number, level.stateful, exclusion))
                 for home, share in enumerate(shares)
                 if share
             ]
@@ -184,7 +184,7 @@ class Executors:
 
         return work
 
-    def _level(self, number: int, stateful: bool) -> Work:
+    def _level(self, number: int, stateful: bool, exclusion: Exclusion) -> Work:
         def work(worker: Worker, rows: Sequence[Row], stores: dict[int, DictStore]) -> list[Row]:
             def store_of(dest: int) -> DictStore | None:
                 if not stateful:
@@ -193,8 +193,8 @@ class Executors:
                 return stores[dest]
 
             if not stateful:
-                return run_level(worker, number, rows, store_of).to_rows(self._lane)
-            results = [run_level(worker, number, group, store_of) for group in by_dest(rows)]
+                return run_level(worker, number, rows, store_of, exclusion).to_rows(self._lane)
+            results = [run_level(worker, number, group, store_of, exclusion) for group in by_dest(rows)]
             return [row for result in results for row in result.to_rows(self._lane)]
 
         return work
@@ -282,3 +282,11 @@ class Executors:
         late = {dest for dest in {dest for dest, _ in first.rows} if random_.random() < 0.5}
         rows = [row for row in second.rows if row[0] not in late] + [row for row in first.rows if row[0] in late]
         return TaskAttempt(rows, second.sightings, second.stores)
+
+
+def by_dest(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows of each dest, in the order of dests: Spark runs a stateful level once for each dest."""
+    groups: dict[int, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row[0], []).append(row)
+    return [group for _, group in sorted(groups.items())]

@@ -16,6 +16,7 @@ from sparkbolt.core.worker.stage import run_level
 from sparkbolt.spark.crash_shield import shielded
 from sparkbolt.spark.executor import parts_of, staged, worker_of
 from sparkbolt.spark.job_bundle import JobBundle
+from sparkbolt.spark.repetition import announced
 
 
 class MapStateStore:
@@ -57,11 +58,12 @@ def run(bundle: JobBundle, level: int, dest: int, rows: Iterator[Any], segments:
         Data frames with the columns ``dest`` (int) and ``frame`` (bytes).
     """
     store = MapStateStore(segments)
+    exclusion = announced()
     with staged():
         came = [(dest, frame) for part in rows for frame in part["frame"]]
         out = shielded(
             worker_of(bundle),
-            lambda own, stores: run_level(own, level, came, stores).to_rows(own.lane),
+            lambda own, stores: run_level(own, level, came, stores, exclusion).to_rows(own.lane),
             lambda _: store,
         )
     for part in parts_of(out):

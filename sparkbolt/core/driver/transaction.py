@@ -11,8 +11,10 @@ have no holes, but emits none of their tuples.
 Rule 3: each repeat leaves out at least one more message, so there is an end. After ``REPEATS_WHOLE`` repeats each
 further one also reads half as much of each entry and postpones the rest, which is no attempt: a bolt that fails now one
 tuple, now another ends up with a micro-batch that is small enough.
-Rule 4: ``aborts/n`` counts for the plan that it was written for, and for no other plan with this number.
-Rule 5: a message that the execution which counts does not read (its range is postponed, or its records went with a
+Rule 4: the trees that bolts start are numbered in the order in which they start, which may change with what the spouts
+leave out. So as long as trees of spouts fail, only these are left out; those of bolts are found again.
+Rule 5: ``aborts/n`` counts for the plan that it was written for, and for no other plan with this number.
+Rule 6: a message that the execution which counts does not read (its range is postponed, or its records went with a
 dead life) has no failure of its own.
 
 Prior art: transactional topologies of Storm 0.7, whose batch has to succeed as a whole.
@@ -144,6 +146,9 @@ class Transaction:
         if not aborts.repeats:
             aborts.healths = dict(feedback.healths)
         aborts.repeats += 1
+        if any(map(self._is_of_spout, found)):
+            found = {key: fail for key, fail in found.items() if self._is_of_spout(key)}
+            aborts.fails = {key: fail for key, fail in aborts.fails.items() if self._is_of_spout(key)}
         aborts.fails.update(sorted(found.items()))
         aborts.hops += [hop for hop in feedback.hops if hop.key in found]
         self._reports += feedback.reports
@@ -174,6 +179,10 @@ class Transaction:
         if self._aborts.repeats:
             self._files.remove(f"{FOLDER}/{micro_batch_id}")
             self._aborts = Aborts("")
+
+    def _is_of_spout(self, key: int) -> bool:
+        component, _ = self._lane.topology.task_owner(split_key(key)[0])
+        return self._lane.topology.components[component].is_spout
 
     def _remove_promoted(self, micro_batch_id: int) -> None:
         """Once in a life: remove what lives have left that died between a commit and its promotion."""

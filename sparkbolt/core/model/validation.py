@@ -335,10 +335,10 @@ def _transactional_mistakes(declaration: Declaration, config: Config) -> Iterato
         )
     if not isinstance(component, BoltBase):
         return
-    if isinstance(component, RuntimeBolt) or component.starts_trees is True:
+    if isinstance(component, RuntimeBolt) and component.starts_trees is not True:
         yield (
-            "it starts trees of its own or keeps tuples over micro-batches (a window, for one), which a transactional "
-            "topology cannot have yet: keep what you need of them in the state of a bolt"
+            "it acks tuples when they leave its windows, and a transactional topology cannot hold tuples over "
+            "micro-batches: leave with_ack_on_expiry out"
         )
     elif not isinstance(component, CommittingBolt) and declaration.settings.get("effects", config.effects) == "once":
         declared = "its calls may have effects outside" if isinstance(component, AsyncBolt) else "it has no outputs"

@@ -17,6 +17,9 @@ import numpy as np
 from sparkbolt.core.base.ids import I64, MAX_SEQUENCE, SEQUENCE_BITS, U64, empty_u64
 from sparkbolt.core.base.packing import pack_keys, unpack_keys
 
+LEFT_OUT = "it is left out of this execution of its micro-batch"
+"""The reason of a failure with the cause ``excluded``, which the driver replaces."""
+
 
 @dataclass(frozen=True)
 class Exclusion:
@@ -58,3 +61,6 @@ class Exclusion:
             return cls()
         halvings, keys = text.split(":")
         return cls(unpack_keys(base64.b64decode(keys)), int(halvings))
+
+
+NOTHING_EXCLUDED = Exclusion()

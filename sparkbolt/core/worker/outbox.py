@@ -42,7 +42,7 @@ from sparkbolt.core.protocol.edges import Parents
 from sparkbolt.core.protocol.frames import Clock, Column, python_values, take
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.core.state.task_state import TaskState
-from sparkbolt.core.worker.routing import EmittedRows, StreamRoutes, without
+from sparkbolt.core.worker.routing import EmittedRows, StreamRoutes, roots_of_row, without
 from sparkbolt.core.worker.tuple_batch import Output
 from sparkbolt.errors import StateError, check
 
@@ -83,6 +83,18 @@ class Started:
     refused: list[str] = field(default_factory=list)
     """Reasons, one for each row that should have started a tree and is not in the block, since it cannot be kept; or
     for positions that cannot be emitted again, since they are not kept any more."""
+
+    def leave_out(self, keys: U64) -> list[int]:
+        """Take the rows out of the block whose trees are among ``keys``; return these trees."""
+        gone: list[int] = self.keys[np.isin(self.keys, keys)].tolist() if len(keys) else []
+        if gone:
+            roots = mix64_array(np.array(gone, dtype=np.uint64))
+            for row in reversed(range(self.block.count)):
+                if np.isin(roots_of_row(self.block, row), roots).any():
+                    path = self.block.path
+                    self.block = without(self.block, row)
+                    self.block.path = path
+        return gone
 
 
 class Outbox:

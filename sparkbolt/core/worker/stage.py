@@ -33,6 +33,7 @@ from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.tuples import SYSTEM_COMPONENT, TRACED, tick
 from sparkbolt.core.protocol.acker import Accounts, combine, decode_partials
+from sparkbolt.core.protocol.exclusion import LEFT_OUT, NOTHING_EXCLUDED, Exclusion
 from sparkbolt.core.protocol.frames import (
     Column,
     Frame,
@@ -70,6 +71,9 @@ TRACEBACKS_MAX = 50
 
 class Stage:
     """One process's part in one stage of a micro-batch: it runs tasks, and folds what they return into one result."""
+
+    exclusion: Exclusion = NOTHING_EXCLUDED
+    """The trees that its tasks may have started, and whose tuples are not sent."""
 
     def __init__(self, worker: Worker, moment: Moment, piece: int = 0, *, part: str = READ) -> None:
         """Begin the stage.
@@ -288,6 +292,9 @@ class Stage:
             self._refuse(Refusal(number, (), reason, started.block.path))
         if len(started.keys):
             self.start_trees(started.keys, np.zeros(len(started.keys), dtype=np.uint64))
+        for key in started.leave_out(self.exclusion.keys):
+            owner = self.lane.topology.task_owner(number)
+            self.fail(Fail(key, *owner, Cause.EXCLUDED, LEFT_OUT, self.moment.micro_batch_id))
         if started.block.count:
             self.send(started.block, number)
 
@@ -527,6 +534,7 @@ def run_level(
     level: int,
     rows: Iterable[tuple[int, Any]],
     store_of: Callable[[int], SegmentStore | None],
+    exclusion: Exclusion = NOTHING_EXCLUDED,
 ) -> StageResult:
     """Run one process's part of a level; rows for later levels pass through.
 
@@ -535,6 +543,7 @@ def run_level(
         level: the number of the level, from 1.
         rows: (dest, frame) in any order.
         store_of: returns the durable segments of a task, by its dest; None if the level keeps none.
+        exclusion: the trees of tasks that are left out.
     """
     own = worker.lane.dests_of_level(level)
     by_dest: dict[int, list[Any]] = {}
@@ -544,9 +553,9 @@ def run_level(
         passing = [(dest, data) for dest, frames in by_dest.items() for data in frames]
         return StageResult(moment_of(passing[0][1]) if passing else Moment(-1, 0), passing)
     try:
-        return _attempt(worker, level, by_dest, store_of)
+        return _attempt(worker, level, by_dest, store_of, exclusion)
     except Unkept as unkept:
-        return _again(worker, unkept, lambda: _attempt(worker, level, by_dest, store_of))
+        return _again(worker, unkept, lambda: _attempt(worker, level, by_dest, store_of, exclusion))
 
 
 def _again(worker: Worker, unkept: Unkept, attempt: Callable[[], StageResult]) -> StageResult:
@@ -568,6 +577,7 @@ def _attempt(
     level: int,
     by_dest: Mapping[int, list[Any]],
     store_of: Callable[[int], SegmentStore | None],
+    exclusion: Exclusion,
 ) -> StageResult:
     """Do all the work of the level; the states of its tasks are committed once all of them can be kept.
 
@@ -578,6 +588,7 @@ def _attempt(
 
     own, inlets = worker.lane.dests_of_level(level), worker.lane.inlet_tasks
     stage = Stage(worker, moment_of(next(iter(by_dest.values()))[0]), part=level_part(level))
+    stage.exclusion = exclusion
     for dest, frames in sorted(by_dest.items()):
         if dest in own and worker.lane.task_at[dest] in inlets:
             run_inlet(stage, worker.lane.task_at[dest], collect(frames), store_of(dest))
@@ -587,11 +598,3 @@ def _attempt(
             stage.result.rows.extend((dest, data) for data in frames if not stage.absorb(data))
     stage.save()
     return stage.finish()
-
-
-def by_dest(rows: Iterable[Row]) -> list[list[Row]]:
-    """The rows of each dest, in the order of dests: Spark runs a stateful level once for each dest."""
-    groups: dict[int, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row[0], []).append(row)
-    return [group for _, group in sorted(groups.items())]

@@ -18,9 +18,9 @@ from typing import Any
 
 from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.protocol.acker import gather
+from sparkbolt.core.protocol.exclusion import NOTHING_EXCLUDED
 from sparkbolt.core.protocol.verdicts import KeptRows
 from sparkbolt.core.state.task_state import DictStore, TaskState
-from sparkbolt.core.worker.source_reader import NOTHING_EXCLUDED
 from sparkbolt.sim.canonical import same
 from sparkbolt.sim.checkers.base import Checker
 from sparkbolt.sim.checkers.dead_letters import SimulatedSink

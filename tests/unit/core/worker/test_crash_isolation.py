@@ -24,10 +24,11 @@ from sparkbolt.core.worker import crash_isolation as deaths_module
 from sparkbolt.core.worker.crash_isolation import Crashes, Watch, WorkPlace
 from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import clock_rows, run_entry
-from sparkbolt.core.worker.stage import by_dest, run_level
+from sparkbolt.core.worker.stage import run_level
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EngineError, LostWorkerError
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.sim.executors import by_dest
 from tests.unit.core.worker.test_source_reader import Numbers
 
 SEEN: Counter[int] = Counter()
