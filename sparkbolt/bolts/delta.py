@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 import pyarrow.types as _is
 
-from sparkbolt.bolts.table_committer import TableCommitter, cast_to
+from sparkbolt.bolts.table_committer import TableCommitter, cast_to, owner_of, refuse_older
 from sparkbolt.bolts.table_schema import SchemaGiven, columns_of
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.config import did_you_mean
-from sparkbolt.errors import CheckpointError, ConfigError, Unavailable
+from sparkbolt.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -93,7 +93,7 @@ class DeltaBolt(TableCommitter):
 
     def open(self, context: TopologyContext) -> None:
         """Remember under which name the micro-batches are counted."""
-        self._app = f"sparkbolt-{context.checkpoint_id}-{context.component}"
+        self._app = owner_of(context)
         self._opened: DeltaTable | None = None
 
     def commit_table(self, txid: int, table: pa.Table) -> None:
@@ -109,12 +109,7 @@ class DeltaBolt(TableCommitter):
             opened = self._open()  # and it is kept for the next commit only if this one succeeds
             if opened is not None:
                 written = opened.transaction_version(self._app)
-                if written is not None and written > txid:
-                    raise CheckpointError(
-                        f"table {self.table} has txid {written} of {self._app}, and this is txid {txid}: another "
-                        "driver goes on with this checkpoint or a copy of it, or an older copy was put back; this one "
-                        "writes nothing"
-                    )
+                refuse_older(f"table {self.table}", -1 if written is None else written, txid)
                 if written == txid:
                     self._opened = opened
                     return

@@ -12,19 +12,16 @@ Read before: ``table_committer``.
 from __future__ import annotations
 
 import inspect
-import os
-import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeAlias
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparkbolt.bolts.part_files import full_disk_is_away
 from sparkbolt.bolts.table_committer import TableCommitter
-from sparkbolt.bolts.table_schema import SchemaGiven, columns_of
+from sparkbolt.bolts.table_schema import SchemaGiven
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import TopologyContext
@@ -54,8 +51,8 @@ class SparkSink(TableCommitter):
     While ``function`` raises ``Unavailable``, it is called again, and the topology waits. After any other exception the
     topology stops, the rows stay in the checkpoint, and the next start begins with them. So it may be called again
     with a ``batch_id`` that it has written already: write so that a repeat replaces or skips what is there
-    (``ParquetFolder``, or ``txnAppId`` and ``txnVersion`` of Delta). The simulator and ``TopologyTestDriver`` call no
-    function and record rows (``TopologyTestDriver.unsent``).
+    (``ParquetFolder``, ``DeltaAppend``, ``IcebergAppend`` and ``JdbcAppend`` are such functions). The simulator and
+    ``TopologyTestDriver`` call no function and record rows (``TopologyTestDriver.unsent``).
 
     >>> SparkSink("count", lambda batch_df, batch_id: batch_df.write.mode("append").parquet("out"))
     SparkSink('count')
@@ -115,49 +112,3 @@ class SparkSink(TableCommitter):
     def __repr__(self) -> str:
         component, stream = self.stream
         return f"SparkSink({component!r})" if stream == DEFAULT_STREAM else f"SparkSink({self.stream!r})"
-
-
-class ParquetFolder:
-    """A function for ``SparkSink`` that writes Parquet so that a repeat adds nothing.
-
-    Each micro-batch becomes one folder, ``PATH/sink=CHECKPOINT-COMPONENT/txid=N``. It is written under a name that
-    begins with ``.`` and gets its name when it is complete; if it is there already, nothing is written. Readers see two
-    columns more, ``sink`` and ``txid``. Topologies and checkpoints may share ``PATH``. The name is given by renaming a
-    folder, in one step on HDFS and local file systems, and not on object stores such as S3: use a table format there.
-
-    >>> ParquetFolder("out/counts").path.endswith("out/counts")
-    True
-    """
-
-    def __init__(self, path: str | os.PathLike[str], *, partition_by: str | Sequence[str] | None = None) -> None:
-        """Store where it writes.
-
-        Args:
-            path: a directory, or a URL of Hadoop's; a relative one belongs to the current directory.
-            partition_by: columns whose values become folders below ``txid=N``.
-
-        Raises:
-            ConfigError: an argument is of a wrong kind.
-        """
-        path = os.fspath(path) if isinstance(path, os.PathLike) else path
-        given = arguments.text("path", path, "the name of a directory")
-        self.path = given if re.match("[a-z][a-z0-9+.-]*:/", given) else os.path.abspath(os.path.expanduser(given))
-        self.partition_by = columns_of("partition_by", partition_by)
-
-    def begin(self, context: TopologyContext) -> None:
-        """Learn whose folders these are."""
-        self._owner = f"{context.checkpoint_id[:12]}-{quote(context.component, safe='')}"
-
-    def __call__(self, batch_df: Any, txid: int) -> None:
-        """Write the rows of a micro-batch, unless they are there."""
-        jvm, conf = batch_df.sparkSession._jvm, batch_df.sparkSession._jsc.hadoopConfiguration()
-        folder = f"{self.path}/sink={self._owner}"
-        final, unfinished = (
-            jvm.org.apache.hadoop.fs.Path(f"{folder}/{name}") for name in (f"txid={txid}", f".unfinished-{txid}")
-        )
-        files = final.getFileSystem(conf)
-        if files.exists(final):
-            return
-        batch_df.write.mode("overwrite").partitionBy(*self.partition_by).parquet(unfinished.toString())
-        if not files.rename(unfinished, final):
-            raise OSError(f"{unfinished.toString()} could not be renamed to {final.toString()}")

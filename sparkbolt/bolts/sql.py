@@ -154,6 +154,21 @@ class SqlBolt(Committer):
                 f"SqlBolt: mode={self.mode!r} works with PostgreSQL and SQLite, not with {name}; append does"
             )
 
+    def _unfit(self, fields: Sequence[str]) -> str | None:
+        if type(self).row is not SqlBolt.row:
+            return None
+        if self.columns is not None:
+            for column, part in self.columns.items():
+                if isinstance(part, str) and part not in fields:
+                    hint = did_you_mean(part, fields)
+                    return f"column {column!r} is to be filled by {part!r}, which is none of them{hint}"
+            return None
+        for what, names in (("keys", self.keys), ("combine", self.combine), ("newest", [self.newest or ""])):
+            for name in names:
+                if name and name not in fields:
+                    return f"its {what} names the column {name!r}, which none of them fills{did_you_mean(name, fields)}"
+        return None
+
     @property
     def _settings(self) -> WriterSettings:
         from sparkbolt.bolts.sql_table import TableSettings

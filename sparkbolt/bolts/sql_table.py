@@ -90,6 +90,9 @@ class Target:
         name, keys = self._settings.name, ", ".join(self.keys)
         if not self.keys:
             raise Unavailable(f"table {name} has no primary key: give keys=[...], with a unique index on them")
+        missing = self.missing(self.keys)
+        if missing:
+            raise Unavailable(f"table {name} has no column {missing[0]!r}, which keys names: add it, or correct keys")
         uniques = [[column.name for column in self.table.primary_key]]
         uniques += [
             [column.name for column in constraint.columns]

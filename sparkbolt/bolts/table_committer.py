@@ -20,6 +20,7 @@ from sparkbolt.bolts.table_schema import SchemaGiven, TableSchema, plain, schema
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.components import ColumnBolt, TopologyContext
 from sparkbolt.core.model.unsent import note_unsent
+from sparkbolt.errors import CheckpointError
 
 if TYPE_CHECKING:
     from sparkbolt.core.model.interfaces import ColumnCollector
@@ -31,6 +32,9 @@ class KeptFrames(ColumnBolt, CommittingBolt):
     splits_frames = True
     _schema: TableSchema | None = None
     """The columns; None if they follow the values."""
+
+    def _unfit(self, fields: Sequence[str]) -> str | None:
+        return None if self._schema is None else self._schema.unfit(fields)
 
     def prepare(self, context: TopologyContext) -> None:
         """Begin without columns that follow the values."""
@@ -144,3 +148,21 @@ def _packed(batch: pa.RecordBatch) -> bytes:
         writer.write_batch(batch)
     packed: bytes = sink.getvalue().to_pybytes()
     return packed
+
+
+def owner_of(context: TopologyContext) -> str:
+    """The name under which a target counts the micro-batches of a component and a checkpoint."""
+    return f"sparkbolt-{context.checkpoint_id}-{context.component}"
+
+
+def refuse_older(target: str, last: int, txid: int) -> None:
+    """Stop a driver whose checkpoint is older than what a target has of it.
+
+    Raises:
+        CheckpointError: the target has a later micro-batch than this one.
+    """
+    if last > txid:
+        raise CheckpointError(
+            f"{target} has txid {last} of this checkpoint, and this is txid {txid}: another driver goes on with it or "
+            "with a copy of it, or an older copy was put back; this one writes nothing"
+        )

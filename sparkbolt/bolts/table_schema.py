@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.model import arguments
+from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.errors import ConfigError
 
 SchemaGiven: TypeAlias = str | pa.Schema | None
@@ -105,6 +106,17 @@ class TableSchema:
                 raise TypeError(f"field {field.name!r} is None, and its column is declared as not null")
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.arrow)
+
+    def unfit(self, fields: Sequence[str]) -> str | None:
+        """Why no tuple with these fields fits the columns; None if one may."""
+        names = self.arrow.names
+        for name in fields:
+            if name not in names:
+                return f"{name!r} is none of the columns of its schema, {names}{did_you_mean(name, names)}"
+        for column in self.arrow:
+            if not column.nullable and column.name not in fields:
+                return f"none of them fills the column {column.name!r} of its schema, which is not null"
+        return None
 
     def __repr__(self) -> str:
         return f"TableSchema({types_of(self.arrow)})"

@@ -14,14 +14,19 @@ import fcntl
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.base.locations import local_directory
+from sparkbolt.core.driver.commits import waiting_rows
 from sparkbolt.core.driver.ledger import agreement
 from sparkbolt.core.driver.ledger.files import begin_life
+from sparkbolt.core.driver.transaction import aborts_mistakes
 from sparkbolt.errors import CheckpointError
 from sparkbolt.spark.checkpoint_files import WritableDirectory, open_files
+
+NOT_AGAIN = "what this file had is nowhere else"
 
 
 def verify(directory: str) -> tuple[bool, list[str]]:
@@ -71,7 +76,12 @@ def repair(directory: str, *, dry_run: bool) -> tuple[bool, list[str]]:
 def _examine(files: Files, directory: str) -> agreement.Agreement:
     if not any(files.names(folder) for folder in ("spark/offsets", "ledger", "lives")) and files.read("life") is None:
         raise CheckpointError(f"{directory} is no checkpoint of Sparkbolt: it has neither spark/offsets nor a ledger")
-    return agreement.examine(files, f"checkpoint {directory}")
+    verdict = agreement.examine(files, f"checkpoint {directory}")
+    waiting, wrong = waiting_rows(files)
+    wrong += aborts_mistakes(files)
+    facts = [f"rows wait for their commit: {', '.join(waiting)}"] if waiting else []
+    verdict = replace(verdict, facts=(*verdict.facts, *facts), mistakes=(*verdict.mistakes, *wrong))
+    return replace(verdict, why_not=verdict.why_not or NOT_AGAIN) if wrong else verdict
 
 
 def _told(directory: str, verdict: agreement.Agreement) -> tuple[bool, list[str]]:

@@ -210,8 +210,8 @@ class WindowDocument(TypedDict):
     tasks: list[TaskNumbers]
     streams: list[StreamNumbers]
     parts_ms: dict[str, float]
-    """Where the time of micro-batches went: ``plan``, ``read``, ``level 1`` ..., ``acker``, ``stage``, ``commit``,
-    ``promotion``; summed."""
+    """Where the time of micro-batches went: ``plan``, ``aborted`` (executions that did not count), ``read``,
+    ``level 1`` ..., ``acker``, ``stage``, ``commit``, ``promotion``; summed."""
     micro_batches: int
 
 
@@ -265,6 +265,8 @@ class MicroBatchDocument(TypedDict):
     executed: int
     acked: int
     failed: int
+    repeats: int
+    """How many executions of it were aborted, if the topology is transactional."""
     rows: int
     """Frames between stages."""
     bytes: int

@@ -2,7 +2,8 @@
 
 Which question it answers: how do the rows of a DataFrame become frames for the tasks of an inlet?
 Rule 1: all rows of one spark_partition go to one task, in Spark's order; so a spark_task that runs again sends the same
-rows to the same task.
+rows to the same task. Behind a shuffle of the user's Spark may give them in another order; a transactional topology
+leaves out by number what has failed, so there they are sorted by their values.
 Rule 2: a micro-batch in which only Spark's sources have something new has no plan in its offsets. Its number and time
 come from the driver, with the properties of the job (``MOMENT``).
 Rule 3: Python values are those of PySpark's ``collect``, but for what can be neither compared nor sent alike: a struct
@@ -15,7 +16,7 @@ Read before: ``lane_query``, ``core.model.inlets``, ``core.worker.inlet``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -201,6 +202,7 @@ def rows_of_inlets(frame: DataFrame, lane: Lane, inlets: Sequence[InletFrame]) -
 def _framed(lane: Lane, component: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that ``mapInArrow`` runs on the rows of an inlet."""
     tasks = [(number, lane.dests[number]) for number in lane.topology.tasks(component)]
+    in_order = _sorted if lane.topology.config.transactional else iter
     stream = lane.topology.stream_index(component, DEFAULT_STREAM)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -210,7 +212,7 @@ def _framed(lane: Lane, component: str) -> Callable[[Iterator[pa.RecordBatch]], 
         assert text is not None
         number, dest = tasks[piece % len(tasks)]
         moment = Moment(*map(int, text.split(",")))
-        for sequence, batch in enumerate(batches):
+        for sequence, batch in enumerate(in_order(batches)):
             if batch.num_rows:
                 with staged():
                     columns = [column_of_arrow(column) for column in batch.columns]
@@ -218,6 +220,32 @@ def _framed(lane: Lane, component: str) -> Callable[[Iterator[pa.RecordBatch]], 
                 yield from batches_of([(dest, frame)])
 
     return run
+
+
+def _sorted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """All rows of a spark_partition, in an order that follows from their values; equal rows are interchangeable.
+
+    >>> rows = [pa.record_batch({"a": [2, 1], "b": [["x"], ["y"]]}), pa.record_batch({"a": [1], "b": [["x"]]})]
+    >>> [batch.to_pylist() for batch in _sorted(rows)]
+    [[{'a': 1, 'b': ['x']}, {'a': 1, 'b': ['y']}, {'a': 2, 'b': ['x']}]]
+    """
+    came = [batch for batch in batches if batch.num_rows]
+    if not came:
+        return iter(())
+    table = pa.Table.from_batches(came).combine_chunks()
+    keys = pa.table([_comparable(column) for column in table.columns], names=[str(n) for n in range(table.num_columns)])
+    order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
+    return iter(table.take(order).to_batches(max_chunksize=max(batch.num_rows for batch in came)))
+
+
+def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """A column that Arrow can sort by, with equal values where the given one has equal values."""
+    kind = column.type
+    if pa.types.is_nested(kind) or pa.types.is_null(kind) or pa.types.is_interval(kind):
+        return pa.array([repr(_plain(value, kind)) for value in column.to_pylist()])
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return pc.cast(column, pa.large_binary())
+    return column
 
 
 def column_of_arrow(column: pa.Array) -> Column:

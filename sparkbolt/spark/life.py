@@ -314,6 +314,8 @@ class Life:
                 if exclusion is None:
                     transaction.settle(feedback)
                     return feedback
+                times = self.coordinator.observed.times
+                times.aborted_ms, times.repeats = _wall_ms(), times.repeats + 1
             log.debug("micro-batch %d is repeated without %d messages", plan.micro_batch_id, len(exclusion.keys))
             repetition.prepare(self._spark, frame, self.run_id)
             repetition.announce(self._spark, exclusion)

@@ -295,9 +295,7 @@ async def micro_batches_page(request: Request) -> Response:
     )
 
 
-PART_COLOURS = {"plan": "plan", "read": "read", "acker": "acker", "stage": "stage", "commit": "commit"} | {
-    "promotion": "promotion"
-}
+PART_COLOURS = {part: part for part in ("plan", "aborted", "read", "acker", "stage", "commit", "promotion")}
 
 
 def part_colours(names: Sequence[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from tests.spark.transacted import FAILS_ALWAYS
 
 pytestmark = [pytest.mark.spark]
 
-FEW, MANY = 1200, 8000
+FEW, MANY, A_FILE = 1200, 8000, 400
 """A micro-batch reads some 600: moments with numbers need that many micro-batches with new transfers."""
 MOMENTS = ["repeated:1", "outside:3"]
 MORE_MOMENTS = ["aborted:1", "repeated:2", "staged:3", "committing:4", "outside:5", "aborted:7"]
@@ -26,13 +26,16 @@ def write_transfers(directory: Path, count: int) -> int:
     lines = [
         f"{n} a{chance.randrange(9)} b{chance.randrange(9)} {chance.randrange(1, 99)}" for n in range(1, count + 1)
     ]
-    (directory / "transfers.txt").write_text("\n".join(lines) + "\n")
+    (directory / "text").write_text("\n".join(lines) + "\n")
+    (directory / "spark").mkdir()
+    for start in range(0, count, A_FILE):
+        (directory / f"spark/{start}.txt").write_text("\n".join(lines[start : start + A_FILE]) + "\n")
     return count // FAILS_ALWAYS
 
 
-def run(directory: Path, moment: str, *, transactional: bool = True) -> dict[str, float]:
+def run(directory: Path, moment: str, *, source: str = "text", transactional: bool = True) -> dict[str, float]:
     """Run the program to its end, or to its kill; what it said at its end."""
-    arguments = [str(directory / name) for name in ("transfers.txt", "statement.jsonl", "checkpoint")]
+    arguments = [source, *(str(directory / name) for name in (source, "statement.jsonl", "checkpoint"))]
     return run_to(moment, "tests.spark.transacted", *arguments, moment, str(transactional))
 
 
@@ -56,13 +59,21 @@ def mistakes_of(rows: list[dict[str, int]]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("count", "moments"), [(FEW, MOMENTS), pytest.param(MANY, MORE_MOMENTS, marks=pytest.mark.campaign)]
+    ("source", "count", "moments"),
+    [
+        ("text", FEW, MOMENTS),
+        ("spark", FEW, ["repeated:1", "staged:2"]),
+        pytest.param("text", MANY, MORE_MOMENTS, marks=pytest.mark.campaign),
+        pytest.param("spark", MANY, MORE_MOMENTS, marks=pytest.mark.campaign),
+    ],
 )
-def test_balances_are_exact_over_failures_and_kill_9(tmp_path: Path, count: int, moments: list[str]) -> None:
+def test_balances_are_exact_over_failures_and_kill_9(
+    tmp_path: Path, source: str, count: int, moments: list[str]
+) -> None:
     never = write_transfers(tmp_path, count)
     for moment in moments:
-        run(tmp_path, moment)
-    said = run(tmp_path, "never")
+        run(tmp_path, moment, source=source)
+    said = run(tmp_path, "never", source=source)
     rows = rows_of(tmp_path)
     assert sorted(row["number"] for row in rows) == [n for n in range(1, count + 1) if n % FAILS_ALWAYS]
     assert mistakes_of(rows) == 0

@@ -1,13 +1,14 @@
 """A bank whose program is killed: started by ``test_transactions``.
 
-    python -m tests.spark.transacted TRANSFERS OUT CHECKPOINT MOMENT TRANSACTIONAL
+    python -m tests.spark.transacted SOURCE TRANSFERS OUT CHECKPOINT MOMENT TRANSACTIONAL
 
-Each line is a transfer, ``number source target amount``. The source is debited before the target is credited. The
-credit of each 50th transfer fails at its first attempt, that of each 97th at every attempt. What was credited goes to
-a file, by a committer. ``MOMENT`` says where the program kills itself with SIGKILL: ``aborted:2`` (what failed in
-micro-batch 2 is durable, it has not run again yet), ``repeated:2`` (it has run again, nothing is staged),
-``committing:2`` (Spark has committed it, its rows are not outside yet), ``outside:2`` (they are, which is not noted
-yet), one of ``tests.chaos.moments``, or ``never``. It prints how long the executions of micro-batches took.
+Each line is a transfer, ``number source target amount``. ``SOURCE`` is ``text`` for a file that a spout of ours reads,
+``spark`` for a directory of files that Spark reads, one in each micro-batch, and shuffles. The source is debited before
+the target is credited. The credit of each 50th transfer fails at its first attempt, that of each 97th at every attempt.
+What was credited goes to a file, by a committer. ``MOMENT`` says where the program kills itself with SIGKILL:
+``aborted:2`` (what failed in micro-batch 2 is durable, it has not run again yet), ``repeated:2`` (it has run again,
+nothing is staged), ``committing:2`` (Spark has committed it, its rows are not outside yet), ``outside:2`` (they are,
+which is not noted yet), one of ``tests.chaos.moments``, or ``never``. It prints how long executions took.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sparkbolt import BasicBolt, Bolt, Committer, Config, RetryPolicy, Topology,
 from sparkbolt.core.driver.transaction import Transaction
 from sparkbolt.spark.commit_calls import CommitCalls
 from sparkbolt.spark.life import Life
-from sparkbolt.spouts import TextSpout
+from sparkbolt.spouts import SparkSpout, TextSpout
 from tests.chaos.moments import MOMENTS, plant
 
 FAILS_ONCE, FAILS_ALWAYS = 50, 97
@@ -91,12 +92,19 @@ class Statement(Committer):
             file.writelines(json.dumps({"txid": txid, **row}) + "\n" for row in rows)
 
 
-def build(transfers: str, out: str, *, transactional: bool) -> Topology:
+def shuffled(spark, transfers):
+    """The lines of a directory, as a stream whose rows come in any order."""
+    lines = spark.readStream.option("maxFilesPerTrigger", 1).text(transfers).withColumnRenamed("value", "line")
+    return lines.repartition(3, "line")
+
+
+def build(source: str, transfers: str, out: str, *, transactional: bool) -> Topology:
     """Debit, then credit, then a file."""
     retry = RetryPolicy(max_retries=2)
     config = Config(transactional=transactional, micro_batch_bytes_max=8_000, compact_every=3, retry=retry)
     builder = TopologyBuilder("bank", config)
-    builder.set_spout("lines", TextSpout(transfers), parallelism=2)
+    from_spark = SparkSpout(lambda spark: shuffled(spark, transfers), outputs=["line"])
+    builder.set_spout("lines", TextSpout(transfers) if source == "text" else from_spark, parallelism=2)
     builder.set_bolt("parse", Parse(), parallelism=2).shuffle_grouping("lines")
     builder.set_bolt("debit", Debit(), parallelism=2).fields_grouping("parse", ["source"])
     builder.set_bolt("credit", Credit(), parallelism=2).fields_grouping("debit", ["target"])
@@ -112,7 +120,7 @@ def die() -> None:
 
 def main() -> None:
     """Run to the end, or to the kill."""
-    transfers, out, checkpoint, moment, transactional = sys.argv[1:]
+    source, transfers, out, checkpoint, moment, transactional = sys.argv[1:]
     where, _, number = moment.partition(":")
     if where in MOMENTS:
         plant(where, lambda reached: die() if reached >= int(number or 0) else None)
@@ -151,10 +159,12 @@ def main() -> None:
         execution[0] = -1
         Transaction.judge, Transaction.settle, Life._collected = judged, settled, timed
         CommitCalls.__call__ = called
-    running = build(transfers, out, transactional=transactional == "True").start(
-        checkpoint=checkpoint, master="local[2]"
-    )
-    running.await_finished()
+    topology = build(source, transfers, out, transactional=transactional == "True")
+    running = topology.start(checkpoint=checkpoint, master="local[2]")
+    if source == "text":
+        running.await_finished()
+    else:
+        running.await_idle()
     metrics = running.metrics()
     lines = metrics.components["lines"]
     said = {"acked": lines.acked, "failed": lines.failed, "aside": lines.set_aside, "open": metrics.open_trees}

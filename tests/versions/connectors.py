@@ -3,8 +3,9 @@
     python -m tests.versions.connectors KIND DIRECTORY JARS MOMENT
 
 It fills a table of Delta or Iceberg, or a topic of Kafka, when ``DIRECTORY`` has no ``filled`` yet, reads it with a
-``SparkSpout`` in several micro-batches, fails some rows at first and some always, and writes each row that passes.
-``KIND`` is ``delta``, ``iceberg`` or ``kafka=HOST:PORT``, ``MOMENT`` as in ``tests.spark.killed``.
+``SparkSpout`` in several micro-batches, fails some rows at first and some always, and writes each row that passes, to
+files and to a second table of the same kind. ``KIND`` is ``delta``, ``iceberg`` or ``kafka=HOST:PORT``, ``MOMENT`` as
+in ``tests.spark.killed``, or ``written:2``: the second table has the rows of micro-batch 2, which is not noted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from sparkbolt import Config, Topology, TopologyBuilder
-from sparkbolt.bolts import JsonLinesBolt
+from sparkbolt.bolts import DeltaAppend, IcebergAppend, JsonLinesBolt, SparkSink
+from sparkbolt.spark.commit_calls import CommitCalls
 from sparkbolt.spark.session import make_session
 from sparkbolt.spouts import SparkSpout
 from tests.chaos.moments import plant
@@ -87,14 +89,31 @@ def build(kind: str, directory: str) -> Topology:
     builder.set_spout("rows", rows, parallelism=2)
     builder.set_bolt("fussy", Fussy(), parallelism=2).fields_grouping("rows", ["id"])
     builder.set_bolt("out", JsonLinesBolt(f"{directory}/out")).shuffle_grouping("fussy")
+    if kind in ("delta", "iceberg"):
+        target = DeltaAppend(f"{directory}/copy") if kind == "delta" else IcebergAppend("lake.db.copy")
+        builder.set_bolt("copy", SparkSink("fussy", target, schema="id string, n int"))
     return builder.build()
+
+
+def die_when_written(micro_batch: int) -> None:
+    """Die between a commit of the sink and the checkpoint's note of it."""
+    commit = CommitCalls._commit
+
+    def committed(self, component, txid, rows):
+        commit(self, component, txid, rows)
+        if txid >= micro_batch:
+            die()
+
+    CommitCalls._commit = committed
 
 
 def main() -> None:
     """Fill, if there is nothing yet; run until all rows are done, or to the kill."""
     kind, directory, jars, moment = sys.argv[1:]
     where, _, number = moment.partition(":")
-    if where != "never":
+    if where == "written":
+        die_when_written(int(number))
+    elif where != "never":
         plant(where, lambda reached: die() if reached >= int(number) else None)
     paths = ",".join(str(path) for path in sorted(Path(jars).glob("*.jar")))
     spark = make_session("connectors", "local[2]", {"spark.jars": paths, **settings(kind, directory)})
@@ -105,6 +124,9 @@ def main() -> None:
     assert running.await_idle(300)
     rows = running.metrics().components["rows"]
     print(f"acked {rows.acked} set aside {rows.set_aside} letters {rows.dead_letters}", flush=True)
+    if kind in ("delta", "iceberg"):
+        table = spark.read.format("delta").load(f"{directory}/copy") if kind == "delta" else spark.table("lake.db.copy")
+        print("copied", sorted(row["n"] for row in table.collect()), flush=True)
     running.stop()
 
 

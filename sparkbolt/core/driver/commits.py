@@ -102,17 +102,38 @@ class Commits:
         return self._order.index(component)
 
     def _load(self, place: tuple[int, str]) -> list[bytes]:
-        name = _name(place)
-        data = self._files.read(name)
-        start = len(_MAGIC) + _DIGEST_BYTES
-        body = data[start:] if data is not None else b""
-        if data is None or data[:start] != _MAGIC + _digest(body):
-            raise CheckpointError(
-                f"{name} is missing or damaged: it has the rows that txid {place[0]} of {place[1]!r} commits, and "
-                "nothing is committed before them; restore the file, or remove it to give these rows up"
-            )
-        rows: list[bytes] = pickle.loads(body)
+        rows: list[bytes] = pickle.loads(_body(self._files, place))
         return rows
+
+
+def waiting_rows(files: Files) -> tuple[list[str], list[str]]:
+    """The files of a checkpoint whose rows may not be outside yet, and what is wrong with them, in sentences."""
+    places = sorted(_place(name) for name in files.names(FOLDER) if name.partition(".")[0].isdigit())
+    wrong = []
+    for place in places:
+        try:
+            _body(files, place)
+        except CheckpointError as error:
+            wrong.append(str(error))
+    return [_name(place) for place in places], wrong
+
+
+def _body(files: Files, place: tuple[int, str]) -> bytes:
+    """The pickled rows of a file.
+
+    Raises:
+        CheckpointError: it is missing or damaged.
+    """
+    name = _name(place)
+    data = files.read(name)
+    start = len(_MAGIC) + _DIGEST_BYTES
+    body = data[start:] if data is not None else b""
+    if data is None or data[:start] != _MAGIC + _digest(body):
+        raise CheckpointError(
+            f"{name} is missing or damaged: it has the rows that txid {place[0]} of {place[1]!r} commits, and "
+            "nothing is committed before them; restore the file, or remove it to give these rows up"
+        )
+    return body
 
 
 def _digest(body: bytes) -> bytes:

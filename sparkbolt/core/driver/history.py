@@ -159,6 +159,8 @@ class MicroBatchRecord:
     executed: int = 0
     acked: int = 0
     failed: int = 0
+    repeats: int = 0
+    """How many executions of it were aborted, if the topology is transactional."""
     rows: int = 0
     """Frames that were sent between stages."""
     bytes: int = 0

@@ -26,6 +26,10 @@ class MicroBatchTimes:
     """It began to plan."""
     confirmed_ms: float | None = None
     """Spark has taken the plan, and runs it."""
+    aborted_ms: float | None = None
+    """The last execution that does not count has come back."""
+    repeats: int = 0
+    """How many these were."""
     collected_ms: float | None = None
     """What tasks report has come back, combined by the acker."""
     staged_ms: float | None = None
@@ -162,6 +166,7 @@ def _record_of(promotion: Promotion, measured: Measurements, times: MicroBatchTi
     worked_ms = max((span.end_ms for _, span in spans), default=times.confirmed_ms)
     steps = [
         ("plan", times.planned_ms, times.confirmed_ms),
+        ("aborted", times.confirmed_ms, times.aborted_ms),
         *((part, span.start_ms, span.end_ms) for part, span in spans),
         ("acker", worked_ms, times.collected_ms),
         ("stage", times.collected_ms, times.staged_ms),
@@ -177,6 +182,7 @@ def _record_of(promotion: Promotion, measured: Measurements, times: MicroBatchTi
         elapsed_ms=round(ended_ms - began_ms, 3),
         parts=[(part, round(start - began_ms, 3), round(max(start, end) - began_ms, 3)) for part, start, end in known],
         busy_ms={part: round(span.busy_ms, 3) for part, span in spans},
+        repeats=times.repeats,
         rows=measured.frames,
         bytes=measured.frame_bytes,
     )

@@ -106,6 +106,17 @@ class Aborts:
             raise CheckpointError(f"{name} is damaged ({error}): it cannot tell which messages are left out") from error
 
 
+def aborts_mistakes(files: Files) -> list[str]:
+    """What is wrong with the files of aborted executions, in sentences."""
+    wrong = []
+    for name in files.names(FOLDER):
+        try:
+            Aborts.loads(files.read(f"{FOLDER}/{name}") or b"", f"{FOLDER}/{name}")
+        except CheckpointError as error:
+            wrong.append(str(error))
+    return wrong
+
+
 class Transaction:
     """The executions of the micro-batch in force; not thread safe: the engine calls it under its lock."""
 

@@ -494,6 +494,10 @@ class BoltBase(Component):
     _subscribes: Sequence[tuple[str, str]] = ()
     """(component, stream) of each stream to which ``set_bolt`` subscribes the bolt, by shuffle grouping."""
 
+    def _unfit(self, fields: Sequence[str]) -> str | None:
+        """Why no tuple with these fields can be executed, as a bolt of ours sees by its arguments; None if it can."""
+        return None
+
     def prepare(self, context: TopologyContext) -> None:
         """Called once when a task starts; stored values of durable attributes then replace those that it has set."""
 

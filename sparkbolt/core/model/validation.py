@@ -33,7 +33,6 @@ from sparkbolt.core.model.config import Config, did_you_mean
 from sparkbolt.core.model.dead_letter_targets import stream_for, stream_mistakes, way_of
 from sparkbolt.core.model.dead_letters import CHECKPOINT
 from sparkbolt.core.model.groupings import DirectGrouping, Grouping
-from sparkbolt.core.model.inlets import InletSpout
 from sparkbolt.core.model.method_validation import is_ours, method_mistakes
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
@@ -123,6 +122,7 @@ def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) 
         mistakes += [f"{declaration}: {why}" for why in _own_mistakes(declaration, config)]
         mistakes += [f"{declaration}: {why}" for why in _subscription_mistakes(declaration, known)]
         mistakes += [f"{declaration}: {why}" for why in _dictionary_mistakes(declaration, known)]
+        mistakes += [f"{declaration}: {why}" for why in _field_mistakes(declaration, known)]
         mistakes += [f"{declaration}: {why}" for why in _runtime_mistakes(declaration, known, config)]
         mistakes += [f"{declaration}: {why}" for why in _dead_letter_mistakes(declaration, declarations)]
         mistakes += [f"{declaration}: {why}" for why in _transactional_mistakes(declaration, config)]
@@ -328,11 +328,6 @@ def _transactional_mistakes(declaration: Declaration, config: Config) -> Iterato
         return
     if isinstance(component, PartitionedSpout) and component.tracked is False:
         yield "its records are not tracked, and in a transactional topology what fails of them could not be left out"
-    if isinstance(component, InletSpout):
-        yield (
-            "Spark may give its rows in another order when a micro-batch runs again, and a transactional topology "
-            "would then leave out others than have failed: read the source with a PartitionedSpout"
-        )
     if not isinstance(component, BoltBase):
         return
     if isinstance(component, RuntimeBolt) and component.starts_trees is not True:
@@ -417,6 +412,16 @@ def _dictionary_mistakes(declaration: Declaration, known: Mapping[Any, Declarati
         for name in bolt.dictionaries
         if name not in fields
     ]
+
+
+def _field_mistakes(declaration: Declaration, known: Mapping[Any, Declaration]) -> Iterator[str]:
+    """Yield why each tuple of a stream would fail in a bolt of ours."""
+    bolt = declaration.component
+    if isinstance(bolt, BoltBase):
+        for (source, stream), fields in _inputs(declaration, known).items():
+            why = bolt._unfit(fields)
+            if why:
+                yield f"it gets stream {stream!r} of {source!r} with the fields {list(fields)}, and {why}"
 
 
 def _inputs(declaration: Declaration, known: Mapping[Any, Declaration]) -> dict[tuple[str, str], tuple[str, ...]]:

@@ -19,6 +19,8 @@ from sparkbolt.core.base.packing import pack_keys, unpack_keys
 
 LEFT_OUT = "it is left out of this execution of its micro-batch"
 """The reason of a failure with the cause ``excluded``, which the driver replaces."""
+HALVED = "its micro-batch ran with half of its messages, because trees failed in each execution of it"
+"""Why a message is postponed."""
 
 
 @dataclass(frozen=True)

@@ -36,13 +36,15 @@ from sparkbolt.core.base.intervals import (
     union_of_columns,
 )
 from sparkbolt.core.model import durable
+from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling
 from sparkbolt.core.model.tuples import ATTEMPT_MAX
 from sparkbolt.core.protocol.edges import Parents
+from sparkbolt.core.protocol.exclusion import HALVED, LEFT_OUT, Exclusion
 from sparkbolt.core.protocol.frames import Clock, Column, python_values, take
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.core.state.task_state import TaskState
-from sparkbolt.core.worker.routing import EmittedRows, StreamRoutes, roots_of_row, without
+from sparkbolt.core.worker.routing import EmittedRows, StreamRoutes, with_rows, without
 from sparkbolt.core.worker.tuple_batch import Output
 from sparkbolt.errors import StateError, check
 
@@ -84,17 +86,28 @@ class Started:
     """Reasons, one for each row that should have started a tree and is not in the block, since it cannot be kept; or
     for positions that cannot be emitted again, since they are not kept any more."""
 
-    def leave_out(self, keys: U64) -> list[int]:
-        """Take the rows out of the block whose trees are among ``keys``; return these trees."""
-        gone: list[int] = self.keys[np.isin(self.keys, keys)].tolist() if len(keys) else []
-        if gone:
-            roots = mix64_array(np.array(gone, dtype=np.uint64))
-            for row in reversed(range(self.block.count)):
-                if np.isin(roots_of_row(self.block, row), roots).any():
-                    path = self.block.path
-                    self.block = without(self.block, row)
-                    self.block.path = path
-        return gone
+    def leave_out(self, exclusion: Exclusion) -> list[tuple[int, Cause, str]]:
+        """Take the rows out of the block whose trees one execution of a micro-batch leaves out.
+
+        Returns:
+            (key, cause, reason) of each of these trees: those that are excluded, and those for which there is no room.
+        """
+        if not exclusion:
+            return []
+        excluded = np.isin(self.keys, exclusion.keys)
+        room = exclusion.room(int(np.count_nonzero(~excluded)))
+        postponed = ~excluded & (np.cumsum(~excluded) > room)
+        gone, parents = excluded | postponed, self.block.parents
+        if gone.any() and parents is not None:
+            own = np.isin(parents.roots, mix64_array(self.keys[gone]))
+            if parents.offsets is not None:
+                counts = np.diff(parents.offsets)
+                own = np.isin(np.arange(self.block.count), np.repeat(np.arange(self.block.count), counts)[own])
+            self.block = with_rows(self.block, np.flatnonzero(~own))
+        return [
+            *((key, Cause.EXCLUDED, LEFT_OUT) for key in self.keys[excluded].tolist()),
+            *((key, Cause.POSTPONED, HALVED) for key in self.keys[postponed].tolist()),
+        ]
 
 
 class Outbox:

@@ -150,7 +150,11 @@ def route(block: EmittedRows, sender: int, micro_batch_id: int) -> tuple[list[Ro
 
 def without(block: EmittedRows, row: int) -> EmittedRows:
     """The block without one row."""
-    rows = np.delete(np.arange(block.count), row)
+    return with_rows(block, np.delete(np.arange(block.count), row))
+
+
+def with_rows(block: EmittedRows, rows: npt.NDArray[np.intp]) -> EmittedRows:
+    """The block with these rows alone: intp[rows], ascending."""
     parents = block.parents
     if parents is not None:
         if parents.offsets is None:
@@ -166,6 +170,7 @@ def without(block: EmittedRows, row: int) -> EmittedRows:
         parents,
         block.attempts[rows] if block.attempts is not None else None,
         block.direct_to[rows] if block.direct_to is not None else None,
+        block.path,
     )
 
 

@@ -30,7 +30,7 @@ from sparkbolt.core.model.progress import Activity
 from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.tuples import ATTEMPT_MAX, DEFAULT_STREAM, TRACED
 from sparkbolt.core.protocol.edges import Parents
-from sparkbolt.core.protocol.exclusion import LEFT_OUT, NOTHING_EXCLUDED, Exclusion
+from sparkbolt.core.protocol.exclusion import HALVED, LEFT_OUT, NOTHING_EXCLUDED, Exclusion
 from sparkbolt.core.protocol.frames import Clock, FrameKind, Moment, column_of, encode_control, take
 from sparkbolt.core.protocol.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Record
 from sparkbolt.core.worker.failures import Failure, failure_of
@@ -40,8 +40,6 @@ from sparkbolt.core.worker.routing import EmittedRows, StreamRoutes
 from sparkbolt.core.worker.stage import Stage
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
-
-HALVED = "its micro-batch ran with half of its messages, because trees failed in each execution of it"
 
 
 class EntryReader:

@@ -33,7 +33,7 @@ from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.tuples import SYSTEM_COMPONENT, TRACED, tick
 from sparkbolt.core.protocol.acker import Accounts, combine, decode_partials
-from sparkbolt.core.protocol.exclusion import LEFT_OUT, NOTHING_EXCLUDED, Exclusion
+from sparkbolt.core.protocol.exclusion import NOTHING_EXCLUDED, Exclusion
 from sparkbolt.core.protocol.frames import (
     Column,
     Frame,
@@ -292,9 +292,9 @@ class Stage:
             self._refuse(Refusal(number, (), reason, started.block.path))
         if len(started.keys):
             self.start_trees(started.keys, np.zeros(len(started.keys), dtype=np.uint64))
-        for key in started.leave_out(self.exclusion.keys):
+        for key, cause, text in started.leave_out(self.exclusion):
             owner = self.lane.topology.task_owner(number)
-            self.fail(Fail(key, *owner, Cause.EXCLUDED, LEFT_OUT, self.moment.micro_batch_id))
+            self.fail(Fail(key, *owner, cause, text, self.moment.micro_batch_id))
         if started.block.count:
             self.send(started.block, number)
 

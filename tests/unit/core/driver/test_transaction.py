@@ -12,7 +12,7 @@ from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.protocol.frames import python_values
 from sparkbolt.errors import InvalidTopology
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.spouts import GeneratorSpout, SparkSpout
+from sparkbolt.spouts import GeneratorSpout
 from tests.topologies import Sum
 
 RUNS: Counter[int] = Counter()
@@ -150,11 +150,3 @@ def test_a_bolt_without_outputs_must_say_what_its_effects_are():
         build()
     build(effects="repeatable")
     build(effects="none")
-
-
-def test_a_spout_whose_rows_spark_reads_is_refused():
-    builder = TopologyBuilder("t", Config(transactional=True))
-    builder.set_spout("rows", SparkSpout(lambda spark: None, outputs=["n"]))
-    builder.set_bolt("sum", Sum()).shuffle_grouping("rows")
-    with pytest.raises(InvalidTopology, match="Spark may give its rows in another order"):
-        builder.build()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Config, TopologyBuilder, bolt
+from sparkbolt import BasicBolt, Committer, Config, TopologyBuilder, bolt
 from sparkbolt.core.base.ids import AGAIN, OWN_LETTERS, split_key
 from sparkbolt.core.driver.ledger.ledger import Promotion
 from sparkbolt.core.model.inlets import InletSpout
@@ -67,7 +67,9 @@ class Engine(LocalEngine):
         mono_s = self.now_ms / 1000
         if self.frames and self.coordinator.next_plan(self.now_ms, mono_s) is None:
             self.coordinator.plan_nothing(self.now_ms, mono_s)
-        return super().step()
+        promotion = super().step()
+        self.frames = ()
+        return promotion
 
     def first_rows(self, plan: MicroBatchPlan) -> list[Row]:
         """The clocks, and what was brought."""
@@ -78,7 +80,6 @@ class Engine(LocalEngine):
             frame = Frame(tasks[index], stream, piece, 0, len(brought), columns)
             moment = Moment(plan.micro_batch_id, plan.now_ms)
             rows.append((self.lane.dests[tasks[index]], encode(frame, moment)))
-        self.frames = ()
         return rows
 
 
@@ -199,3 +200,86 @@ def test_a_simulation_wants_to_be_fed_and_a_test_driver_is() -> None:
         assert driver.acked("rows") == [1]
     with pytest.raises(EngineError, match="is read by Spark"):
         Brought().read(None)  # type: ignore[arg-type]
+
+
+class Balance(BasicBolt):
+    """Counts a row before anything behind it can fail."""
+
+    outputs = ["id", "n", "count"]
+
+    def prepare(self, context: Any) -> None:
+        self.count = 0
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.count += 1
+        collector.emit([tup["id"], tup["n"], self.count])
+
+
+class Behind(BasicBolt):
+    """Fails a row in its first ``n`` attempts, and each now and then for no reason."""
+
+    outputs = ["id", "count"]
+
+    def __init__(self, moody: float) -> None:
+        self.moody, self.chance = moody, random.Random(1)
+
+    transient = ["chance"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup.attempt <= tup["n"] or self.chance.random() < self.moody:
+            raise ValueError("not now")
+        collector.emit([tup["id"], tup["count"]])
+
+
+class Rows(Committer):
+    """Its rows are those of ``LocalEngine.committed``."""
+
+    def commit(self, txid: int, rows: Any) -> None:
+        """Nothing is outside."""
+
+
+def transactional(moody: float = 0.0) -> Topology:
+    builder = TopologyBuilder("inlet", Config(max_attempts=3 if not moody else 10_000, transactional=True))
+    builder.set_spout("rows", Brought(), parallelism=2)
+    builder.set_bolt("balance", Balance()).global_grouping("rows")
+    builder.set_bolt("behind", Behind(moody), parallelism=2).fields_grouping("balance", ["id"])
+    builder.set_bolt("out", Rows()).shuffle_grouping("behind")
+    return builder.build()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_in_a_transactional_topology_what_fails_of_them_leaves_no_trace(seed: int) -> None:
+    chance = random.Random(seed)
+    engine = Engine(transactional())
+    expected, doomed = [], 0
+    for step in range(8):
+        frames = []
+        for task in range(2):
+            rows = [(f"{step}.{task}.{n}", chance.choice((0, 0, 0, 1, 2, 5))) for n in range(chance.randrange(6))]
+            expected += [id_ for id_, n in rows if n < 3]
+            doomed += sum(n >= 3 for _, n in rows)
+            if rows:
+                frames.append((task, rows))
+        engine.bring(*frames)
+        engine.step()
+        engine.now_ms += chance.randrange(2000)
+        if chance.random() < 0.4:
+            engine.restart()
+    run_out(engine)
+    metrics = engine.ledger.metrics.components["rows"]
+    assert (metrics.acked, metrics.dead_letters) == (len(expected), doomed)
+    out = engine.committed["out"]
+    assert sorted(row["id"] for row in out) == sorted(expected)
+    assert sorted(row["count"] for row in out) == list(range(1, len(expected) + 1))
+    assert engine.ledger.open_trees == 0
+    assert kept(engine) == 0
+
+
+def test_a_bolt_that_fails_at_random_gets_fewer_of_them_until_all_succeed() -> None:
+    engine = Engine(transactional(moody=0.05))
+    count = 100
+    engine.bring((0, [(f"k{n}", 0) for n in range(count)]))
+    run_out(engine)
+    out = engine.committed["out"]
+    assert sorted(row["count"] for row in out) == list(range(1, count + 1))
+    assert engine.ledger.metrics.components["rows"].acked == count

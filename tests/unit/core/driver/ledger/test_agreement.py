@@ -11,6 +11,7 @@ import pytest
 from sparkbolt.cli import main
 from sparkbolt.core.driver.ledger import agreement
 from sparkbolt.core.driver.ledger.files import begin_life, check_number
+from sparkbolt.core.driver.transaction import Aborts
 from sparkbolt.errors import CheckpointError
 from sparkbolt.sim.checkers.acks import Checkers
 from sparkbolt.sim.checkers.base import Facts
@@ -19,6 +20,7 @@ from sparkbolt.sim.subject import Subject, subject_of
 from sparkbolt.sim.world import World
 from tests.sim.random_topologies import Jobs
 from tests.sim.test_simulate import CountNumbers, behind
+from tests.unit.core.driver.test_commits import Outside, commits, kept
 
 TOPOLOGY = b'{"fingerprint": {}, "placement": {}}'
 
@@ -326,3 +328,24 @@ def test_a_micro_batch_that_spark_ran_for_its_own_sources_repeats_the_plan_befor
     verdict = agreement.examine(files)
     assert verdict.mistakes == ()
     assert verdict.last == 2, "and the next start runs it again"
+
+
+def test_rows_that_wait_for_their_commit_are_told_and_damaged_ones_found(tmp_path: Path, capsys: Any) -> None:
+    found = world().files_of_spark()
+    rows = commits(found, Outside(), "out")
+    rows.stage(2, [kept("out", 0, 7)])
+    aborts = Aborts("plan", repeats=1)
+    found.write("aborts/3", aborts.dumps())
+    where = on_disk(found, tmp_path / "whole")
+    assert main(["checkpoint", "verify", where]) == 0
+    assert "rows wait for their commit: commits/2.out" in capsys.readouterr().out
+    for name in ("commits/2.out", "aborts/3"):
+        found.files[name] = found.files[name][:-1] + b"!"
+    where = on_disk(found, tmp_path / "damaged")
+    assert main(["checkpoint", "verify", where]) == 1
+    out = capsys.readouterr().out
+    assert "mistake: commits/2.out is missing or damaged: it has the rows that txid 2 of 'out' commits" in out
+    assert "mistake: aborts/3 is damaged" in out
+    assert "a repair cannot help: what this file had is nowhere else" in out
+    assert main(["checkpoint", "repair", where]) == 1
+    assert Path(where, "commits/2.out").exists()

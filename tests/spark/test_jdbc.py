@@ -1,0 +1,104 @@
+"""JdbcAppend on the database that Spark brings: each micro-batch once, if calls are cut off and tables are odd."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sparkbolt import Config, TopologyBuilder
+from sparkbolt.bolts import JdbcAppend, SparkSink
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.errors import CheckpointError, EngineError, Unavailable
+from sparkbolt.spark.session import make_session
+from sparkbolt.spouts import GeneratorSpout
+
+pytestmark = [pytest.mark.spark]
+
+DRIVER = {"driver": "org.apache.derby.jdbc.EmbeddedDriver"}
+
+
+@pytest.fixture
+def spark() -> SparkSession:
+    return make_session("jdbc", "local[2]")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"jdbc:derby:{tmp_path}/shop;create=true"
+
+
+def begun(url: str, checkpoint: str = "0123456789abcdef") -> JdbcAppend:
+    target = JdbcAppend(url, "orders", DRIVER)
+    target.begin(TopologyContext("t", "out", 0, 1, 1, Config(), checkpoint_id=checkpoint))
+    return target
+
+
+def orders(spark: SparkSession, url: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in spark.read.jdbc(url, "orders", properties=DRIVER).collect())
+
+
+def rows(spark: SparkSession, *values: tuple[int, str]) -> Any:
+    return spark.createDataFrame(values, "id long, name string")
+
+
+def execute(spark: SparkSession, url: str, text: str) -> None:
+    """On a connection of its own, as another program would."""
+    connection = spark._jvm.org.apache.derby.jdbc.EmbeddedDriver().connect(url, spark._jvm.java.util.Properties())
+    statement = connection.createStatement()
+    statement.execute(text)
+    statement.close()
+    connection.close()
+
+
+def test_a_repeat_writes_nothing_and_another_checkpoint_begins_anew(spark: SparkSession, url: str) -> None:
+    begun(url)(rows(spark, (1, "a"), (2, "b")), 3)
+    begun(url)(rows(spark, (1, "a"), (2, "b")), 3)
+    target = begun(url)
+    target(rows(spark, (3, "c")), 7)
+    begun(url, "fedcba9876543210")(rows(spark, (4, "d")), 0)
+    assert orders(spark, url) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    with pytest.raises(CheckpointError, match="has txid 7 of this checkpoint, and this is txid 5"):
+        target(rows(spark, (9, "x")), 5)
+
+
+def test_a_call_that_was_cut_off_leaves_nothing_and_its_repeat_writes_all(spark: SparkSession, url: str) -> None:
+    target = begun(url)
+    target(rows(spark, (1, "a")), 0)
+    bad = spark.range(100).selectExpr("id", "if(id = 77, raise_error('no more'), 'n') as name")
+    with pytest.raises(Unavailable, match=r"table orders was not written.*no more"):
+        target(bad, 1)
+    with pytest.raises(Exception, match="no more") as error:  # the second time it is no accident
+        target(bad, 1)
+    assert not isinstance(error.value, Unavailable)
+    assert orders(spark, url) == [(1, "a")]
+    target(rows(spark, (2, "b")), 1)
+    assert orders(spark, url) == [(1, "a"), (2, "b")]
+
+
+def test_columns_are_found_in_any_case_and_one_that_lacks_is_named(spark: SparkSession, url: str) -> None:
+    execute(spark, url, "create table orders (nr int generated always as identity, NAME varchar(9), Id bigint)")
+    target = begun(url)
+    target(rows(spark, (5, "a")), 0)
+    assert [(row[1], row[2]) for row in orders(spark, url)] == [("a", 5)]
+    with pytest.raises(EngineError, match=r"table orders has no column 'town': its columns are \['NR', 'NAME', 'ID'\]"):
+        target(rows(spark, (6, "b")).selectExpr("id", "name as town"), 1)
+    assert len(orders(spark, url)) == 1
+
+
+def test_a_database_that_is_away_is_waited_for(spark: SparkSession, url: str) -> None:
+    with pytest.raises(Unavailable, match=r"is away: .*not found"):
+        begun(url.removesuffix(";create=true").replace("shop", "nowhere"))(rows(spark, (1, "a")), 0)
+
+
+def test_a_topology_writes_to_a_database(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    builder = TopologyBuilder("shop", Config(transactional=True))
+    made = [[number, f"name {number}"] for number in range(500)]
+    builder.set_spout("rows", GeneratorSpout(lambda: made, outputs=["id", "name"]))
+    builder.set_bolt("orders", SparkSink("rows", JdbcAppend(url, "orders", DRIVER), schema="id long, name string"))
+    running = builder.build().start(spark=spark, checkpoint=tmp_path / "state")
+    running.await_finished()
+    assert running.stop()
+    assert orders(spark, url) == [tuple(row) for row in made]
