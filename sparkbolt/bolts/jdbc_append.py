@@ -89,10 +89,10 @@ class JdbcAppend:
         except Exception as error:
             if _is_away(error):
                 self._failed = None
-                raise Unavailable(f"the database of table {self.table} is away: {line_of(error)}") from error
+                raise Unavailable(f"the database of table {self.table} is away: {_said(error)}") from error
             if self._failed != txid:  # what a task says of a lost connection is a text: it is tried once more
                 self._failed = txid
-                raise Unavailable(f"table {self.table} was not written: {line_of(error)}") from error
+                raise Unavailable(f"table {self.table} was not written: {_said(error)}") from error
             raise
         self._failed = None
 
@@ -185,6 +185,14 @@ def _execute(connection: Any, text: str, *values: int | str) -> int:
         return 0 if statement.execute() else int(statement.getUpdateCount())
     finally:
         statement.close()
+
+
+def _said(error: BaseException) -> str:
+    """What an exception says in one line; of one of the JVM, what its innermost cause says."""
+    cause = getattr(error, "java_exception", None)
+    while cause is not None and cause.getCause() is not None:
+        cause = cause.getCause()
+    return line_of(error) if cause is None else cause.toString().partition("\n")[0]
 
 
 def _is_away(error: BaseException) -> bool:

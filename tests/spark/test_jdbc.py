@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sparkbolt import Config, TopologyBuilder
 from sparkbolt.bolts import JdbcAppend, SparkSink
+from sparkbolt.bolts.jdbc_append import _is_away
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import CheckpointError, EngineError, Unavailable
 from sparkbolt.spark.session import make_session
@@ -88,9 +90,17 @@ def test_columns_are_found_in_any_case_and_one_that_lacks_is_named(spark: SparkS
     assert len(orders(spark, url)) == 1
 
 
-def test_a_database_that_is_away_is_waited_for(spark: SparkSession, url: str) -> None:
-    with pytest.raises(Unavailable, match=r"is away: .*not found"):
+def test_a_database_that_cannot_be_opened_is_told_in_its_own_words(spark: SparkSession, url: str) -> None:
+    with pytest.raises(Unavailable, match=r"table orders was not written: .*nowhere.*not found"):
         begun(url.removesuffix(";create=true").replace("shop", "nowhere"))(rows(spark, (1, "a")), 0)
+
+
+def test_a_connection_that_is_lost_is_known_by_its_state(spark: SparkSession, url: str) -> None:
+    java = spark._jvm.java
+    for state, away in (("08006", True), ("57P01", True), ("22001", False), (None, False)):
+        lost = java.sql.SQLException("lost", state)
+        error = Py4JJavaError("An error occurred", java.lang.RuntimeException("in a task", lost))
+        assert _is_away(error) is away
 
 
 def test_a_topology_writes_to_a_database(spark: SparkSession, url: str, tmp_path: Path) -> None:
