@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.components import BoltBase, Component, PartitionedSpout, Spout, defines_flush
 from sparkbolt.core.model.config import COMPONENT_KEYS
 from sparkbolt.core.model.function_bolts import FunctionBolt
@@ -67,6 +68,8 @@ class Examination:
     ackers: int
     components: tuple[Examined, ...]
     stages: tuple[StageView, ...]
+    transactional: dict[str, str] | None
+    """By bolt with effects outside, what is promised of them; None: the topology is not transactional."""
     warnings: tuple[str, ...]
 
     @property
@@ -91,8 +94,24 @@ def examine(topology: Topology, cores: int) -> Examination:
         ackers=len(lane.acker_dests),
         components=tuple(_examined(spec, lane) for spec in topology.components.values()),
         stages=stages_of(lane),
+        transactional=_effects(topology) if topology.config.transactional else None,
         warnings=tuple(_warnings(lane, cores)),
     )
+
+
+def _effects(topology: Topology) -> dict[str, str]:
+    """By bolt: what a transactional topology promises of what it does outside."""
+    promises = {
+        "repeatable": "effects='repeatable': what it does may happen more than once, also for tuples that fail",
+        "none": "effects='none': it has no effect but its state",
+    }
+    found = {}
+    for spec in topology.bolts:
+        if isinstance(spec.component, CommittingBolt):
+            found[spec.id] = "committer: its rows leave once, when their micro-batch has succeeded"
+        elif spec.config.effects != "once":
+            found[spec.id] = promises[spec.config.effects]
+    return found
 
 
 def _examined(spec: ComponentSpec, lane: Lane) -> Examined:
@@ -274,6 +293,9 @@ def report_lines(examination: Examination) -> Iterator[str]:
     )
     yield f"  a micro-batch takes about {examination.floor_secs:.2g} s with little data"
     bolts = [component for component in examination.components if component.fusion]
+    if examination.transactional is not None:
+        yield from ("", "transactional: each message counts in state and in what is emitted exactly once")
+        yield from _aligned(list(examination.transactional.items()))
     yield from ("", "state")
     yield from _aligned([(component.id, component.state) for component in bolts])
     yield from ("", "fusion")

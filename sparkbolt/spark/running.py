@@ -439,7 +439,7 @@ class RunningOnSpark(RunningTopology):
         if closed:
             return f"{', '.join(closed)}: open has not returned"
         if not self._life_works and self._life.progress().micro_batch_id is None:
-            return "Spark has not run its first micro-batch"
+            return "Spark has run no micro-batch since the start"
         return None
 
     @property

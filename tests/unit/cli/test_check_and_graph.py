@@ -13,6 +13,7 @@ from hypothesis import given
 
 from sparkbolt import (
     BasicBolt,
+    Committer,
     Config,
     RetryPolicy,
     Spout,
@@ -190,6 +191,33 @@ def test_check_warns_of_a_timeout_that_is_too_short_and_of_missing_ackers() -> N
     builder = TopologyBuilder("t", Config(acker_tasks=0, message_timeout_secs=1))
     builder.set_spout("lines", Lines())
     assert len(examine(builder.build(), cores=2).warnings) == 2
+
+
+class Nothing(BasicBolt):
+    def execute(self, tup: Any, collector: Any) -> None: ...
+
+
+class Nowhere(Committer):
+    def commit(self, txid: int, rows: Any) -> None: ...
+
+
+def test_check_tells_what_a_transactional_topology_promises_of_effects() -> None:
+    builder = TopologyBuilder("shop", Config(transactional=True))
+    builder.set_spout("lines", Lines())
+    builder.set_bolt("count", CountOnce()).shuffle_grouping("lines")
+    builder.set_bolt("out", Nowhere()).shuffle_grouping("count")
+    builder.set_bolt("mail", Nothing(), effects="repeatable").shuffle_grouping("count")
+    lines = list(report_lines(examine(builder.build(), 2)))
+    at = lines.index("transactional: each message counts in state and in what is emitted exactly once")
+    assert lines[at + 1].split(maxsplit=1) == [
+        "out",
+        "committer: its rows leave once, when their micro-batch has succeeded",
+    ]
+    assert lines[at + 2].split()[:2] == ["mail", "effects='repeatable':"]
+    assert lines[at + 3] == ""
+    plain = TopologyBuilder("shop")
+    plain.set_spout("lines", Lines())
+    assert not any("transactional" in line for line in report_lines(examine(plain.build(), 2)))
 
 
 def test_the_text_drawing_has_stages_from_top_to_bottom() -> None:

@@ -180,7 +180,11 @@ def test_a_call_in_the_driver_that_does_not_return_is_waited_for_no_longer(monke
 def test_when_the_time_is_over_while_a_call_in_the_driver_hangs_that_is_what_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fake: dict[str, Any] = {"signals": [], "finishes": False, "waits_for": "Spark has not run its first micro-batch"}
+    fake: dict[str, Any] = {
+        "signals": [],
+        "finishes": False,
+        "waits_for": "Spark has run no micro-batch since the start",
+    }
     outcome, text = outcome_of(monkeypatch, Limits(0.0), calls=(hung(1.0), hung(12.4)), **fake)
     assert (outcome.kind, outcome.exit_code) == ("failed", 1)
     assert "when its time was over: told of spout 'lines' has not returned for 12 s" in text
@@ -218,9 +222,9 @@ def test_a_run_whose_time_is_over_before_anything_is_committed_says_to_give_it_l
     outcome, text = outcome_of(monkeypatch, Limits(0.0, drain_secs=0.0), **fake)
     assert said in text.splitlines()[-1]
     assert outcome.exit_code == 4
-    fake = {"signals": [], "finishes": False, "waits_for": "Spark has not run its first micro-batch"}
+    fake = {"signals": [], "finishes": False, "waits_for": "Spark has run no micro-batch since the start"}
     _, text = outcome_of(monkeypatch, Limits(0.0), **fake)
-    assert "Spark has not run its first micro-batch; give it longer" in text.splitlines()[-1]
+    assert "Spark has run no micro-batch since the start; give it longer" in text.splitlines()[-1]
 
 
 def test_from_when_the_time_counts_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:

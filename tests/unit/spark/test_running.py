@@ -26,7 +26,7 @@ def test_a_topology_is_up_when_its_query_works_and_in_trouble_when_it_has_failed
     lives = Lives()
     running = start(lives)
     life = lives.await_begun(1)
-    not_yet = "Spark has not run its first micro-batch"
+    not_yet = "Spark has run no micro-batch since the start"
     assert (running.waits_for, running.trouble) == (not_yet, None)
     life.quiet = True
     assert (running.waits_for, running.trouble) == (None, None)
