@@ -26,10 +26,6 @@ class MicroBatchTimes:
     """It began to plan."""
     confirmed_ms: float | None = None
     """Spark has taken the plan, and runs it."""
-    aborted_ms: float | None = None
-    """The last execution that does not count has come back."""
-    repeats: int = 0
-    """How many these were."""
     collected_ms: float | None = None
     """What tasks report has come back, combined by the acker."""
     staged_ms: float | None = None
@@ -37,6 +33,10 @@ class MicroBatchTimes:
     committed_ms: float | None = None
     """It is known that Spark has committed it."""
     promoted_ms: float | None = None
+    aborted_ms: float | None = None
+    """The last execution that does not count has come back."""
+    repeats: int = 0
+    """How many of them there were."""
 
 
 class Observed:

@@ -9,7 +9,7 @@ import pytest
 
 from sparkbolt import TopologyBuilder
 from sparkbolt.bolts import DeltaBolt, ParquetBolt, SparkSink, SqlBolt
-from sparkbolt.errors import TopologyError
+from sparkbolt.errors import InvalidTopology
 from sparkbolt.spouts import GeneratorSpout
 
 
@@ -57,7 +57,7 @@ class Doubled(SqlBolt):
 )
 def test_fields_that_do_not_fit_are_told_at_build(make: Any, why: str, tmp_path: Path) -> None:
     with pytest.raises(
-        TopologyError, match=rf"bolt 'out': it gets stream 'default' of 'orders' .*\['id', 'amount'\].*{why}"
+        InvalidTopology, match=rf"bolt 'out': it gets stream 'default' of 'orders' .*\['id', 'amount'\].*{why}"
     ):
         built(make(f"sqlite:///{tmp_path}/shop.db"))
 

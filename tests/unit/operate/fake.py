@@ -432,7 +432,7 @@ def _micro_batch(number: int) -> MicroBatchDocument:
     return MicroBatchDocument(
         micro_batch_id=number, began_ms=NOW_MS - (1_412 - number) * 5_000, elapsed_ms=4_900.0, parts=parts,
         busy_ms={name: 4 * (end - start) for name, start, end in parts}, emitted=6_000, executed=42_000, acked=5_950,
-        failed=50, rows=96, bytes=3 * MB, spark_ms={"addBatch": 4_700.0, "triggerExecution": 4_950.0},
+        failed=50, repeats=0, rows=96, bytes=3 * MB, spark_ms={"addBatch": 4_700.0, "triggerExecution": 4_950.0},
     )  # fmt: skip
 
 

@@ -321,7 +321,7 @@ def micro_batch(number: int) -> MicroBatchDocument:
     return MicroBatchDocument(
         micro_batch_id=number, began_ms=NOW_MS - (8_112 - number) * 1_020, elapsed_ms=at, parts=parts,
         busy_ms={name: 3.4 * (end - start) for name, start, end in parts}, emitted=1_204, executed=4_816, acked=1_190,
-        failed=number % 3, rows=96, bytes=3 * MIB, spark_ms={"addBatch": at - 60, "triggerExecution": at},
+        failed=number % 3, repeats=0, rows=96, bytes=3 * MIB, spark_ms={"addBatch": at - 60, "triggerExecution": at},
     )  # fmt: skip
 
 

@@ -54,6 +54,18 @@ def test_the_parts_of_a_micro_batch_follow_each_other_and_what_an_earlier_life_d
     assert history.micro_batches[-1].parts == []
 
 
+def test_executions_that_do_not_count_are_a_part_of_their_own() -> None:
+    history = History()
+    recorder = Recorder(history, TopologyMetrics(), NOW)
+    observed = Observed()
+    observed.times = MicroBatchTimes(NOW, NOW + 10, NOW + 200, NOW + 201, aborted_ms=NOW + 110, repeats=2)
+    observed.measured = Measurements(spans={"read": TimeSpan(NOW + 120, NOW + 190, 60)})
+    recorder.promoted(Promotion(3), TopologyMetrics(), observed)
+    record = history.micro_batches[-1]
+    assert record.repeats == 2
+    assert record.parts[:3] == [("plan", 0, 10), ("aborted", 10, 110), ("read", 120, 190)]
+
+
 def test_trees_that_were_acked_belong_to_their_task() -> None:
     history = History()
     recorder = Recorder(history, TopologyMetrics(), NOW)
