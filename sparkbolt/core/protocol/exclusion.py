@@ -13,8 +13,9 @@ import base64
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
-from sparkbolt.core.base.ids import I64, MAX_SEQUENCE, SEQUENCE_BITS, U64, empty_u64
+from sparkbolt.core.base.ids import I64, MAX_SEQUENCE, SEQUENCE_BITS, U64, empty_u64, mix64_array
 from sparkbolt.core.base.packing import pack_keys, unpack_keys
 
 LEFT_OUT = "it is left out of this execution of its micro-batch"
@@ -45,6 +46,18 @@ class Exclusion:
     def room(self, size: int) -> int:
         """How many of an entry's ``size`` messages are read."""
         return size >> self.halvings
+
+    def postpones(self, keys: U64) -> npt.NDArray[np.bool_]:
+        """bool[trees]: which of the trees that tasks start themselves are postponed: each halving takes half of them.
+
+        The choice follows from the key alone, since a task may start many trees at once or one at a time.
+
+        >>> keys = np.arange(1000, dtype=np.uint64)
+        >>> [int(np.count_nonzero(Exclusion(halvings=halvings).postpones(keys))) for halvings in (0, 1, 3)]
+        [0, 500, 867]
+        """
+        most = ((1 << 64) - 1) >> min(self.halvings, 63)
+        return mix64_array(keys) > np.uint64(most)
 
     def sequences_of(self, task: int) -> I64:
         """int64[trees]: the sequences of a task that are left out."""

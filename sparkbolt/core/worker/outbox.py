@@ -95,8 +95,7 @@ class Started:
         if not exclusion:
             return []
         excluded = np.isin(self.keys, exclusion.keys)
-        room = exclusion.room(int(np.count_nonzero(~excluded)))
-        postponed = ~excluded & (np.cumsum(~excluded) > room)
+        postponed = ~excluded & exclusion.postpones(self.keys)
         gone, parents = excluded | postponed, self.block.parents
         if gone.any() and parents is not None:
             own = np.isin(parents.roots, mix64_array(self.keys[gone]))
