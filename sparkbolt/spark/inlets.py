@@ -227,7 +227,7 @@ def _sorted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
     >>> rows = [pa.record_batch({"a": [2, 1], "b": [["x"], ["y"]]}), pa.record_batch({"a": [1], "b": [["x"]]})]
     >>> [batch.to_pylist() for batch in _sorted(rows)]
-    [[{'a': 1, 'b': ['x']}, {'a': 1, 'b': ['y']}, {'a': 2, 'b': ['x']}]]
+    [[{'a': 1, 'b': ['x']}, {'a': 1, 'b': ['y']}], [{'a': 2, 'b': ['x']}]]
     """
     came = [batch for batch in batches if batch.num_rows]
     if not came:
