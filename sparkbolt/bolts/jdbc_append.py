@@ -17,7 +17,7 @@ from hashlib import blake2b
 from typing import Any
 
 from sparkbolt.bolts.table_committer import owner_of, refuse_older
-from sparkbolt.core.base.exceptions import line_of
+from sparkbolt.core.base.exceptions import cause_in_jvm, line_of
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import ConfigError, EngineError, SparkboltError, Unavailable
@@ -188,11 +188,7 @@ def _execute(connection: Any, text: str, *values: int | str) -> int:
 
 
 def _said(error: BaseException) -> str:
-    """What an exception says in one line; of one of the JVM, what its innermost cause says."""
-    cause = getattr(error, "java_exception", None)
-    while cause is not None and cause.getCause() is not None:
-        cause = cause.getCause()
-    return line_of(error) if cause is None else cause.toString().partition("\n")[0]
+    return cause_in_jvm(error) or line_of(error)
 
 
 def _is_away(error: BaseException) -> bool:

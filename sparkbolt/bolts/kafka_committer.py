@@ -160,12 +160,32 @@ class KafkaCommitter:
         client can ask for it, too, but librdkafka 2.16 then ends the process, and does not list a first offset at all.
         """
         kafka = client_library()
-        [answer] = consumer.committed([kafka.TopicPartition(topic, 0)], timeout=self._secs)
+        try:
+            [answer] = consumer.committed([kafka.TopicPartition(topic, 0)], timeout=self._secs)
+        except kafka.KafkaException as error:
+            if error.args[0].code() == kafka.KafkaError._TIMED_OUT and self._is_unended(topic):
+                raise Unavailable(
+                    f"the group {self.group} holds an offset of a transaction of which the brokers do not know the end; "
+                    "if it stays so, they have lost it: see docs/exactly-once.md, Sinks"
+                ) from error
+            raise
         if answer.error is not None:
             raise kafka.KafkaException(answer.error)
         if answer.offset <= 0:
             return None
         return answer.offset - 1, (answer.metadata or "").rstrip("\0")
+
+    def _is_unended(self, topic: str) -> bool:
+        """Whether brokers tell the marker at once to those who do not wait for the ends of transactions."""
+        kafka = client_library()
+        properties = {**self._settings.consumer(self.group), "isolation.level": "read_uncommitted"}
+        consumer = made(self._settings, kafka.Consumer, {**properties, "error_cb": lambda _: None, "logger": _QUIET})
+        try:
+            return bool(consumer.committed([kafka.TopicPartition(topic, 0)], timeout=self._secs)[0].error is None)
+        except kafka.KafkaException:
+            return False
+        finally:
+            consumer.close()
 
     def _is_there(self, txid: int, topic: str, messages: Sequence[Message]) -> bool:
         """Whether the messages were committed before."""

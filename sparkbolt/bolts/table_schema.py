@@ -112,7 +112,8 @@ class TableSchema:
         names = self.arrow.names
         for name in fields:
             if name not in names:
-                return f"{name!r} is none of the columns of its schema, {names}{did_you_mean(name, names)}"
+                hint = did_you_mean(name, [column for column in names if column not in fields])
+                return f"{name!r} is none of the columns of its schema, {names}{hint}"
         for column in self.arrow:
             if not column.nullable and column.name not in fields:
                 return f"none of them fills the column {column.name!r} of its schema, which is not null"

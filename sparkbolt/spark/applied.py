@@ -43,6 +43,7 @@ from sparkbolt.core.worker.routing import EmittedRows
 from sparkbolt.core.worker.stage import Stage
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.executor import batches_of, packed, rows_of, staged, worker_of
+from sparkbolt.spark.failure_text import python_mistake
 from sparkbolt.spark.inlets import column_of_arrow, with_fields
 from sparkbolt.spark.job_bundle import SCHEMA, JobBundle
 from sparkbolt.spark.lane_query import level_frame
@@ -94,6 +95,9 @@ def apply(
         mistakes.append("it is transactional, and a query that Sparkbolt does not drive cannot be")
     if mistakes:
         raise EngineError(f"topology {topology.name!r} cannot be applied to a DataFrame: {'; '.join(mistakes)}")
+    mistake = python_mistake(df.sparkSession.sparkContext)
+    if mistake is not None:
+        raise EngineError(mistake)
     fields = spout.stream(DEFAULT_STREAM).fields
     chosen = with_fields(df, spout.id, fields)
     wanted = _schema(schema, source.id, source.stream(stream).fields)

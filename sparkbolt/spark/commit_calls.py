@@ -28,7 +28,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from sparkbolt import errors
-from sparkbolt.core.base.exceptions import line_of
+from sparkbolt.core.base.exceptions import cause_in_jvm, line_of
 from sparkbolt.core.driver.commits import Rows
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.lane import Lane
@@ -74,6 +74,8 @@ class CommitCalls:
         self._calls = calls
         self._callers: dict[str, Caller] = {}
         self._open: dict[str, CommittingBolt] = {}
+        self.waits: str | None = None
+        """Which commit waits for its target, and why; None if none does."""
 
     def __call__(self, component: str, txid: int, rows: Rows) -> None:
         """Commit rows of a component; waits while the target is away. The lock is held, and released meanwhile.
@@ -90,9 +92,10 @@ class CommitCalls:
             except Unavailable as error:
                 now_s = time.monotonic()
                 away_s = now_s if away_s is None else away_s
+                self.waits = f"commit {txid} of {component} waits: {line_of(error)}"
                 if not said_s or now_s - said_s >= SAY_AGAIN_SECS:
                     said_s = now_s
-                    log.warning("commit %d of %s waits: %s; it is tried again", txid, component, line_of(error))
+                    log.warning("%s; it is tried again", self.waits)
                 self._pause(component, txid, AWAY.delay_ms(tries, txid) / 1000)
             except NotReturned:
                 raise
@@ -103,6 +106,7 @@ class CommitCalls:
                     "and are committed before anything else at the next start"
                 ) from error
             else:
+                self.waits = None
                 if away_s is not None:
                     log.info("commit %d of %s is done after %.0f s", txid, component, time.monotonic() - away_s)
                 return
@@ -141,6 +145,8 @@ class CommitCalls:
 def _said(error: BaseException) -> str:
     """An error of user code in one line, with the place where it was raised."""
     text = query_failure(error).text if isinstance(error, Py4JError) else line_of(error)
+    why = cause_in_jvm(error)
+    text = text if why is None or why in text else f"{text}: {why}"
     places = traceback.extract_tb(error.__traceback__)
     own = [place for place in places if not place.filename.startswith(_OURS)]
     return f"{text} ({own[-1].filename}, line {own[-1].lineno})" if own else text

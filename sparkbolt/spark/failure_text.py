@@ -130,22 +130,25 @@ def query_failure(error: BaseException) -> QueryFailure:
 def _worker_missing() -> QueryFailure:
     """The failure for a process that did not start.
 
-    The machine may be overloaded, which passes; or the configured Python cannot run Sparkbolt, which does not pass. The
-    second is tested by running that Python.
+    The machine may be overloaded, which passes; or the configured Python cannot run Sparkbolt, which does not pass.
     """
-    context = SparkContext._active_spark_context
+    mistake = python_mistake(SparkContext._active_spark_context)
+    return QueryFailure(_NO_WORKER, WorkerStartError) if mistake is None else QueryFailure(mistake, EngineError)
+
+
+def python_mistake(context: SparkContext | None) -> str | None:
+    """Why the Python of this machine's workers cannot run Sparkbolt, found by running it; None if it can."""
     runs = getattr(context, "pythonExec", sys.executable)
-    if runs != sys.executable and str(getattr(context, "master", "")).startswith("local"):
-        tried = [runs, "-c", f"import {', '.join(_NEEDED)}"]
-        try:
-            run = subprocess.run(tried, capture_output=True, text=True, timeout=PROBE_SECS, check=False)
-        except (OSError, subprocess.TimeoutExpired) as raised:
-            says = line_and_owner(raised)
-        else:
-            says = "" if run.returncode == 0 else run.stderr.strip().rpartition("\n")[2]
-        if says:
-            return QueryFailure(_other_python(context, says), EngineError)
-    return QueryFailure(_NO_WORKER, WorkerStartError)
+    if runs == sys.executable or not str(getattr(context, "master", "")).startswith("local"):
+        return None
+    tried = [runs, "-c", f"import {', '.join(_NEEDED)}"]
+    try:
+        run = subprocess.run(tried, capture_output=True, text=True, timeout=PROBE_SECS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as raised:
+        says = line_and_owner(raised)
+    else:
+        says = "" if run.returncode == 0 else run.stderr.strip().rpartition("\n")[2]
+    return _other_python(context, says) if says else None
 
 
 def _other_python(context: SparkContext | None, says: str) -> str:

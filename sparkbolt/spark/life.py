@@ -389,6 +389,11 @@ class Life:
                 self.topology.config.compact_every,
             )
 
+    @property
+    def commit_waits(self) -> str | None:
+        """Which commit waits for its target, and why; None if none does."""
+        return self._commit_calls.waits
+
     # The current activity; these methods may be called from any thread, and never wait for the coordinator.
 
     def sights(self) -> dict[str, Sight]:

@@ -444,9 +444,13 @@ class RunningOnSpark(RunningTopology):
 
     @property
     def outages(self) -> list[str]:
-        """A sentence for each bolt that is out at the moment: for how long, why, and when it is tried next."""
+        """A sentence for each bolt that is out at the moment: for how long, why, and when it is tried next.
+
+        A commit that waits for its target is among them.
+        """
         with self._changed:
-            return self._coordinator.ledger.outages.sentences(now_ms())
+            waits = self._life.commit_waits
+            return [*self._coordinator.ledger.outages.sentences(now_ms()), *([waits] if waits is not None else [])]
 
     @property
     def _life_works(self) -> bool:

@@ -22,6 +22,8 @@ from sparkbolt.errors import PrepareError, SparkboltError
 TRACEBACK_CHARACTERS_MAX = 4000
 TRACEBACK_FRAMES_MAX = 30
 """The innermost frames are kept; an exception object that is raised repeatedly collects the frames of each time."""
+CAUSES_MAX = 20
+"""How many causes of an exception of the JVM are followed."""
 REASON_CHARACTERS_MAX = 2000
 """A limit, since an exception's text may contain the whole message, and is stored in the ledger's log, in plans and in
 dead letters."""
@@ -58,6 +60,21 @@ def line_of(error: BaseException) -> str:
         return text
     text = text.strip().split("\n", 1)[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def cause_in_jvm(error: BaseException) -> str | None:
+    """Return what the innermost cause of an exception of the JVM says; None if it is no such exception.
+
+    py4j gives the exception as ``java_exception``; its own text names the call that failed, and not why.
+    """
+    cause: Any = getattr(error, "java_exception", None)
+    if cause is None:
+        return None
+    for _ in range(CAUSES_MAX):
+        if cause.getCause() is None:
+            break
+        cause = cause.getCause()
+    return printable(str(cause.toString()).partition("\n")[0])
 
 
 def text_of(error: BaseException) -> str:

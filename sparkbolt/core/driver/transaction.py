@@ -24,6 +24,7 @@ Read before: ``exclusion``, ``ledger``, ``acker``.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
@@ -128,6 +129,8 @@ class Transaction:
         self._tidy = False
         self._reports: list[ErrorReport] = []
         """What was reported in aborted executions of this life."""
+        self._errors: Counter[str] = Counter()
+        """By component: how many errors these had."""
 
     @property
     def repeats(self) -> int:
@@ -137,7 +140,7 @@ class Transaction:
     def begin(self, plan: MicroBatchPlan) -> Exclusion:
         """What the first execution of a plan in this life leaves out: what earlier lives have found out about it."""
         digest = blake2b(plan.dumps().encode(), digest_size=16).hexdigest()
-        self._reports = []
+        self._reports, self._errors = [], Counter()
         self._aborts = Aborts(digest)
         self._remove_promoted(plan.micro_batch_id)
         name = f"{FOLDER}/{plan.micro_batch_id}"
@@ -163,6 +166,7 @@ class Transaction:
         aborts.fails.update(sorted(found.items()))
         aborts.hops += [hop for hop in feedback.hops if hop.key in found]
         self._reports += feedback.reports
+        self._errors.update({name: counts.errors for name, counts in feedback.metrics.items() if counts.errors})
         self._files.write(f"{FOLDER}/{plan.micro_batch_id}", aborts.dumps())
         return aborts.exclusion
 
@@ -181,6 +185,8 @@ class Transaction:
         feedback.hops = [*feedback.hops, *(hop for hop in aborts.hops if hop.key in own)]
         feedback.reports = [*self._reports, *feedback.reports]
         feedback.healths = {**feedback.healths, **aborts.healths}
+        for component, errors in self._errors.items():
+            feedback.metrics.setdefault(component, ComponentMetrics()).errors += errors
         for fail in own.values():
             if not self._lane.topology.components[fail.component].is_spout:
                 feedback.metrics.setdefault(fail.component, ComponentMetrics()).failed += 1

@@ -88,6 +88,7 @@ class Lives:
         ledger = SimpleNamespace(replayed=None, metrics=TopologyMetrics())
         coordinator = SimpleNamespace(life=number, ledger=ledger, buffers={}, take_over=lambda old: None, drained=True)
         life = SimpleNamespace(
+            commit_waits=None,
             coordinator=coordinator,
             query=None,
             passing=False,
@@ -145,7 +146,8 @@ def in_memory() -> Any:
 
 def idle_running(own: Topology, monkeypatch: pytest.MonkeyPatch, checkpoint: Any = None) -> RunningOnSpark:
     """A topology whose life is a fake and that was never begun."""
-    life = SimpleNamespace(coordinator=LocalEngine(own).coordinator, stop_query=lambda: None, end=lambda: None)
+    coordinator = LocalEngine(own).coordinator
+    life = SimpleNamespace(coordinator=coordinator, stop_query=lambda: None, end=lambda: None, commit_waits=None)
     monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
     return RunningOnSpark(own, lay_out(own, 2), None, checkpoint or in_memory(), None)  # type: ignore[arg-type]

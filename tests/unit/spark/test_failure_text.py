@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 
 from sparkbolt.spark.driver_rpc import Bridge
 from sparkbolt.spark.driver_rpc_client import DriverRpcClient
-from sparkbolt.spark.failure_text import carried, errors_carried, query_failure
+from sparkbolt.spark.failure_text import carried, errors_carried, python_mistake, query_failure
 from tests.unit.spark.lives import FACTORY, SparkSaysError, thrown
 
 
@@ -135,3 +135,15 @@ def test_what_the_driver_raises_reaches_the_planner_as_data(error: BaseException
             assert f"{type(error).__name__}: {error}" in str(raised.value)
     finally:
         bridge.close()
+
+
+def test_the_python_of_workers_is_asked_whether_it_can_run_us() -> None:
+    def context(python: str, master: str = "local[2]") -> Any:
+        return SimpleNamespace(pythonExec=python, master=master)
+
+    assert python_mistake(context(sys.executable)) is None
+    assert python_mistake(context("/no/such/python", "spark://far:7077")) is None, "it is not on this machine"
+    said = python_mistake(context("/no/such/python"))
+    assert said is not None
+    assert "Spark's workers run the Python '/no/such/python'" in said
+    assert f"this program runs {sys.executable}. Set the environment variable PYSPARK_PYTHON to that" in said

@@ -68,7 +68,10 @@ def test_a_bolt_that_is_out_is_told_with_its_reason_and_its_next_probe(monkeypat
     outages.known["pass"] = Outage(Phase.OUT, since_ms=1_000, next_probe_ms=53_000)
     outages.reasons["pass"] = {"": ("ConnectionError: refused", 3)}
     monkeypatch.setattr(running_module, "now_ms", lambda: 41_000)
-    assert running.outages == ["pass is out for 40 s (ConnectionError: refused), next probe in 12 s"]
+    out = "pass is out for 40 s (ConnectionError: refused), next probe in 12 s"
+    assert running.outages == [out]
+    running._life.commit_waits = "commit 3 of sink waits: the disk is full"
+    assert running.outages == [out, "commit 3 of sink waits: the disk is full"]
 
 
 def test_a_listener_gets_counters_of_each_component(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,21 @@ def test_what_fails_leaves_no_trace_until_an_attempt_succeeds():
     assert [total for n, total in emitted if n == 5] != [15]  # 4 was not in the sum when 5 was counted
 
 
+def test_errors_of_executions_that_do_not_count_are_counted():
+    class Raises(Check):
+        def execute(self, tup, collector):
+            if tup["n"] == 4 and tup.attempt == 1:
+                raise ValueError("not at first")
+            collector.ack(tup)
+
+    builder = TopologyBuilder("sums", Config(transactional=True))
+    builder.set_spout("numbers", GeneratorSpout(_numbers(9), outputs=["n"]))
+    builder.set_bolt("raises", Raises({})).global_grouping("numbers")
+    _, engine = _run(builder.build())
+    counts = engine.ledger.metrics.components["raises"]
+    assert (counts.failed, counts.errors) == (1, 1)
+
+
 def test_without_transactional_a_retry_counts_twice():
     emitted, _ = _run(_topology(9, {4: 1, 7: 1}, transactional=False))
     assert max(total for _, total in emitted) == 45 + 4 + 7
