@@ -165,8 +165,8 @@ class KafkaCommitter:
         except kafka.KafkaException as error:
             if error.args[0].code() == kafka.KafkaError._TIMED_OUT and self._is_unended(topic):
                 raise Unavailable(
-                    f"the group {self.group} holds an offset of a transaction of which the brokers do not know the end; "
-                    "if it stays so, they have lost it: see docs/exactly-once.md, Sinks"
+                    f"the group {self.group} holds an offset of a transaction of which the brokers do not know the end"
+                    "; if it stays so, they have lost it: see docs/exactly-once.md, Sinks"
                 ) from error
             raise
         if answer.error is not None:
