@@ -94,6 +94,10 @@ class KafkaCommitter:
         self._metadata: Any = None
         self._last: tuple[int, str] | None = None
         """The txid of the marker, and how many messages it is of; valid while there is a producer."""
+        self._returned: tuple[int, str] | None = None
+        """The last txid whose commit has returned here, and how many messages it had."""
+        self._ended = -1
+        """The last txid whose transaction was told to commit here."""
         self._single = False
         """Whether each message is sent in a batch of its own, to find the one that is refused."""
         self._timeout_secs = float(settings.options.get("transaction.timeout.ms", TRANSACTION_MS)) / 1000
@@ -112,7 +116,7 @@ class KafkaCommitter:
         began_s = self._clock()
         try:
             if self._producer is None:
-                self._connect(topic)
+                self._connect(topic, txid)
             if self._is_there(txid, topic, messages):
                 return False
             began_s = self._clock()
@@ -126,7 +130,7 @@ class KafkaCommitter:
         except BaseException:
             self._drop()
             raise
-        self._last = txid, str(len(messages))
+        self._last = self._returned = txid, str(len(messages))
         return True
 
     def close(self) -> None:
@@ -135,7 +139,7 @@ class KafkaCommitter:
 
     # The producer and its marker.
 
-    def _connect(self, topic: str) -> None:
+    def _connect(self, topic: str, txid: int) -> None:
         kafka = client_library()
         properties = self._settings.producer(**{"linger.ms": 5, "transaction.timeout.ms": TRANSACTION_MS})
         properties["transactional.id"] = self.group
@@ -147,23 +151,32 @@ class KafkaCommitter:
         producer.init_transactions(self._secs)
         consumer = made(self._settings, kafka.Consumer, {**self._settings.consumer(self.group), **quiet})
         try:
-            self._last = self._marker(consumer, topic)
+            self._last = self._marker(consumer, topic, txid)
             self._metadata = consumer.consumer_group_metadata()
         finally:
             consumer.close()
         self._producer = producer
 
-    def _marker(self, consumer: Any, topic: str) -> tuple[int, str] | None:
+    def _marker(self, consumer: Any, topic: str, txid: int) -> tuple[int, str] | None:
         """Return the last txid that is committed and how many messages it has; None if nothing says so.
 
         The consumer reads what is committed, so it waits for an offset whose transaction is about to end. An admin
         client can ask for it, too, but librdkafka 2.16 then ends the process, and does not list a first offset at all.
+
+        A broker that was killed may have lost the end of that transaction, and then keeps the offset for ever, until
+        the next transaction of this id commits. If the transaction of ``txid`` was never told to commit here, it is not
+        the one, and goes on: the others before it have returned.
         """
         kafka = client_library()
         try:
             [answer] = consumer.committed([kafka.TopicPartition(topic, 0)], timeout=self._secs)
         except kafka.KafkaException as error:
             if error.args[0].code() == kafka.KafkaError._TIMED_OUT and self._is_unended(topic):
+                if self._returned is not None and self._ended < txid:
+                    log.warning(
+                        "Kafka: the end of the transaction of txid %s was lost; the next one ends it", self._returned[0]
+                    )
+                    return self._returned
                 raise Unavailable(
                     f"the group {self.group} holds an offset of a transaction of which the brokers do not know the end"
                     "; if it stays so, they have lost it: see docs/exactly-once.md, Sinks"
@@ -254,6 +267,7 @@ class KafkaCommitter:
                 producer.poll(0)
         note = client_library().TopicPartition(topic, 0, txid + 1, str(len(messages)))
         producer.send_offsets_to_transaction([note], self._metadata, self._secs)
+        self._ended = txid
         producer.commit_transaction(self._secs)
 
     def _drop(self) -> None:

@@ -98,3 +98,25 @@ def test_in_a_rehearsal_messages_are_recorded() -> None:
 def test_wrong_arguments_of_transactions_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong)).replace("client", "transactional.id")):
         KafkaBolt("localhost:1", "words", **wrong)
+
+
+class Unended:
+    """A consumer that waits in vain for the end of a transaction."""
+
+    def committed(self, partitions: Any, timeout: float) -> Any:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+def test_a_lost_end_is_that_of_a_commit_that_has_returned_or_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    committer = KafkaCommitter(ClientSettings("localhost:1"), "c", "out", request_secs=1.0)
+    monkeypatch.setattr(KafkaCommitter, "_is_unended", lambda self, topic: True)
+    with pytest.raises(Unavailable, match="of which the brokers do not know the end"):
+        committer._marker(Unended(), "words", 11)  # a new driver knows of no commit
+    committer._returned, committer._ended = (10, "20"), 10
+    assert committer._marker(Unended(), "words", 11) == (10, "20")
+    committer._ended = 11  # its answer was not seen
+    with pytest.raises(Unavailable, match="of which the brokers do not know the end"):
+        committer._marker(Unended(), "words", 11)
+    monkeypatch.setattr(KafkaCommitter, "_is_unended", lambda self, topic: False)
+    with pytest.raises(KafkaException):
+        committer._marker(Unended(), "words", 12)
