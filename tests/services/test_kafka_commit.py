@@ -281,8 +281,8 @@ def test_a_broker_that_is_killed_during_commits_and_comes_back_has_each_message_
             try:
                 under_way.result(PATIENCE_SECS)
             except EndLostError as error:
-                # The broker was killed while it ended the transaction of the txid at hand, and has lost the end. Nothing
-                # is lost or sent twice, and the commit waits, as docs/exactly-once.md says.
+                # The broker was killed while it ended the transaction of the txid at hand, and has lost the end.
+                # Nothing is lost or sent twice, and the commit waits, as docs/exactly-once.md says.
                 pytest.xfail(str(error))
         assert values(server.address, "out") == list(range(3000))
 
