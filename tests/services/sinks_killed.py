@@ -1,12 +1,12 @@
-"""A transactional topology with two sinks that is killed: a program of its own, started by ``test_sinks_killed``.
+"""A transactional topology with three sinks that is killed: a program of its own, started by ``test_sinks_killed``.
 
     python -m tests.services.sinks_killed URL BROKERS TEXT DIRECTORY MOMENT
 
 Each line is a number. Each 50th fails at its first attempt, each 97th at every attempt; the database refuses ``BAD``.
 ``MOMENT`` says where the driver kills itself with SIGKILL: ``SqlBolt-before:3`` (the rows of a micro-batch from 3 on
 are durable in the checkpoint, and are about to be committed) or ``SqlBolt-after:3`` (they are in the database,
-and the checkpoint does not know), the same with ``KafkaBolt``; ``wait:3`` (the commit begins when there is a file
-``go``), or ``never``.
+and the checkpoint does not know), the same with ``KafkaBolt`` and ``SparkSink``; ``wait:3`` (the commit begins when
+there is a file ``go``), or ``never``.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import make_url
+
 from sparkbolt import BasicBolt, Config, RetryPolicy, Topology, TopologyBuilder
-from sparkbolt.bolts import KafkaBolt, SqlBolt
+from sparkbolt.bolts import JdbcAppend, KafkaBolt, SparkSink, SqlBolt
+from sparkbolt.spark.session import make_session
 from sparkbolt.spouts import TextSpout
+from tests.services.jars import jars
 
 FAILS_ONCE, FAILS_ALWAYS, BAD = 50, 97, 7
 
@@ -50,7 +54,15 @@ def build(url: str, brokers: str, text: str) -> Topology:
     builder.set_bolt(
         "messages", KafkaBolt(brokers, "numbers", value="n", deliver_secs=10), parallelism=2
     ).shuffle_grouping("picky")
+    appended = JdbcAppend(jdbc_url(url), "appended")
+    builder.set_bolt("appended", SparkSink("picky", appended, schema="n long"), parallelism=2)
     return builder.build()
+
+
+def jdbc_url(url: str) -> str:
+    """The same database, as JDBC names it."""
+    found = make_url(url)
+    return f"jdbc:postgresql://{found.host}:{found.port}/{found.database}?user={found.username}"
 
 
 def die() -> None:
@@ -63,7 +75,7 @@ def plant(moment: str, directory: Path) -> None:
     """Let the driver die at a moment, or wait."""
     where, _, number = moment.partition(":")
     name, _, side = where.partition("-")
-    kind: Any = KafkaBolt if name == "KafkaBolt" else SqlBolt
+    kind: Any = {"KafkaBolt": KafkaBolt, "SparkSink": SparkSink}.get(name, SqlBolt)
     commit = kind.commit
 
     def planted(self: Any, txid: int, rows: Any) -> None:
@@ -85,7 +97,9 @@ def main() -> None:
     url, brokers, text, directory, moment = sys.argv[1:]
     if moment != "never":
         plant(moment, Path(directory))
-    running = build(url, brokers, text).start(checkpoint=f"{directory}/checkpoint", master="local[2,4]")
+    drivers = ",".join(str(path) for path in jars("postgresql").glob("*.jar"))
+    spark = make_session("sinks", "local[2,4]", {"spark.jars": drivers})
+    running = build(url, brokers, text).start(spark=spark, checkpoint=f"{directory}/checkpoint")
     running.await_finished()
     lines = running.metrics().components["lines"]
     print(f"acked {lines.acked} aside {lines.set_aside}", flush=True)

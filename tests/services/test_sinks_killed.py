@@ -20,7 +20,7 @@ from tests.services.test_kafka_commit import create, read
 pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(TEST_SECS)]
 
 NUMBERS = 1200
-MOMENTS = ("SqlBolt-before:0", "SqlBolt-after:1", "KafkaBolt-before:1", "KafkaBolt-after:2")
+MOMENTS = ("SqlBolt-before:0", "SqlBolt-after:1", "KafkaBolt-before:1", "KafkaBolt-after:2", "SparkSink-after:2")
 
 
 def start(database: PostgreSQL, broker: Kafka, directory: Path, moment: str) -> subprocess.Popen[str]:
@@ -62,6 +62,7 @@ def test_each_row_and_message_is_there_once_although_the_driver_dies_and_servers
         assert f"acked {len(right)} aside {NUMBERS - len(right)}" in out
         assert " waits: " in errors, "the log says that a commit waits"
         assert Counter(n for (n,) in database.ask("SELECT n FROM numbers")) == Counter(right)
+        assert Counter(n for (n,) in database.ask("SELECT n FROM appended")) == Counter(right)
         sums = {digit: sum(n for n in right if n % 10 == digit) for digit in range(10)}
         assert dict(database.ask("SELECT digit, total FROM sums")) == sums
         assert Counter(int(value) for value, _ in read(broker.address, "numbers")) == Counter(right)
