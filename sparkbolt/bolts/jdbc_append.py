@@ -27,6 +27,8 @@ _TABLE = re.compile(r'[\w$"`\[\]. -]+', re.ASCII)
 _AWAY = ("08", "57P", "53", "40")
 """How the SQL states begin of a connection that is lost, a server that stops or has no room, a transaction that is to
 be repeated."""
+_NO_DRIVER = "No suitable driver"
+"""What ``java.sql.DriverManager`` says when no class that it has takes a URL."""
 _CONNECT = -1
 """Where Spark is asked for a connection: in the driver."""
 
@@ -36,10 +38,11 @@ class JdbcAppend:
 
     Spark's executors write a staging table; one transaction of the driver moves its rows into the table, and notes the
     number of their micro-batch in the table ``sparkbolt_jdbc_commits``. The driver of the database must be among
-    Spark's jars (``spark.jars.packages``). A table that is not there is created. Columns are found by name, in any
-    case. While the database is away, the topology waits. ``SqlBolt`` needs no jar and writes upserts, too.
+    Spark's jars (``spark.jars.packages``), and ``properties`` name its class. A table that is not there is created.
+    Columns are found by name, in any case. While the database is away, the topology waits. ``SqlBolt`` needs no jar and
+    writes upserts, too.
 
-    >>> JdbcAppend("jdbc:postgresql://db/shop", "orders", {"user": "shop", "password": "secret"})
+    >>> JdbcAppend("jdbc:postgresql://db/shop", "orders", {"driver": "org.postgresql.Driver", "user": "shop"})
     JdbcAppend('orders')
     """
 
@@ -49,7 +52,8 @@ class JdbcAppend:
         Args:
             url: the URL of the database, which begins with ``jdbc:``.
             table: the name of the table, as in SQL.
-            properties: options of Spark's JDBC writer, and of the driver, such as ``user`` and ``password``.
+            properties: options of Spark's JDBC writer, and of the driver: ``driver`` (its class; needed where its jar
+                came to Spark with the session), ``user``, ``password``.
 
         Raises:
             ConfigError: an argument is of a wrong kind.
@@ -76,7 +80,7 @@ class JdbcAppend:
         Raises:
             Unavailable: the database is away, or failed for the first time in this micro-batch.
             CheckpointError: the database has a later micro-batch.
-            EngineError: the table lacks a column.
+            EngineError: the table lacks a column, or Spark has no driver for the database.
         """
         try:
             with self._connected(batch_df) as connection:
@@ -87,6 +91,11 @@ class JdbcAppend:
         except SparkboltError:
             raise
         except Exception as error:
+            if _lacks_driver(error):
+                raise EngineError(
+                    f"Spark has no driver for {self.url.partition('//')[0]} ({_said(error)}): name its jar in "
+                    "spark.jars or spark.jars.packages, and its class with properties={'driver': ...}"
+                ) from error
             if _is_away(error):
                 self._failed = None
                 raise Unavailable(f"the database of table {self.table} is away: {_said(error)}") from error
@@ -193,10 +202,24 @@ def _said(error: BaseException) -> str:
 
 def _is_away(error: BaseException) -> bool:
     """Whether an exception of the JVM says that the database cannot be reached now."""
-    cause = getattr(error, "java_exception", None)
-    while cause is not None:
+    for cause in _causes(error):
         state = getattr(cause, "getSQLState", lambda: None)() if "SQL" in cause.getClass().getName() else None
         if state and str(state).startswith(_AWAY):
             return True
-        cause = cause.getCause()
     return False
+
+
+def _lacks_driver(error: BaseException) -> bool:
+    """Whether an exception of the JVM says that there is no driver; its state is that of a lost connection."""
+    return any(
+        cause.getClass().getSimpleName() == "ClassNotFoundException" or str(cause.getMessage()) == _NO_DRIVER
+        for cause in _causes(error)
+    )
+
+
+def _causes(error: BaseException) -> Iterator[Any]:
+    """The exceptions of the JVM behind one of Python's."""
+    cause = getattr(error, "java_exception", None)
+    while cause is not None:
+        yield cause
+        cause = cause.getCause()

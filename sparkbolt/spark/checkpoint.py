@@ -298,6 +298,11 @@ class Checkpoint:
                 raise
 
     @property
+    def is_local(self) -> bool:
+        """Whether it is a directory of this machine."""
+        return self._lock is not None
+
+    @property
     def spark_directory(self) -> str:
         """The URL of Spark's own files."""
         return f"{self.url}/spark"

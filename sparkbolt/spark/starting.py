@@ -27,6 +27,7 @@ from sparkbolt.spark import code_shipping, scratch
 from sparkbolt.spark.checkpoint import Checkpoint, letters_beside, refuse_if_in_use
 from sparkbolt.spark.failure_text import explain
 from sparkbolt.spark.jvm import quieten_py4j
+from sparkbolt.spark.local_disk import write_synced
 from sparkbolt.spark.running import RunningOnSpark
 from sparkbolt.spark.session import (
     await_executors,
@@ -116,6 +117,8 @@ def _running(
         held.keep_placement(lane, placement)
         held.files.write(TASKS_FILE, dump_tasks(lane))
         own = for_lane(session, lane.spark_partitions)
+        if held.is_local and is_local(session):
+            write_synced(own)
         return RunningOnSpark(topology, lane, own, held, temporary, open_secs, presence, telemetry)
     except OSError as error:
         held.close()

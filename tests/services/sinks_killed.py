@@ -54,7 +54,7 @@ def build(url: str, brokers: str, text: str) -> Topology:
     builder.set_bolt(
         "messages", KafkaBolt(brokers, "numbers", value="n", deliver_secs=10), parallelism=2
     ).shuffle_grouping("picky")
-    appended = JdbcAppend(jdbc_url(url), "appended")
+    appended = JdbcAppend(jdbc_url(url), "appended", {"driver": "org.postgresql.Driver"})
     builder.set_bolt("appended", SparkSink("picky", appended, schema="n long"), parallelism=2)
     return builder.build()
 

@@ -95,6 +95,14 @@ def test_a_database_that_cannot_be_opened_is_told_in_its_own_words(spark: SparkS
         begun(url.removesuffix(";create=true").replace("shop", "nowhere"))(rows(spark, (1, "a")), 0)
 
 
+def test_a_driver_that_is_not_there_is_asked_for_and_not_waited_for(spark: SparkSession) -> None:
+    for properties in ({}, {"driver": "org.nowhere.Driver"}):
+        target = JdbcAppend("jdbc:nowhere://db/shop", "orders", properties)
+        target.begin(TopologyContext("t", "out", 0, 1, 1, Config(), checkpoint_id="0123456789abcdef"))
+        with pytest.raises(EngineError, match=r"no driver for jdbc:nowhere: .*spark.jars.packages.*'driver'"):
+            target(rows(spark, (1, "a")), 0)
+
+
 def test_a_connection_that_is_lost_is_known_by_its_state(spark: SparkSession, url: str) -> None:
     java = spark._jvm.java
     for state, away in (("08006", True), ("57P01", True), ("22001", False), (None, False)):

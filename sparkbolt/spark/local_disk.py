@@ -1,0 +1,62 @@
+"""Local disk: how Spark writes the small files of a checkpoint that is on a disk of this machine.
+
+Which question it answers: how do these files cost little, and are they there after a power cut?
+Rule 1: Spark by itself starts processes for them (``chmod``, ``readlink``), about a dozen for each micro-batch, and
+does not flush them. A file system of ours, in ``java/``, starts none and flushes each file and its folder.
+Rule 2: it is set for the query's own session alone, and only under a local master: the JVMs of other machines do not
+have the class. Where it cannot be had, or users have set a file system or a file manager themselves, all is as Spark
+does it.
+
+Source: Hadoop's ``RawLocalFileSystem`` and Spark's ``CheckpointFileManager``.
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+log = logging.getLogger("sparkbolt")
+
+SOURCE = Path(__file__).parent / "java" / "SyncedLocalFileSystem.java"
+JAR = SOURCE.with_name("sparkbolt-jvm.jar")
+FILE_SYSTEM = "fs.file.impl"
+FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_CLASS = "sparkbolt.SyncedLocalFileSystem"
+_SETTINGS = {
+    FILE_SYSTEM: _CLASS,
+    # Hadoop keeps one file system for each scheme, whatever the settings of who asks for it.
+    "fs.file.impl.disable.cache": "true",
+    FILE_MANAGER: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+}
+
+
+def write_synced(session: SparkSession) -> bool:
+    """Have a query's own session write local files by the class of ours; returns whether it does.
+
+    Args:
+        session: the session of one query, under a local master.
+    """
+    chosen = session.conf.get(FILE_MANAGER, None), session._jsc.hadoopConfiguration().get(FILE_SYSTEM)
+    if any(chosen) or not _is_loaded(session):
+        return False
+    for key, value in _SETTINGS.items():
+        session.conf.set(key, value)
+    return True
+
+
+def _is_loaded(session: SparkSession) -> bool:
+    """Whether the JVM has the class, now that it knows the jar."""
+    jvm: Any = session._jvm  # pyspark has no public API for the class path of a JVM that runs
+    try:
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        loader.addURL(jvm.java.io.File(str(JAR)).toURI().toURL())
+        jvm.java.lang.Class.forName(_CLASS, True, loader)
+    except (Py4JError, TypeError) as error:  # a loader without addURL, on which py4j raises a TypeError
+        log.debug("local files are written as Spark does it: %s", error)
+        return False
+    return True
