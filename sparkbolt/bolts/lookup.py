@@ -226,7 +226,15 @@ class Lookup:
     def _ask(self, keys: list[Any]) -> dict[Any, Any]:
         """Ask the source and keep what it answers, but for exceptions."""
         self.asked += len(keys)
-        return self._keep(keys, self._fetch(keys))
+        return self._keep(keys, self._called(keys))
+
+    def _called(self, keys: list[Any]) -> Mapping[Any, Any]:
+        """Call the function with a list of its own, which it may change."""
+        try:
+            answers: Mapping[Any, Any] = self._fetch(list(keys))
+        except StopIteration as error:  # no future can pass it on, and nobody would hear of it
+            raise RuntimeError("the function of the lookup raised StopIteration: next() found nothing") from error
+        return answers
 
     def _keep(self, keys: list[Any], answers: Mapping[Any, Any]) -> dict[Any, Any]:
         now = self._clock()
@@ -253,7 +261,7 @@ class Lookup:
         self.asked += len(keys)
         answers: dict[Any, Any]
         try:
-            fetched = await asyncio.get_running_loop().run_in_executor(self._threads, self._fetch, keys)
+            fetched = await asyncio.get_running_loop().run_in_executor(self._threads, self._called, keys)
             answers = self._keep(keys, fetched)
         except BaseException as error:  # noqa: BLE001  those who wait raise it
             answers = dict.fromkeys(keys, error)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from sparkbolt.bolts.part_files import WritesPartFiles
 from sparkbolt.bolts.table_committer import KeptFrames, joined
-from sparkbolt.bolts.table_schema import SchemaGiven, plain, schema_of, unified
+from sparkbolt.bolts.table_schema import ColumnsSoFar, SchemaGiven, plain, schema_of
 from sparkbolt.core.model.components import TopologyContext
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class ParquetBolt(WritesPartFiles, KeptFrames):
 
     # No attribute is durable, and yet it is not declared ``stateless``: see JsonLinesBolt.
     transient = (
-        "path", "_context", "_files", "_tables", "_schema", "_unified", "_gathered", "_commits", "_columns_so_far"
+        "path", "_context", "_files", "_tables", "_schema", "_columns", "_gathered", "_commits", "_columns_so_far"
     )  # fmt: skip
     suffix = ".parquet"
 
@@ -68,7 +68,7 @@ class ParquetBolt(WritesPartFiles, KeptFrames):
         super().prepare(context)
         self._begin(context)
         self._tables: list[Any] = []
-        self._unified = pa.schema([])
+        self._columns = ColumnsSoFar()
 
     def execute(self, batch: pa.RecordBatch, collector: ColumnCollector) -> None:
         """Keep the frame until ``flush``, or for ``commit``.
@@ -80,10 +80,11 @@ class ParquetBolt(WritesPartFiles, KeptFrames):
             self.keep_frame(batch)
             return
         if self._gathered != self._context.micro_batch_id:
-            self._tables, self._unified = [], pa.schema([])
+            self._tables, self._columns = [], ColumnsSoFar()
             self._gathered = self._context.micro_batch_id
         batch = plain(batch) if self._schema is None else self._schema.fit(batch)
-        self._unified = unified(self._unified, batch.schema)
+        if self._schema is None:
+            self._columns = self._columns.widened(batch)
         self._tables.append(pa.Table.from_batches([batch]))
 
     def flush(self) -> None:
@@ -91,7 +92,7 @@ class ParquetBolt(WritesPartFiles, KeptFrames):
         if self._commits:
             return
         current = self._gathered == self._context.micro_batch_id
-        tables, self._tables, self._unified = self._tables if current else [], [], pa.schema([])
+        tables, self._tables, self._columns = self._tables if current else [], [], ColumnsSoFar()
         self._gathered = -1
         self._write(self._context.micro_batch_id, tables)
 
@@ -105,17 +106,17 @@ class ParquetBolt(WritesPartFiles, KeptFrames):
         if self._schema is not None:
             self._write(txid, [joined(tables, self._schema)])
             return
-        groups: list[tuple[pa.Schema, list[pa.Table]]] = []
+        groups: list[tuple[ColumnsSoFar, list[pa.Table]]] = []
         for table in tables:
             for number, (columns, group) in enumerate(groups):
                 try:
-                    groups[number] = unified(columns, table.schema), group
+                    groups[number] = columns.widened(table), group
                 except TypeError:
                     continue
                 group.append(table)
                 break
             else:
-                groups.append((table.schema, [table]))
+                groups.append((ColumnsSoFar().widened(table), [table]))
         for piece, (_, group) in enumerate(groups):
             self._write(txid, group, piece)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sparkbolt.bolts.table_schema import SchemaGiven, TableSchema, plain, schema_of, types_of, unified
+from sparkbolt.bolts.table_schema import ColumnsSoFar, SchemaGiven, TableSchema, plain, schema_of, types_of
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.components import ColumnBolt, TopologyContext
 from sparkbolt.core.model.unsent import note_unsent
@@ -39,7 +39,7 @@ class KeptFrames(ColumnBolt, CommittingBolt):
     def prepare(self, context: TopologyContext) -> None:
         """Begin without columns that follow the values."""
         self._context = context
-        self._columns_so_far = pa.schema([])
+        self._columns_so_far = ColumnsSoFar()
 
     def execute(self, batch: pa.RecordBatch, collector: ColumnCollector) -> None:
         """Keep the frame.
@@ -59,8 +59,8 @@ class KeptFrames(ColumnBolt, CommittingBolt):
             self.keep(_packed(self._schema.fit(batch)))
             return
         batch = plain(batch)
-        before = self._columns_so_far if self.__dict__.get("_kept_rows") else pa.schema([])
-        self._columns_so_far = unified(before, batch.schema)
+        before = self._columns_so_far if self.__dict__.get("_kept_rows") else ColumnsSoFar()
+        self._columns_so_far = before.widened(batch)
         self.keep(_packed(batch))
 
     def tables(self, rows: Sequence[bytes]) -> list[pa.Table]:
@@ -113,10 +113,10 @@ def joined(tables: Sequence[pa.Table], schema: TableSchema | None) -> pa.Table:
     """
     if schema is not None:
         return pa.concat_tables([schema.arrow.empty_table(), *(cast_to(table, schema.arrow) for table in tables)])
-    found = pa.schema([])
+    found = ColumnsSoFar()
     for table in tables:
-        found = unified(found, table.schema)
-    fields = [pa.field(one.name, pa.string()) if pa.types.is_null(one.type) else one for one in found]
+        found = found.widened(table)
+    fields = [pa.field(one.name, pa.string()) if pa.types.is_null(one.type) else one for one in found.schema]
     whole = pa.concat_tables([pa.schema(fields).empty_table(), *tables], promote_options="permissive")
     return whole.select([one.name for one in fields])
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.model import arguments
@@ -45,6 +47,9 @@ _TYPES: dict[str, Any] = {
 }
 _EXAMPLE = '"number long, name string"'
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|[A-Za-z_][A-Za-z_0-9]*|[0-9]+|[<>(),:])")
+_NOTHING = pa.schema([])
+_EXACT_MAX = 1 << 53
+"""Up to here a double holds each integer."""
 _CANNOT = (pa.ArrowException, OverflowError, TypeError, ValueError)
 
 _is = pa.types
@@ -166,19 +171,44 @@ def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def unified(before: pa.Schema, more: pa.Schema) -> pa.Schema:
-    """Return the columns of both, with the wider type where they differ.
+@dataclass(frozen=True)
+class ColumnsSoFar:
+    """Columns that follow the values of frames: all names that came, each with the widest of its types."""
 
-    Raises:
-        TypeError: the types of a column have nothing in common.
-    """
-    try:
-        return pa.unify_schemas([before, more], promote_options="permissive")
-    except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
-        raise TypeError(
-            f"a column has one type: so far there are {types_of(before)}, and now come {types_of(more)}: emit values "
-            f"of one type, or give the sink a schema= ({error})"
-        ) from None
+    schema: pa.Schema = _NOTHING
+    large: frozenset[str] = frozenset()
+    """Those with an integer that no float holds."""
+
+    def widened(self, more: pa.RecordBatch | pa.Table) -> ColumnsSoFar:
+        """Return the columns of both.
+
+        Raises:
+            TypeError: a column's values have no type in common that holds them all.
+        """
+        try:
+            schema = pa.unify_schemas([self.schema, more.schema], promote_options="permissive")
+        except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
+            raise TypeError(
+                f"a column has one type: so far there are {types_of(self.schema)}, and now come "
+                f"{types_of(more.schema)}: emit values of one type, or give the sink a schema= ({error})"
+            ) from None
+        large = self.large | {
+            name for name, column in zip(more.schema.names, more.columns, strict=True) if _is_beyond_floats(column)
+        }
+        for name in large:
+            if _is.is_floating(schema.field(name).type):
+                raise TypeError(
+                    f"field {name!r} has floats, and integers beyond 2**53, which no float holds: emit values of one "
+                    "type, or give the sink a schema= with a type that holds them all, such as string"
+                )
+        return ColumnsSoFar(schema, large)
+
+
+def _is_beyond_floats(column: pa.Array | pa.ChunkedArray) -> bool:
+    if column.type != pa.int64():
+        return False
+    least, greatest = pc.min_max(column).as_py().values()
+    return least is not None and (least < -_EXACT_MAX or greatest > _EXACT_MAX)
 
 
 def _is_number(kind: Any) -> bool:

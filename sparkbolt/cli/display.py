@@ -24,7 +24,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from sparkbolt.cli.columns import GAP, Counters, fit
 from sparkbolt.cli.dlq.summary import aside_lines
-from sparkbolt.cli.program import RunEnd
+from sparkbolt.cli.operate.sheets import plain
+from sparkbolt.cli.program import UNDER_WAY, RunEnd
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.progress import Progress
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
@@ -409,20 +410,23 @@ def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[st
         rest = f"; {_left(outcome)}"
     elif outcome.retries:
         rest = f"; {outcome.retries:,} record{'s' if outcome.retries != 1 else ''} left to be read again"
-    aside = sum(counts.set_aside for counts in outcome.metrics.components.values())
+    aside = sum(outcome.set_aside.values())
     rest += f"; {aside:,} set aside after {'their' if aside != 1 else 'its'} last attempt" if aside else ""
     if outcome.time_over and outcome.committed == 0:
         rest += "; no micro-batch was committed in that time: if there was something to read, give it longer"
     ended = f"{outcome.kind}, {outcome.killed}," if outcome.killed is not None else outcome.kind
-    yield f"{ended} {took}, {outcome.metrics.micro_batches:,} micro-batches{rest}"
+    count = outcome.metrics.micro_batches if outcome.committed is None else outcome.committed
+    yield f"{ended} {took}, {count:,} micro-batch{'es' if count != 1 else ''}{rest}"
     yield from aside_lines(outcome.set_aside, topology, outcome.letters_directory)
 
 
 def _left(outcome: RunOutcome) -> str:
     """What is left for the next run, in words."""
     left = outcome.metrics.open_trees
-    trees = f"{left:,} tree{'s' if left != 1 else ''}" if left or outcome.broken_off is None else ""
-    broken = "" if outcome.broken_off is None else f"micro-batch {outcome.broken_off}, which was broken off,"
+    trees = f"{left:,} tree{'s' if left != 1 else ''}" if left else ""
+    broken = "" if left else UNDER_WAY
+    if outcome.broken_off is not None:
+        broken = f"micro-batch {outcome.broken_off}, which was broken off,"
     said = f"{' and '.join(part for part in (trees, broken) if part)} left for replay"
     where = (
         "the next run with this checkpoint" if outcome.checkpointed else "and there is no --checkpoint to replay from"
@@ -464,7 +468,7 @@ class _CurrentStderr(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         log = current_log()
         with log.not_taken() if log is not None else nullcontext():
-            print(self.format(record), file=sys.stderr)
+            print(plain(self.format(record)), file=sys.stderr)
 
 
 @contextmanager

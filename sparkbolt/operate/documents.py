@@ -78,6 +78,8 @@ class TopologyEntry(TypedDict):
     beat_ms: int
     """When it last gave a sign of life."""
     exit_code: int | None
+    drained: bool | None
+    """Whether nothing was under way when it ended, no tree, micro-batch or commit; None while it runs, or unknown."""
     host: str
     user: str
     pid: int

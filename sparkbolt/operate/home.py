@@ -66,6 +66,7 @@ _ENTRY: Mapping[str, tuple[tuple[type, ...], Any]] = {
     "ended_ms": ((int, type(None)), None),
     "beat_ms": ((int,), 0),
     "exit_code": ((int, type(None)), None),
+    "drained": ((bool, type(None)), None),
     "host": ((str,), ""),
     "user": ((str,), ""),
     "pid": ((int,), 0),

@@ -116,8 +116,8 @@ class Presence:
         server = self._server
         return {**self.steering.news(), "control": server.address if server is not None else None}
 
-    def ended(self, state: TopologyState, why: str | None) -> None:
-        """Stop being steered, and register how the topology ended."""
+    def ended(self, state: TopologyState, why: str | None, *, drained: bool | None = None) -> None:
+        """Stop being steered, and register how the topology ended, and whether nothing was under way any more."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -128,7 +128,7 @@ class Presence:
             self.steering.note(words.get(state, "stopped"), why or "it has ended")
             self.steering.end()
         if self._registration is not None:
-            self._registration.end(state, why, gist=gist)
+            self._registration.end(state, why, gist=gist, drained=drained)
             try:
                 if server is not None and server.address.startswith("tcp:"):
                     self._home.remove_token(self._registration.entry["id"])

@@ -65,6 +65,7 @@ def first_entry(
         ended_ms=None,
         beat_ms=now_ms,
         exit_code=None,
+        drained=None,
         host=process.host,
         user=user_name(),
         pid=process.pid,
@@ -167,7 +168,13 @@ class Registration:
         self._wake.set()
 
     def end(
-        self, state: TopologyState, why: str | None, exit_code: int | None = None, *, gist: Gist | None = None
+        self,
+        state: TopologyState,
+        why: str | None,
+        exit_code: int | None = None,
+        *,
+        gist: Gist | None = None,
+        drained: bool | None = None,
     ) -> None:
         """Write the last entry, and wait a little for it; may be called again when the exit code is known."""
         with self._lock:
@@ -175,6 +182,7 @@ class Registration:
             code = self._entry["exit_code"] if exit_code is None else exit_code
             self._entry = {**self._entry, "state": state, "why": why, "exit_code": code, "ended_ms": ended_ms}
             self._entry["control"] = None
+            self._entry["drained"] = self._entry["drained"] if drained is None else drained
             self._entry["gist"] = gist or self._entry["gist"]
         if not self._ended.is_set() and self._thread.ident is not None:
             self._ended.set()

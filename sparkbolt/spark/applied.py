@@ -34,6 +34,7 @@ from sparkbolt.core.model.groupings import ShuffleGrouping
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.metrics import unpack
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
+from sparkbolt.core.model.story import short_values
 from sparkbolt.core.model.topology import ComponentSpec, Topology
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
 from sparkbolt.core.model.validation import Subscription
@@ -221,16 +222,39 @@ def _left(schema: pa.Schema, failures: str, batches: Iterator[pa.RecordBatch]) -
             kind = kind_of(data)
             if kind == FrameKind.ROWS:
                 kept = KeptRows(*decode_control(data, FrameKind.ROWS))
-                yield _typed([loads(row) for row in kept.rows], schema)
+                yield _typed([loads(row) for row in kept.rows], schema, failures)
             elif kind == FrameKind.FEEDBACK:
                 _tell(decode_control(data, FrameKind.FEEDBACK), failures)
 
 
-def _typed(rows: list[list[Any]], schema: pa.Schema) -> pa.RecordBatch:
+def _typed(rows: list[list[Any]], schema: pa.Schema, failures: str) -> pa.RecordBatch:
+    """The tuples as a frame of the result.
+
+    Raises:
+        EngineError: a value does not fit its column, and ``failures`` says that such a tuple is not left out.
+    """
+    try:
+        return _batch(rows, schema)
+    except EngineError:
+        fitting = []
+        for row in rows:
+            try:
+                _batch([row], schema)
+            except EngineError as error:
+                text = f"{error}: the tuple is {short_values(schema.names, row)}"
+                if failures == RAISE:
+                    raise EngineError(text) from error.__cause__
+                log.warning("%s; it is left out", text)
+            else:
+                fitting.append(row)
+        return _batch(fitting, schema)
+
+
+def _batch(rows: list[list[Any]], schema: pa.Schema) -> pa.RecordBatch:
     columns = []
-    for values, field in zip(zip(*rows, strict=True), schema, strict=True):
+    for place, field in enumerate(schema):
         try:
-            columns.append(pa.array(values, type=field.type))
+            columns.append(pa.array([row[place] for row in rows], type=field.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise EngineError(f"a value of field {field.name!r} is no {field.type}: {line_of(error)}") from error
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -129,13 +129,19 @@ class LocalFiles:
 
     def create(self, name: str, data: bytes) -> bool:
         """Write a file that must not exist yet, and flush it to the disk; False if it exists."""
+        path = self._root / name
         try:
-            with (self._root / name).open("xb") as file:
+            file = path.open("xb")
+        except FileExistsError:
+            return False
+        try:
+            with file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-        except FileExistsError:
-            return False
+        except OSError:  # a full disk: an empty file would be taken for somebody else's
+            path.unlink(missing_ok=True)
+            raise
         return True
 
     def names(self, folder: str) -> list[str]:

@@ -438,7 +438,8 @@ class RunningOnSpark(RunningTopology):
         closed = [thread.name for thread in self._threads if not thread.opened]
         if closed:
             return f"{', '.join(closed)}: open has not returned"
-        if not self._life_works and self._life.progress().micro_batch_id is None:
+        runs = self._life.progress().micro_batch_id is not None or self._coordinator.ledger.staged is not None
+        if not self._life_works and not runs:
             return "Spark has run no micro-batch since the start"
         return None
 
@@ -578,9 +579,8 @@ class RunningOnSpark(RunningTopology):
         self.recording.close()
         if self._presence is not None:
             failed = self._failure is not None
-            self._presence.ended(
-                TopologyState.FAILED if failed else TopologyState.ENDED, self._failure if failed else self.killed
-            )
+            state, why = (TopologyState.FAILED, self._failure) if failed else (TopologyState.ENDED, self.killed)
+            self._presence.ended(state, why, drained=self._coordinator.drained)
         self._checkpoint.close()
         for folder in (self._folder, self._temporary):
             if folder is not None:

@@ -295,8 +295,8 @@ def test_a_transaction_that_has_timed_out_is_no_other_driver(kafka: str, topic: 
         ClientSettings(kafka), whose.checkpoint_id, "out", request_secs=10.0, clock=lambda: next(clock)
     )
     other = KafkaCommitter(ClientSettings(kafka), whose.checkpoint_id, "out", request_secs=10.0)
-    patiently(lambda: own._connect(topic))
-    patiently(lambda: other._connect(topic))
+    patiently(lambda: own._connect(topic, 0))
+    patiently(lambda: other._connect(topic, 0))
     sent = [(whose.now_ms, topic, None, b'{"n":1}', None)]
     with pytest.raises(Unavailable):
         own.commit(0, sent)

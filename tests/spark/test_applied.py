@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkbolt import Committer, Config, TopologyBuilder
 from sparkbolt.bolts import SparkSink
 from sparkbolt.errors import EngineError
+from sparkbolt.spark.applied import _typed
 from sparkbolt.spark.session import SQL_SETTINGS, make_session
 from sparkbolt.spouts import SparkSpout
 from tests.topologies import Count, Split
@@ -86,8 +88,12 @@ def test_a_tuple_that_fails_fails_the_query_or_is_left_out(spark: SparkSession) 
 
 def test_a_value_that_the_schema_does_not_allow_is_named(spark: SparkSession) -> None:
     result = words(count=False).build().apply(lines(spark, "be"), schema="word int")
-    with pytest.raises(Exception, match="a value of field 'word' is no int32"):
+    with pytest.raises(Exception, match=r"a value of field 'word' is no int32.*: the tuple is \{'word': 'be'\}"):
         result.collect()
+    kept = _typed([[1], ["x"], [True], [2]], pa.schema([("n", pa.int32())]), "drop")
+    assert kept["n"].to_pylist() == [1, 2]
+    longs = words(count=False).build().apply(lines(spark, "be"), schema="word int", failures="drop")
+    assert longs.collect() == []
 
 
 class Out(Committer):

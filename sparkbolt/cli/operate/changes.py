@@ -16,7 +16,7 @@ from collections.abc import Callable
 from sparkbolt.cli.operate.asking import by, entry_of, named, operator_of, told
 from sparkbolt.cli.operate.overview import runs
 from sparkbolt.cli.operate.sheets import plain
-from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_SET_ASIDE, EXIT_TIME_OVER
+from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_SET_ASIDE, EXIT_TIME_OVER, UNDER_WAY
 from sparkbolt.operate.documents import TopologyEntry, TopologyState
 from sparkbolt.operate.operator import Operator
 
@@ -112,13 +112,15 @@ def _end_of(entry: TopologyEntry) -> tuple[str, int]:
     why = f": {entry['why']}" if entry["why"] else ""
     if entry["state"] in (TopologyState.FAILED, TopologyState.DEAD):
         return f"{name} has not ended well ({entry['state']}){why}", EXIT_FAILED
-    drained = not (gist["open_trees"] or gist["retries"])
+    drained = entry["drained"] is not False and not (gist["open_trees"] or gist["retries"])
     if entry["exit_code"] is not None:
         drained = entry["exit_code"] in (EXIT_FINISHED, EXIT_SET_ASIDE)
     if drained:
         return f"{name} has ended, and nothing is left", EXIT_FINISHED
-    trees = f"{gist['open_trees']:,} open trees" if gist["open_trees"] or not gist["retries"] else ""
+    trees = f"{gist['open_trees']:,} open trees" if gist["open_trees"] else ""
     records = f"{gist['retries']:,} records that failed" if gist["retries"] else ""
-    left = f"{' and '.join(part for part in (trees, records) if part)} are"
+    is_under_way = entry["drained"] is False and not trees
+    parts = [part for part in (trees, records, UNDER_WAY if is_under_way else "") if part] or [UNDER_WAY]
+    left = f"{' and '.join(parts)} {'is' if parts == [UNDER_WAY] else 'are'}"
     then = "left for replay" if entry["checkpoint"] is not None else "lost, since it has no checkpoint"
     return f"{name} has ended, and {left} {then}", EXIT_TIME_OVER

@@ -96,6 +96,26 @@ def test_an_error_is_raised_for_all_who_wait_and_is_not_kept() -> None:
     lookup.close()
 
 
+def test_a_function_that_empties_its_list_or_runs_out_of_an_iterator_leaves_nobody_waiting() -> None:
+    def empties(keys: list[Any]) -> dict[Any, Any]:
+        return {key: USERS[key] for key in iter(lambda: keys.pop() if keys else None, None)}
+
+    def runs_out(keys: list[Any]) -> dict[Any, Any]:
+        return {key: next(name for name in USERS.values() if name == key) for key in keys}
+
+    async def ask(lookup: Lookup) -> list[Any]:
+        answers = asyncio.gather(lookup.get(1), lookup.get(2), return_exceptions=True)
+        return await asyncio.wait_for(answers, 60)
+
+    assert asyncio.run(ask(Lookup(empties))) == ["ann", "bo"]
+    assert Lookup(empties).many([1, 2]) == {1: "ann", 2: "bo"}
+    errors = asyncio.run(ask(Lookup(runs_out)))
+    assert [type(error) for error in errors] == [RuntimeError] * 2
+    assert "StopIteration" in str(errors[0])
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        Lookup(runs_out).many([1])
+
+
 def test_a_lookup_is_pickled_without_its_cache() -> None:
     lookup = Lookup.sql("sqlite:////nowhere/x.db", "users", "id", size=7)
     lookup._cache[1] = (float("inf"), "ann")

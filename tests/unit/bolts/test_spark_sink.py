@@ -132,6 +132,20 @@ def test_columns_that_follow_the_values_widen_and_none_becomes_text() -> None:
         joined([*tables, pa.Table.from_pylist([{"n": "a"}])], None)
 
 
+@pytest.mark.parametrize(("first", "last"), [(-(2**53) - 1, 1.5), (1.5, 2**63 - 1)])
+def test_an_integer_that_no_float_holds_does_not_become_one(first: float, last: float) -> None:
+    sink = NowhereSink("two", print)
+    sink.prepare(context())
+    for value in (first, 2, None):
+        sink.execute(pa.RecordBatch.from_pylist([{"n": value}]), None)
+    with pytest.raises(TypeError, match=r"'n' has floats, and integers beyond 2\*\*53, which no float holds"):
+        sink.execute(pa.RecordBatch.from_pylist([{"n": last}]), None)
+    rows = [pickle.loads(row) for row in take_rows(sink)]
+    assert joined(sink.tables(rows), None)["n"].to_pylist() == [first, 2, None]
+    with pytest.raises(TypeError, match="schema= with a type that holds them all"):
+        joined(sink.tables([*rows, *kept(sink, [{"n": last}])]), None)
+
+
 def test_rows_that_were_kept_without_a_schema_pass_with_one_that_holds_them_all() -> None:
     tables = [pa.Table.from_pylist([{"n": 1}]), pa.Table.from_pylist([{"n": "a"}])]
     assert joined(tables, TableSchema("n string")).to_pylist() == [{"n": "1"}, {"n": "a"}]

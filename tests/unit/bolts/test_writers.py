@@ -190,6 +190,8 @@ def test_parquet_types_widen_and_a_frame_that_does_not_fit_fails_alone(tmp_path:
         bolt.execute(pa.RecordBatch.from_arrays([column, word], names=["n", "word"]), None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="one type"):
         bolt.execute(pa.RecordBatch.from_pylist([{"n": "x"}]), None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"'n' has floats, and integers beyond 2\*\*53"):
+        bolt.execute(pa.RecordBatch.from_pylist([{"n": 2**53 + 1}]), None)  # type: ignore[arg-type]
     bolt.execute(pa.RecordBatch.from_pylist([{"other": True}]), None)  # type: ignore[arg-type]
     bolt.flush()
     (name,) = os.listdir(tmp_path)

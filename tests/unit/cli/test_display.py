@@ -160,7 +160,7 @@ def test_a_bolt_that_is_out_has_a_line_while_it_is_out() -> None:
 
 
 def test_the_live_table_ends_with_the_sentence_and_with_what_to_type_in_one_piece() -> None:
-    console = Console(file=io.StringIO(), width=60)
+    console = Console(file=io.StringIO(), width=80)
     display = LiveTable(console, Clock())
     display.starting(build())
     display.close()
@@ -169,7 +169,7 @@ def test_the_live_table_ends_with_the_sentence_and_with_what_to_type_in_one_piec
             RunOutcome("finished", 1.0, drained=True, set_aside={"lines": 12}, letters_directory="state/letters")
         )
     sentence, aside = captured.get().splitlines()
-    assert sentence == "finished after 1.0 s, 0 micro-batches"
+    assert sentence == "finished after 1.0 s, 0 micro-batches; 12 set aside after their last attempt"
     assert aside.startswith("12 messages of lines were set aside: ")
 
 

@@ -15,9 +15,9 @@ import pytest
 
 from sparkbolt import EngineError, Topology, TopologyBuilder
 from sparkbolt.cli import main, program
-from sparkbolt.cli.display import PlainLines
+from sparkbolt.cli.display import PlainLines, closing_lines
 from sparkbolt.cli.dlq.summary import aside_lines
-from sparkbolt.cli.program import Limits, RunOutcome, StopRequests, perform
+from sparkbolt.cli.program import Limits, RunEnd, RunOutcome, StopRequests, perform
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.progress import CallSight, Doing, Progress
 from sparkbolt.operate.log_reading import last_lines
@@ -124,6 +124,11 @@ def test_the_second_signal_leaves_trees_for_replay(monkeypatch: pytest.MonkeyPat
     outcome, text = outcome_of(monkeypatch, signals=[signal.SIGINT, signal.SIGINT], drains=False)
     assert (outcome.kind, outcome.drained, outcome.exit_code) == ("stopped", False, 130)
     assert "2 trees left for replay" in text
+
+
+def test_what_is_left_without_an_open_tree_is_the_micro_batch() -> None:
+    [line] = closing_lines(RunOutcome(RunEnd.STOPPED, 2.0, killed="killed by ann"), None)
+    assert line.endswith("; a micro-batch that has not ended left for replay (the next run with this checkpoint)")
 
 
 def test_a_micro_batch_that_does_not_end_is_broken_off_by_the_first_signal(monkeypatch: pytest.MonkeyPatch) -> None:

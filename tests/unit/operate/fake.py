@@ -62,6 +62,7 @@ def entry(name: str, state: TopologyState, number: int = 1, **given: Any) -> Top
         "ended_ms": None,
         "beat_ms": NOW_MS,
         "exit_code": None,
+        "drained": None,
         "host": "bolt-1",
         "user": "ann",
         "pid": 4711,

@@ -42,6 +42,7 @@ def entry_of(id_: str = "words-1-100", **fields: Any) -> TopologyEntry:
         "ended_ms": None,
         "beat_ms": 100_000,
         "exit_code": None,
+        "drained": None,
         "host": process.host,
         "user": "alice",
         "pid": process.pid,

@@ -85,7 +85,7 @@ class Lives:
         error = self.fails(number)
         if error is not None:
             raise error
-        ledger = SimpleNamespace(replayed=None, metrics=TopologyMetrics())
+        ledger = SimpleNamespace(replayed=None, staged=None, metrics=TopologyMetrics())
         coordinator = SimpleNamespace(life=number, ledger=ledger, buffers={}, take_over=lambda old: None, drained=True)
         life = SimpleNamespace(
             commit_waits=None,

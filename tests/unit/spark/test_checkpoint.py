@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -33,6 +35,27 @@ def test_lives_that_begin_at_one_moment_have_numbers_of_their_own(tmp_path: Path
         except FencedError:
             fenced += 1
     assert fenced == 7, "all but the newest"
+
+
+@pytest.mark.parametrize("name", ["lives/1", "life"])
+def test_a_life_that_a_full_disk_keeps_from_beginning_does_not_end_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    driver = NoLock(tmp_path)
+    life = driver.begin_life()
+    real = os.fsync
+
+    def full(descriptor: int) -> None:
+        if Path(os.readlink(f"/proc/self/fd/{descriptor}")).name.lstrip(".").split(".")[0] == Path(name).name:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space left"):
+        driver.begin_life()
+    driver.check_life(life)
+    monkeypatch.undo()
+    assert driver.begin_life() == 1
 
 
 def test_where_a_file_system_cannot_create_exclusively_only_one_of_two_goes_on(tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ def test_a_topology_is_up_when_its_query_works_and_in_trouble_when_it_has_failed
     life = lives.await_begun(1)
     not_yet = "Spark has run no micro-batch since the start"
     assert (running.waits_for, running.trouble) == (not_yet, None)
+    life.coordinator.ledger.staged = 0
+    assert running.waits_for is None, "its first micro-batch waits for its commit"
+    life.coordinator.ledger.staged = None
     life.quiet = True
     assert (running.waits_for, running.trouble) == (None, None)
     life.query.end(ValueError("a query may end"))

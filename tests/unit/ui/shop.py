@@ -57,7 +57,8 @@ def entry(id_: str, state: str, **given: Any) -> TopologyEntry:
     name, _, started = id_.rsplit("-", 2)
     known: dict[str, Any] = {
         "id": id_, "name": name, "state": state, "why": None, "started_ms": int(started) * 1000, "ended_ms": None,
-        "beat_ms": NOW_MS, "exit_code": None, "host": "shop-1", "user": "ann", "pid": 4711, "pid_started": 1.0,
+        "beat_ms": NOW_MS, "exit_code": None, "drained": None,
+        "host": "shop-1", "user": "ann", "pid": 4711, "pid_started": 1.0,
         "checkpoint": f"/data/checkpoints/{name}", "control": f"unix:/run/user/1000/{id_}.sock",
         "spark_ui": "http://shop-1:4040", "application_id": "local-1767261600", "master": "local[4]",
         "version": "0.1.0", "log_directory": f"/var/log/sparkbolt/{name}",

@@ -89,7 +89,11 @@ def begin_life(files: Files, owner: str, *, after: int = -1) -> int:
     life = max(last_life(files), after) + 1
     while not files.create(f"lives/{life}", owner.encode()):
         life += 1
-    files.write("life", str(life).encode())
+    try:
+        files.write("life", str(life).encode())
+    except Exception:  # a full disk: a life that does not begin would keep this driver's earlier one from going on
+        files.remove(f"lives/{life}")
+        raise
     for old in taken:
         if old <= life - LIVES_KEPT:
             files.remove(f"lives/{old}")
@@ -130,8 +134,7 @@ class Tenure:
 
     def begin(self, owner: str) -> int:
         """Take a number, as ``begin_life`` does."""
-        self._owner = owner
-        self.life = begin_life(self._files, owner)
+        self.life, self._owner = begin_life(self._files, owner), owner
         return self.life
 
     def check(self, life: int | None = None) -> None:

@@ -128,6 +128,16 @@ ENDED = {"state": TopologyState.ENDED, "why": "killed by ann"}
             "words has ended, and 2 open trees are lost, since it has no checkpoint",
         ),
         (
+            {**ENDED, "exit_code": None, "drained": False, "gist": gist(retries=4)},
+            4,
+            "words has ended, and 4 records that failed and a micro-batch that has not ended are left for replay",
+        ),
+        (
+            {**ENDED, "exit_code": None, "drained": False, "gist": gist()},
+            4,
+            "words has ended, and a micro-batch that has not ended is left for replay",
+        ),
+        (
             {"state": TopologyState.FAILED, "why": "the disk is full", "exit_code": 1},
             1,
             "words has not ended well (failed): the disk is full",
