@@ -14,6 +14,7 @@ NAMES = (
     "words",
     "columns",
     "floor",
+    "start",
     "ledger",
     "driver",
     "state",

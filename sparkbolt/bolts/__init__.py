@@ -5,6 +5,7 @@ Read ``part_files`` first: it explains why a micro-batch that runs again leaves 
 
 from sparkbolt.bolts.dead_letter_files import FileDeadLetters, read_letters
 from sparkbolt.bolts.delta import DeltaBolt
+from sparkbolt.bolts.iceberg import IcebergBolt
 from sparkbolt.bolts.jdbc_append import JdbcAppend
 from sparkbolt.bolts.json_lines import JsonLinesBolt
 from sparkbolt.bolts.kafka import KafkaBolt
@@ -21,6 +22,7 @@ __all__ = [
     "DeltaBolt",
     "FileDeadLetters",
     "IcebergAppend",
+    "IcebergBolt",
     "JdbcAppend",
     "JsonLinesBolt",
     "KafkaBolt",

@@ -19,13 +19,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
-import pyarrow.types as _is
 
-from sparkbolt.bolts.table_committer import TableCommitter, cast_to, owner_of, refuse_older
-from sparkbolt.bolts.table_schema import SchemaGiven, columns_of
+from sparkbolt.bolts.table_committer import TableCommitter, fitting, owner_of, partition_columns, refuse_older
+from sparkbolt.bolts.table_schema import SchemaGiven
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
@@ -78,13 +76,7 @@ class DeltaBolt(TableCommitter):
         path = os.fspath(table) if isinstance(table, os.PathLike) else table
         given = arguments.text("table", path, "the directory or the URL of a table")
         self.table = given if re.match("[a-zA-Z][a-zA-Z0-9+.-]*://", given) else os.path.abspath(given)
-        self.partition_by = columns_of("partition_by", partition_by) or None
-        if self.partition_by is not None and self._schema is not None:
-            for column in self.partition_by:
-                if column not in self._schema.arrow.names:
-                    names = self._schema.arrow.names
-                    hint = did_you_mean(column, names)
-                    raise ConfigError(f"partition_by={column!r} is none of the columns {names}{hint}")
+        self.partition_by = partition_columns(partition_by, self._schema) or None
         self.schema_mode: Literal["merge"] | None = None
         if schema_mode is not None:
             self.schema_mode = arguments.one_of("schema_mode", schema_mode, ("merge",))
@@ -113,7 +105,8 @@ class DeltaBolt(TableCommitter):
                 if written == txid:
                     self._opened = opened
                     return
-                table = self._fitting(table, pa.schema(opened.schema().to_arrow()))
+                columns = pa.schema(opened.schema().to_arrow())
+                table = fitting(table, self.table, columns, more=self.schema_mode is not None)
             write_deltalake(
                 self.table if opened is None else opened,
                 table,
@@ -141,50 +134,8 @@ class DeltaBolt(TableCommitter):
         except TableNotFoundError:
             return None
 
-    def _fitting(self, table: pa.Table, columns: pa.Schema) -> pa.Table:
-        """The rows with the columns of the table, and with those that it does not have yet, if they are to be added."""
-        fields = list(columns)
-        more = [field for field in table.schema if columns.get_field_index(field.name) < 0]
-        if more and self.schema_mode != "merge":
-            raise TypeError(
-                f"table {self.table} has no column {more[0].name!r}: its columns are {columns.names}; add it, or let "
-                "DeltaBolt do it with schema_mode='merge'"
-            )
-        for field in table.schema:
-            place = columns.get_field_index(field.name)
-            if place >= 0 and not _holds(columns.field(place).type, field.type):
-                raise TypeError(
-                    f"column {field.name!r} of table {self.table} is {columns.field(place).type}, and the rows have "
-                    f"{field.type} there: give DeltaBolt a schema= with the types of the table"
-                )
-        return cast_to(table, pa.schema([*fields, *more]))
-
     def __str__(self) -> str:
         return f"DeltaBolt({self.table})"
-
-
-def _holds(column: pa.DataType, values: pa.DataType) -> bool:
-    """Whether a column can hold values of a type as they are; whole numbers are checked one by one when they are cast.
-
-    >>> _holds(pa.int32(), pa.int64()), _holds(pa.string(), pa.int64()), _holds(pa.int32(), pa.float64())
-    (True, False, False)
-    """
-    kinds = (_is.is_integer, _is_text, _is_bytes)
-    if column == values or _is.is_null(values) or any(kind(column) and kind(values) for kind in kinds):
-        return True
-    try:
-        both = [pa.schema([pa.field("column", kind)]) for kind in (column, values)]
-        return bool(pa.unify_schemas(both, promote_options="permissive").field(0).type == column)
-    except pa.ArrowException:
-        return False
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(_is.is_string(kind) or _is.is_large_string(kind) or _is.is_string_view(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(_is.is_binary(kind) or _is.is_large_binary(kind) or _is.is_binary_view(kind))
 
 
 @contextmanager

@@ -15,12 +15,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.types as _is
 
-from sparkbolt.bolts.table_schema import ColumnsSoFar, SchemaGiven, TableSchema, plain, schema_of, types_of
+from sparkbolt.bolts.table_schema import ColumnsSoFar, SchemaGiven, TableSchema, columns_of, plain, schema_of, types_of
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.components import ColumnBolt, TopologyContext
+from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.core.model.unsent import note_unsent
-from sparkbolt.errors import CheckpointError
+from sparkbolt.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     from sparkbolt.core.model.interfaces import ColumnCollector
@@ -166,3 +168,69 @@ def refuse_older(target: str, last: int, txid: int) -> None:
             f"{target} has txid {last} of this checkpoint, and this is txid {txid}: another driver goes on with it or "
             "with a copy of it, or an older copy was put back; this one writes nothing"
         )
+
+
+def partition_columns(given: str | Sequence[str] | None, schema: TableSchema | None) -> list[str]:
+    """Return the columns by which a user partitions a table.
+
+    Raises:
+        ConfigError: they are no names, or none of the columns.
+    """
+    columns = columns_of("partition_by", given)
+    names = columns if schema is None else schema.arrow.names
+    for column in columns:
+        if column not in names:
+            raise ConfigError(f"partition_by={column!r} is none of the columns {names}{did_you_mean(column, names)}")
+    return columns
+
+
+def fitting(rows: pa.Table, table: str, columns: pa.Schema, *, more: bool) -> pa.Table:
+    """Return rows with the columns of a table that is there, and with those that it does not have yet.
+
+    Args:
+        rows: what is to be appended.
+        table: the name of the table.
+        columns: the columns of the table.
+        more: whether the table is given the columns that it does not have.
+
+    Raises:
+        TypeError: the rows cannot be cast to the columns of the table, or it has no such column.
+    """
+    new = [field for field in rows.schema if columns.get_field_index(field.name) < 0]
+    if new and not more:
+        raise TypeError(
+            f"table {table} has no column {new[0].name!r}: its columns are {columns.names}; add it, or let the bolt do "
+            "it with schema_mode='merge'"
+        )
+    for field in rows.schema:
+        place = columns.get_field_index(field.name)
+        if place >= 0 and not _holds(columns.field(place).type, field.type):
+            raise TypeError(
+                f"column {field.name!r} of table {table} is {columns.field(place).type}, and the rows have "
+                f"{field.type} there: give the bolt a schema= with the types of the table"
+            )
+    return cast_to(rows, pa.schema([*columns, *new]))
+
+
+def _holds(column: pa.DataType, values: pa.DataType) -> bool:
+    """Whether a column can hold values of a type as they are; whole numbers are checked one by one when they are cast.
+
+    >>> _holds(pa.int32(), pa.int64()), _holds(pa.string(), pa.int64()), _holds(pa.int32(), pa.float64())
+    (True, False, False)
+    """
+    kinds = (_is.is_integer, _is_text, _is_bytes)
+    if column == values or _is.is_null(values) or any(kind(column) and kind(values) for kind in kinds):
+        return True
+    try:
+        both = [pa.schema([pa.field("column", kind)]) for kind in (column, values)]
+        return bool(pa.unify_schemas(both, promote_options="permissive").field(0).type == column)
+    except pa.ArrowException:
+        return False
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(_is.is_string(kind) or _is.is_large_string(kind) or _is.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(_is.is_binary(kind) or _is.is_large_binary(kind) or _is.is_binary_view(kind))

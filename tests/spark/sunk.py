@@ -16,7 +16,7 @@ import signal
 import sys
 
 from sparkbolt import BasicBolt, Config, RetryPolicy, Topology, TopologyBuilder
-from sparkbolt.bolts import DeltaBolt, JsonLinesBolt, ParquetBolt, ParquetFolder, SparkSink
+from sparkbolt.bolts import DeltaBolt, IcebergBolt, JsonLinesBolt, ParquetBolt, ParquetFolder, SparkSink
 from sparkbolt.spark.commit_calls import CommitCalls
 from sparkbolt.spouts import TextSpout
 from tests.chaos.moments import MOMENTS, plant
@@ -64,6 +64,9 @@ def build(numbers: str, out: str, *, transactional: bool) -> Topology:
     builder.set_bolt("folder", folder, parallelism=2)
     table = DeltaBolt(f"{out}/delta", schema=SCHEMA)
     builder.set_bolt("table", table, parallelism=2).shuffle_grouping("parse")
+    lake = {"type": "sql", "uri": f"sqlite:///{out}/catalog.db", "warehouse": f"file://{out}/lake"}
+    iceberg = IcebergBolt("shop.numbers", properties=lake, schema=SCHEMA)
+    builder.set_bolt("iceberg", iceberg, parallelism=2).shuffle_grouping("parse")
     return builder.build()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 
 from sparkbolt import Config, TopologyBuilder
 from sparkbolt.bolts import SparkSink
@@ -22,7 +23,8 @@ from tests.spark.sunk import FAILS_ALWAYS
 pytestmark = [pytest.mark.spark]
 
 NUMBERS = 1500
-MOMENTS = ["staging:1", "staged:2", "before:table:3", "written:table:4", "written:folder:5", "committed:6"]
+MOMENTS = ["staging:1", "staged:2", "before:table:3", "written:table:4", "written:folder:5", "written:iceberg:6"]
+MOMENTS += ["committed:7"]
 
 
 def write_numbers(directory: Path) -> list[int]:
@@ -49,11 +51,17 @@ def in_delta(out: Path) -> list[dict[str, Any]]:
     return DeltaTable(out).to_pyarrow_table().to_pylist()
 
 
+def in_iceberg(out: Path) -> list[dict[str, Any]]:
+    catalog = load_catalog("default", type="sql", uri=f"sqlite:///{out.parent}/catalog.db")
+    return catalog.load_table("shop.numbers").scan().to_arrow().to_pylist()
+
+
 SINKS: dict[str, Callable[[Path], list[dict[str, Any]]]] = {
     "json": in_json,
     "parquet": in_folder,
     "folder": in_folder,
     "delta": in_delta,
+    "iceberg": in_iceberg,
 }
 
 

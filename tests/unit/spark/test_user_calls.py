@@ -115,6 +115,8 @@ class Played(RunningOnSpark):
         HANGS_IN.clear()
         OPENS.clear()
         self._engine = LocalEngine(topology)
+        self._committed: Any = dict(BEFORE_THE_FIRST)
+        """The offset of the last micro-batch: the next query begins with it, as Spark's does."""
         HANGS_IN.update(hangs)
         OPENS.extend(away)
         session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
@@ -125,7 +127,7 @@ class Played(RunningOnSpark):
         query = FakeQuery()
 
         def play() -> None:
-            end: Any = dict(BEFORE_THE_FIRST)
+            end = self._committed
             try:
                 while not query.ended.is_set():
                     start, end = end, life._answer("latest", end)
@@ -150,6 +152,7 @@ class Played(RunningOnSpark):
         commits = Path(life._checkpoint.directory, "spark", "commits")
         commits.mkdir(parents=True, exist_ok=True)
         (commits / str(end["n"])).write_text("v1\n{}")
+        self._committed = end
 
 
 @pytest.fixture

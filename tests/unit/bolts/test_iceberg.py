@@ -1,0 +1,171 @@
+"""IcebergBolt: one snapshot of the table for each micro-batch, whatever is repeated."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sqlite3
+import threading
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+
+from sparkbolt.bolts import IcebergBolt
+from sparkbolt.bolts.table_committer import _packed
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.config import Config
+from sparkbolt.errors import CheckpointError, ConfigError, Unavailable
+
+TABLE = "shop.orders"
+
+
+def properties(lake: Path) -> dict[str, str]:
+    return {"type": "sql", "uri": f"sqlite:///{lake}/catalog.db", "warehouse": f"file://{lake}/warehouse"}
+
+
+def begun(lake: Path, component: str = "table", **options: Any) -> IcebergBolt:
+    bolt = IcebergBolt(TABLE, properties=properties(lake), **options)
+    bolt.begin(TopologyContext("t", component, 0, 1, 1, Config(), checkpoint_id="c0ffee"))
+    return bolt
+
+
+def rows(*values: dict[str, Any]) -> list[bytes]:
+    return [_packed(pa.RecordBatch.from_pylist(list(values)))]
+
+
+def catalog(lake: Path) -> Catalog:
+    return load_catalog("default", **properties(lake))
+
+
+def read(lake: Path) -> list[dict[str, Any]]:
+    return sorted(catalog(lake).load_table(TABLE).scan().to_arrow().to_pylist(), key=str)
+
+
+def test_a_micro_batch_is_one_snapshot_and_a_repeat_writes_nothing(tmp_path: Path) -> None:
+    bolt = begun(tmp_path)
+    bolt.commit(3, rows({"n": 1}, {"n": 2}))
+    bolt.commit(7, rows({"n": 3}))
+    for again in (bolt, begun(tmp_path)):
+        again.commit(7, rows({"n": 3}))
+    assert read(tmp_path) == [{"n": 1}, {"n": 2}, {"n": 3}]
+    snapshots = catalog(tmp_path).load_table(TABLE).metadata.snapshots
+    assert [one.summary.additional_properties["sparkbolt.txid"] for one in snapshots] == ["3", "7"]  # type: ignore[union-attr]
+
+
+def test_a_repeat_is_known_after_snapshots_have_expired(tmp_path: Path) -> None:
+    begun(tmp_path).commit(0, rows({"n": 0}))
+    begun(tmp_path).commit(1, rows({"n": 1}))
+    table = catalog(tmp_path).load_table(TABLE)
+    table.maintenance.expire_snapshots().older_than(dt.datetime.now() + dt.timedelta(days=1)).commit()
+    assert len(catalog(tmp_path).load_table(TABLE).metadata.snapshots) == 1
+    begun(tmp_path).commit(1, rows({"n": 1}))
+    with pytest.raises(CheckpointError, match=r"has txid 1 .* and this is txid 0"):
+        begun(tmp_path).commit(0, rows({"n": 0}))
+    assert read(tmp_path) == [{"n": 0}, {"n": 1}]
+
+
+def test_an_older_driver_that_still_writes_does_not_write_a_second_time(tmp_path: Path) -> None:
+    begun(tmp_path).commit(0, rows({"n": 0}))
+    old = begun(tmp_path)
+    opened = old._opened
+
+    def overtaken(columns: pa.Schema) -> Any:
+        table = opened(columns)
+        begun(tmp_path).commit(1, rows({"n": 1}))
+        return table
+
+    old._opened = overtaken  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match="cannot be written"):
+        old.commit(1, rows({"n": 1}))
+    old._opened = opened  # type: ignore[method-assign]
+    old.commit(1, rows({"n": 1}))
+    assert read(tmp_path) == [{"n": 0}, {"n": 1}]
+
+
+def test_several_writers_append_at_the_same_time(tmp_path: Path) -> None:
+    begun(tmp_path, "first").commit(0, rows({"n": 0}))
+
+    def write(name: str) -> None:
+        bolt, txid = begun(tmp_path, name), 0
+        while txid < 3:
+            try:
+                bolt.commit(txid, rows({"n": 1}))
+            except Unavailable:
+                continue
+            txid += 1
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(read(tmp_path)) == 7
+
+
+def test_a_table_is_created_with_its_schema_and_partitions(tmp_path: Path) -> None:
+    schema = "id long not null, at timestamp, local timestamp_ntz, price decimal(10, 2), day date, tags array<string>"
+    bolt = begun(tmp_path, schema=schema, partition_by="day")
+    bolt.prepare(TopologyContext("t", "table", 0, 1, 1, Config()))
+    noon = dt.datetime(2026, 1, 2, 12)
+    row: dict[str, Any] = {"id": 1, "at": noon.replace(tzinfo=dt.UTC), "local": noon}
+    row |= {"price": Decimal("1.5"), "day": noon.date(), "tags": ["a"]}
+    kept = bolt._schema.fit(pa.RecordBatch.from_pylist([row]))  # type: ignore[union-attr]
+    bolt.commit(0, [_packed(kept)])
+    bolt.commit(1, [_packed(kept)])
+    assert read(tmp_path) == [row, row]
+    table = catalog(tmp_path).load_table(TABLE)
+    assert [field.name for field in table.spec().fields] == ["day"]
+    assert table.schema().find_field("id").required
+
+
+def test_what_follows_the_values_is_cast_to_the_table_or_says_what_to_do(tmp_path: Path) -> None:
+    begun(tmp_path).commit(0, rows({"n": 1.5, "name": "a"}))
+    bolt = begun(tmp_path)
+    bolt.commit(1, rows({"n": 2}))
+    assert read(tmp_path)[1] == {"n": 2.0, "name": None}
+    with pytest.raises(TypeError, match="schema_mode='merge'"):
+        bolt.commit(2, rows({"n": 2.5, "more": True}))
+    with pytest.raises(TypeError, match=r"column 'n' of table shop.orders is double, and the rows have string there"):
+        bolt.commit(2, rows({"n": "x"}))
+    merging = begun(tmp_path, schema_mode="merge")
+    merging.commit(2, rows({"n": 2.5, "more": [{"deep": 1}]}))
+    merging.commit(3, rows({"n": 3.5, "more": [{"deep": 2}]}))
+    assert read(tmp_path)[2:] == [
+        {"n": 2.5, "name": None, "more": [{"deep": 1}]},
+        {"n": 3.5, "name": None, "more": [{"deep": 2}]},
+    ]
+
+
+def test_a_catalog_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    bolt = begun(tmp_path)
+    bolt.commit(0, rows({"n": 0}))
+    with sqlite3.connect(tmp_path / "catalog.db", timeout=0) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(Unavailable, match=r"table shop.orders cannot be written \(.*locked"):
+            bolt.commit(1, rows({"n": 1}))
+    other.close()
+    bolt.commit(1, rows({"n": 1}))
+    nowhere = {"type": "rest", "uri": "http://127.0.0.1:9"}
+    away = IcebergBolt(TABLE, properties=nowhere)
+    away.begin(TopologyContext("t", "table", 0, 1, 1, Config(), checkpoint_id="c0ffee"))
+    with pytest.raises(Unavailable, match="cannot be written"):
+        away.commit(0, rows({"n": 0}))
+    assert read(tmp_path) == [{"n": 0}, {"n": 1}]
+
+
+def test_arguments_that_make_no_sense_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for options, said in (
+        ({"table": "orders"}, "table='orders' has no namespace"),
+        ({"schema_mode": "overwrite"}, "schema_mode"),
+        ({"schema": "n long", "partition_by": "m"}, "partition_by='m' is none of the columns"),
+        ({"catalog": ""}, "catalog"),
+        ({"properties": [1]}, "properties"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            IcebergBolt(**{"table": TABLE, **options})
+    monkeypatch.setattr("sparkbolt.bolts.iceberg.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"sparkbolt\[iceberg\]"):
+        IcebergBolt(TABLE)
