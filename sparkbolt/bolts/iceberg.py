@@ -120,6 +120,12 @@ class IcebergBolt(TableCommitter):
                 transaction.set_properties({self._owner: str(txid)})
                 transaction.append(rows, snapshot_properties={"sparkbolt.txid": str(txid)})
 
+    def end(self) -> None:
+        """Driver: release the catalog's connections."""
+        catalog, self._catalog = getattr(self, "_catalog", None), None
+        if catalog is not None and hasattr(catalog, "close"):  # since pyiceberg 0.11
+            catalog.close()
+
     def _opened(self, columns: pa.Schema) -> Table:
         """The table as it is now; it is created if there is none."""
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError

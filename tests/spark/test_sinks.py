@@ -52,8 +52,8 @@ def in_delta(out: Path) -> list[dict[str, Any]]:
 
 
 def in_iceberg(out: Path) -> list[dict[str, Any]]:
-    catalog = load_catalog("default", type="sql", uri=f"sqlite:///{out.parent}/catalog.db")
-    return catalog.load_table("shop.numbers").scan().to_arrow().to_pylist()
+    with load_catalog("default", type="sql", uri=f"sqlite:///{out.parent}/catalog.db") as catalog:
+        return catalog.load_table("shop.numbers").scan().to_arrow().to_pylist()
 
 
 SINKS: dict[str, Callable[[Path], list[dict[str, Any]]]] = {

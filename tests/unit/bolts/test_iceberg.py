@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import sqlite3
-import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
 
 from sparkbolt.bolts import IcebergBolt
 from sparkbolt.bolts.table_committer import _packed
@@ -26,8 +29,19 @@ def properties(lake: Path) -> dict[str, str]:
     return {"type": "sql", "uri": f"sqlite:///{lake}/catalog.db", "warehouse": f"file://{lake}/warehouse"}
 
 
+BEGUN: list[IcebergBolt] = []
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    yield
+    while BEGUN:
+        BEGUN.pop().end()
+
+
 def begun(lake: Path, component: str = "table", **options: Any) -> IcebergBolt:
     bolt = IcebergBolt(TABLE, properties=properties(lake), **options)
+    BEGUN.append(bolt)
     bolt.begin(TopologyContext("t", component, 0, 1, 1, Config(), checkpoint_id="c0ffee"))
     return bolt
 
@@ -36,12 +50,16 @@ def rows(*values: dict[str, Any]) -> list[bytes]:
     return [_packed(pa.RecordBatch.from_pylist(list(values)))]
 
 
-def catalog(lake: Path) -> Catalog:
-    return load_catalog("default", **properties(lake))
+@contextmanager
+def opened(lake: Path) -> Iterator[Table]:
+    """The table as it is now."""
+    with load_catalog("default", **properties(lake)) as catalog:
+        yield catalog.load_table(TABLE)
 
 
 def read(lake: Path) -> list[dict[str, Any]]:
-    return sorted(catalog(lake).load_table(TABLE).scan().to_arrow().to_pylist(), key=str)
+    with opened(lake) as table:
+        return sorted(table.scan().to_arrow().to_pylist(), key=str)
 
 
 def test_a_micro_batch_is_one_snapshot_and_a_repeat_writes_nothing(tmp_path: Path) -> None:
@@ -51,16 +69,18 @@ def test_a_micro_batch_is_one_snapshot_and_a_repeat_writes_nothing(tmp_path: Pat
     for again in (bolt, begun(tmp_path)):
         again.commit(7, rows({"n": 3}))
     assert read(tmp_path) == [{"n": 1}, {"n": 2}, {"n": 3}]
-    snapshots = catalog(tmp_path).load_table(TABLE).metadata.snapshots
+    with opened(tmp_path) as table:
+        snapshots = table.metadata.snapshots
     assert [one.summary.additional_properties["sparkbolt.txid"] for one in snapshots] == ["3", "7"]  # type: ignore[union-attr]
 
 
 def test_a_repeat_is_known_after_snapshots_have_expired(tmp_path: Path) -> None:
     begun(tmp_path).commit(0, rows({"n": 0}))
     begun(tmp_path).commit(1, rows({"n": 1}))
-    table = catalog(tmp_path).load_table(TABLE)
-    table.maintenance.expire_snapshots().older_than(dt.datetime.now() + dt.timedelta(days=1)).commit()
-    assert len(catalog(tmp_path).load_table(TABLE).metadata.snapshots) == 1
+    with opened(tmp_path) as table:
+        table.maintenance.expire_snapshots().older_than(dt.datetime.now() + dt.timedelta(days=1)).commit()
+    with opened(tmp_path) as table:
+        assert len(table.metadata.snapshots) == 1
     begun(tmp_path).commit(1, rows({"n": 1}))
     with pytest.raises(CheckpointError, match=r"has txid 1 .* and this is txid 0"):
         begun(tmp_path).commit(0, rows({"n": 0}))
@@ -70,17 +90,17 @@ def test_a_repeat_is_known_after_snapshots_have_expired(tmp_path: Path) -> None:
 def test_an_older_driver_that_still_writes_does_not_write_a_second_time(tmp_path: Path) -> None:
     begun(tmp_path).commit(0, rows({"n": 0}))
     old = begun(tmp_path)
-    opened = old._opened
+    current = old._opened
 
     def overtaken(columns: pa.Schema) -> Any:
-        table = opened(columns)
+        table = current(columns)
         begun(tmp_path).commit(1, rows({"n": 1}))
         return table
 
     old._opened = overtaken  # type: ignore[method-assign]
     with pytest.raises(Unavailable, match="cannot be written"):
         old.commit(1, rows({"n": 1}))
-    old._opened = opened  # type: ignore[method-assign]
+    old._opened = current  # type: ignore[method-assign]
     old.commit(1, rows({"n": 1}))
     assert read(tmp_path) == [{"n": 0}, {"n": 1}]
 
@@ -97,11 +117,8 @@ def test_several_writers_append_at_the_same_time(tmp_path: Path) -> None:
                 continue
             txid += 1
 
-    threads = [threading.Thread(target=write, args=(name,)) for name in ("a", "b")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(write, ("a", "b"))) == [None, None]
     assert len(read(tmp_path)) == 7
 
 
@@ -116,9 +133,9 @@ def test_a_table_is_created_with_its_schema_and_partitions(tmp_path: Path) -> No
     bolt.commit(0, [_packed(kept)])
     bolt.commit(1, [_packed(kept)])
     assert read(tmp_path) == [row, row]
-    table = catalog(tmp_path).load_table(TABLE)
-    assert [field.name for field in table.spec().fields] == ["day"]
-    assert table.schema().find_field("id").required
+    with opened(tmp_path) as table:
+        assert [field.name for field in table.spec().fields] == ["day"]
+        assert table.schema().find_field("id").required
 
 
 def test_what_follows_the_values_is_cast_to_the_table_or_says_what_to_do(tmp_path: Path) -> None:
@@ -142,11 +159,10 @@ def test_what_follows_the_values_is_cast_to_the_table_or_says_what_to_do(tmp_pat
 def test_a_catalog_that_is_away_is_waited_for(tmp_path: Path) -> None:
     bolt = begun(tmp_path)
     bolt.commit(0, rows({"n": 0}))
-    with sqlite3.connect(tmp_path / "catalog.db", timeout=0) as other:
+    with closing(sqlite3.connect(tmp_path / "catalog.db", timeout=0)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(Unavailable, match=r"table shop.orders cannot be written \(.*locked"):
             bolt.commit(1, rows({"n": 1}))
-    other.close()
     bolt.commit(1, rows({"n": 1}))
     nowhere = {"type": "rest", "uri": "http://127.0.0.1:9"}
     away = IcebergBolt(TABLE, properties=nowhere)
