@@ -110,6 +110,7 @@ setup_packages() {
         setup_say "uv could not be installed; going on without it"
     setup_pip_install -r requirements/dev.txt || setup_die "the packages of requirements/dev.txt could not be installed"
     setup_pip_install --no-deps --no-build-isolation -e . || setup_die "Sparkbolt could not be installed into .venv"
+    .venv/bin/python -m compileall -q -j 0 .venv/lib >/dev/null 2>&1 || true # what no interpreter can compile, nobody runs
     setup_wanted_stamp >.venv/stamp
     setup_say "packages installed in $((SECONDS - began)) s"
 }
@@ -227,5 +228,7 @@ setup_version() {
 
 JAVA_HOME=$(setup_find_java)
 export JAVA_HOME
+# Tests start hundreds of processes that would all compile the same modules, where this is set.
+unset PYTHONDONTWRITEBYTECODE
 # A host name that does not resolve would keep Spark from starting, and all that these scripts start is local.
 export SPARK_LOCAL_IP="${SPARK_LOCAL_IP:-127.0.0.1}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparkbolt.operate.client import ask
-from sparkbolt.operate.documents import TopologyState
+from sparkbolt.operate.documents import TopologyEntry, TopologyState
 from sparkbolt.operate.home import Home
 from sparkbolt.operate.presence import Presence
 from tests.unit.operate.test_home import wait_for
@@ -17,7 +17,10 @@ from tests.unit.operate.topologies import FakeRunning
 
 
 def entry(home: Path) -> dict[str, object]:
-    [one] = Home(str(home)).entries()
+    """The entry of the one topology; it is written from a thread, so it may not be there yet."""
+    found: list[TopologyEntry] = []
+    assert wait_for(lambda: bool(found or found.extend(Home(str(home)).entries()) or found))
+    [one] = found
     return dict(one)
 
 

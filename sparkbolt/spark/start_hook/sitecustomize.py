@@ -1,0 +1,56 @@
+"""Start hook: lets Spark's Python processes import PySpark from where it is installed, not from Spark's zip of it.
+
+Which question it answers: why does a Python process of Spark not compile all of PySpark before it does anything?
+Spark puts ``pyspark.zip`` first on the module search path of each process that it starts. Nothing in it is compiled,
+and Python never keeps what it compiles from a zip: each process would spend most of a second on that.
+Rule 1: only the zip that is part of the very installation of PySpark that is also on the path is left out.
+Rule 2: a ``sitecustomize`` of the machine or of the user is run as without this one.
+
+It is apart from everything because Python imports it by its name, at the start of each process that has this directory
+on its ``PYTHONPATH``; it imports nothing but what Python has imported by then.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+
+
+def without_zips(path: list[str]) -> list[str]:
+    """A module search path without what Spark's pip package has twice: PySpark and py4j, zipped and installed.
+
+    Args:
+        path: as ``sys.path``.
+    """
+    left = list(path)
+    for zipped in path:
+        directory, name = os.path.split(zipped)
+        home = os.path.dirname(os.path.dirname(directory))
+        installed = os.path.dirname(home)
+        if name != "pyspark.zip" or installed not in path or not os.path.isfile(os.path.join(home, "__init__.py")):
+            continue
+        left.remove(zipped)
+        jars = os.path.join(home, "jars")
+        for other in path:
+            where, name = os.path.split(other)
+            version = name.removeprefix("py4j-").removesuffix("-src.zip")
+            is_installed = os.path.isdir(os.path.join(installed, f"py4j-{version}.dist-info"))
+            # Spark adds a jar of its own; it has no Python in it, and Python would read its whole index.
+            if where == jars or (where == directory and is_installed):
+                left.remove(other)
+    return left
+
+
+def run_the_next(path: list[str]) -> None:
+    """Run the ``sitecustomize`` that Python would have found without this directory, if there is one."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    found = PathFinder.find_spec("sitecustomize", [entry for entry in path if os.path.abspath(entry) != here])
+    if found is not None and found.loader is not None:
+        module = sys.modules["sitecustomize"] = module_from_spec(found)
+        found.loader.exec_module(module)
+
+
+sys.path[:] = without_zips(sys.path)
+run_the_next(sys.path)

@@ -1,0 +1,94 @@
+"""What is left out of the module search path of Spark's Python processes, and what is run all the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparkbolt.spark.session import START_HOOK
+
+SAID = "import json, sys; print(json.dumps([sys.path, getattr(sys.modules.get('sitecustomize'), 'ran', None)]))"
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A directory as ``site-packages``, with Spark's pip package and py4j."""
+    place = tmp_path / "site"
+    for file in (
+        "pyspark/__init__.py",
+        "pyspark/python/lib/pyspark.zip",
+        "pyspark/python/lib/py4j-0.10.9.9-src.zip",
+        "pyspark/jars/spark-core.jar",
+        "py4j-0.10.9.9.dist-info/METADATA",
+    ):
+        (place / file).parent.mkdir(parents=True, exist_ok=True)
+        (place / file).touch()
+    return place
+
+
+def paths(installed: Path) -> list[str]:
+    """The module search path that Spark gives, before what is on it already."""
+    spark = installed / "pyspark"
+    libraries = [spark / "python/lib/pyspark.zip", spark / "python/lib/py4j-0.10.9.9-src.zip"]
+    return [*map(str, libraries), str(spark / "jars/spark-core.jar")]
+
+
+def started(*path: str) -> tuple[list[str], str | None]:
+    """The module search path of a new process, and the name that its ``sitecustomize`` has left."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    result = subprocess.run([sys.executable, "-c", SAID], env=environment, capture_output=True, text=True, check=True)
+    found, ran = json.loads(result.stdout)
+    return found, ran
+
+
+def test_what_is_installed_comes_from_where_it_is_installed(installed: Path) -> None:
+    found, _ = started(*paths(installed), START_HOOK, str(installed))
+    assert not set(paths(installed)) & set(found)
+    assert str(installed) in found
+
+
+def test_without_the_hook_it_comes_from_the_zip(installed: Path) -> None:
+    found, _ = started(*paths(installed), str(installed))
+    assert set(paths(installed)) <= set(found)
+
+
+def test_a_zip_of_another_installation_is_kept(installed: Path, tmp_path: Path) -> None:
+    found, _ = started(*paths(installed), START_HOOK, str(tmp_path / "another"))
+    assert set(paths(installed)) <= set(found)
+
+
+def test_a_zip_of_an_installation_without_modules_is_kept(installed: Path) -> None:
+    (installed / "pyspark/__init__.py").unlink()
+    found, _ = started(*paths(installed), START_HOOK, str(installed))
+    assert set(paths(installed)) <= set(found)
+
+
+def test_a_py4j_of_another_version_is_kept(installed: Path) -> None:
+    (installed / "py4j-0.10.9.9.dist-info").rename(installed / "py4j-0.10.9.7.dist-info")
+    found, _ = started(*paths(installed), START_HOOK, str(installed))
+    assert [path for path in paths(installed) if path in found] == paths(installed)[1:2]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_the_sitecustomize_of_the_machine_is_run(installed: Path, tmp_path: Path, before: bool) -> None:
+    (tmp_path / "machine").mkdir()
+    (tmp_path / "machine/sitecustomize.py").write_text("ran = __file__\n")
+    others = [START_HOOK, str(tmp_path / "machine")]
+    _, ran = started(*paths(installed), *(others if before else others[::-1]), str(installed))
+    assert ran == str(tmp_path / "machine/sitecustomize.py")
+
+
+def test_where_there_is_no_other_nothing_is_said(installed: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", ""],
+        env={**os.environ, "PYTHONPATH": START_HOOK},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (result.stdout, result.stderr) == ("", "")
