@@ -165,23 +165,12 @@ setup_java() {
 
 # ---- for tests, which start a hundred JVMs: what Spark loads, ready to be mapped into memory
 
-# Makes the archive once for each Java and each set of packages, and has the JVMs of this shell's children use it. A JVM
-# that cannot use it starts as without it, and so do all when it could not be made.
+# setup_classes [PYTHON]: makes the class archive, once for each Java and each Spark, and has the JVMs of this shell's
+# children use it, also those that Sparkbolt does not start. Without one, each of them takes some seconds longer.
 setup_classes() {
-    local archive=$PWD/.venv/classes.jsa stamp options=${SPARK_SUBMIT_OPTS:-}
-    stamp=$("$JAVA_HOME/bin/java" -version 2>&1; cat .venv/stamp scripts/_classes.py)
-    if [ "$(cat "$archive.stamp" 2>/dev/null)" != "$stamp" ]; then
-        rm -f "$archive" "$archive.stamp"
-        setup_say "noting which classes Spark loads (half a minute, once)"
-        if SPARK_SUBMIT_OPTS="$options -XX:ArchiveClassesAtExit=$archive" setup_quietly .venv/bin/python \
-            scripts/_classes.py && [ -s "$archive" ]; then
-            printf '%s' "$stamp" >"$archive.stamp"
-        else
-            setup_say "they could not be noted; each JVM starts some seconds later"
-            return 0
-        fi
-    fi
-    export SPARK_SUBMIT_OPTS="$options -XX:SharedArchiveFile=$archive -Xlog:cds=off -Xlog:class+path=off"
+    local archive cache=$PWD/.venv/cache
+    archive=$(SPARKBOLT_CACHE=$cache "${1:-.venv/bin/python}" -m sparkbolt.spark.class_archive_maker) || return 0
+    export SPARK_SUBMIT_OPTS="${SPARK_SUBMIT_OPTS:-} -XX:SharedArchiveFile=$archive -Xlog:cds=off -Xlog:class+path=off"
 }
 
 # ---- for tests on other versions: of Spark, of Python

@@ -40,8 +40,10 @@ hypothesis.settings.load_profile("ci" if IN_CI else "home")
 def pytest_configure(config: pytest.Config) -> None:
     """Ctrl-C is heard, by the programs that tests start too, where a shell has started all in the background.
 
-    And no topology of a test, or of a program that a test starts, is registered in the home of the user.
+    And no topology of a test, or of a program that a test starts, is registered in the home of the user, or writes down
+    which classes it has loaded.
     """
+    os.environ.setdefault("SPARKBOLT_CACHE", "off")
     before = os.environ.get("SPARKBOLT_HOME")
     home = os.environ["SPARKBOLT_HOME"] = tempfile.mkdtemp(prefix="sparkbolt-tests-home-")
 

@@ -25,11 +25,13 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from sparkbolt.core.base.locations import scheme_of
 from sparkbolt.errors import EngineError
+from sparkbolt.spark.class_archive import archive_for
 from sparkbolt.spark.code_shipping import add, own_archive
 from sparkbolt.spark.jvm import jvm_output, keep_log
 from sparkbolt.spark.locations import check_master
@@ -61,6 +63,7 @@ NEEDS_THE_DRIVER = (
     "on serverless or shared compute)"
 )
 PYTHONPATH = "spark.executorEnv.PYTHONPATH"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 START_HOOK = str(Path(__file__).parent / "start_hook")
 """The directory that makes Spark's Python processes on this machine start faster."""
 MALLOC_KEPT_BYTES = 256 << 20
@@ -98,15 +101,21 @@ _CORE_SETTINGS = {
 }
 _DAEMON = {"spark.python.daemon.module": "sparkbolt.spark.daemon"}
 """Set where the daemon can import Sparkbolt before files were added: under a local master, on a standalone cluster."""
-_LOCAL_SETTINGS = {
+LOCAL_SETTINGS = {
     # Most time is spent in Python. Java's second compiler would take a third of two cores in the first minute, for code
     # that mostly copies bytes; and the default garbage collector is slow with rows of a megabyte.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
+    JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
     "spark.shuffle.compress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
 """For a local master only: executors on other machines could not reach the driver on its loopback address."""
+
+
+def java_path() -> str | None:
+    """The path of the program ``java`` that Spark will start; None if none is known."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home, "bin", "java")) if home else shutil.which("java")
 
 
 def check_java() -> None:
@@ -115,8 +124,7 @@ def check_java() -> None:
     Raises:
         EngineError: there is no Java, or it is too old.
     """
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    home, java = os.environ.get("JAVA_HOME"), java_path()
     if java is None or not Path(java).exists():
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
         raise EngineError(
@@ -230,6 +238,7 @@ def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSe
         if SparkContext._active_spark_context is None:
             gateway = SparkContext._gateway  # of a context that was stopped: a process has at most one JVM
             if gateway is None:
+                configuration.setAll(_archived(configuration, master))
                 with _start_hook(master):
                     gateway = launch_gateway(configuration, jvm_output().popen_arguments())  # type: ignore[no-untyped-call]
                 _leave_to_this_process(gateway.proc.stdin.fileno())
@@ -249,10 +258,25 @@ def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSe
         raise EngineError(f"Spark does not start with master {master!r}: {said}{where}") from None
 
 
+def _archived(configuration: SparkConf, master: str) -> list[tuple[str, str]]:
+    """The settings by which a JVM under a local master uses the class archive; if there is none, it will be made."""
+    options = configuration.get(JAVA_OPTIONS, None)
+    if not is_local_master(master) or options != LOCAL_SETTINGS[JAVA_OPTIONS]:
+        return []
+    archive = archive_for(java_path(), _find_spark_home())
+    if archive is None:
+        return []
+    option = archive.option()
+    if option is None:
+        archive.begin_later()
+        return []
+    return [(JAVA_OPTIONS, f"{options} {option}")]
+
+
 @contextmanager
 def _start_hook(master: str) -> Iterator[None]:
     """Have the JVM of a local master give the start hook to each Python process, also to those of no executor."""
-    if not master.startswith("local"):
+    if not is_local_master(master):
         yield
         return
     before = os.environ.get("PYTHONPATH")
@@ -311,9 +335,14 @@ def retrying(master: str) -> str:
     return f"local[{match[1] or 1},{TASK_FAILURES_MAX}]" if match else master
 
 
+def is_local_master(master: str) -> bool:
+    """Whether a master is local: then executors are threads of the driver's JVM."""
+    return master.startswith("local")
+
+
 def is_local(session: SparkSession) -> bool:
-    """Whether the master is local: then executors are threads of the driver's JVM."""
-    return str(session.sparkContext.master).startswith("local")
+    """Whether the master of a session is local."""
+    return is_local_master(str(session.sparkContext.master))
 
 
 def jvm_lives(session: SparkSession) -> bool:
@@ -393,9 +422,9 @@ def _settings_of(master: str, known: Mapping[str, str]) -> dict[str, str]:
     cluster find Sparkbolt in their working directory, where Spark puts added files. YARN and Kubernetes set their own
     Python path, which is not changed: workers there import what they need after they were forked.
     """
-    if master.startswith("local"):
+    if is_local_master(master):
         path = [START_HOOK, *(entry or os.getcwd() for entry in sys.path)]
-        return {**_LOCAL_SETTINGS, **_DAEMON, PYTHONPATH: os.pathsep.join(path), **jvm_output().environment()}
+        return {**LOCAL_SETTINGS, **_DAEMON, PYTHONPATH: os.pathsep.join(path), **jvm_output().environment()}
     if master.startswith(STANDALONE) and PYTHONPATH not in known:
         return {**_DAEMON, PYTHONPATH: os.path.basename(own_archive())}
     return {}

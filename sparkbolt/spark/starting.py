@@ -40,6 +40,7 @@ from sparkbolt.spark.session import (
     make_session,
 )
 from sparkbolt.spark.versions import check_private_names
+from sparkbolt.spark.warming import warm_up
 from sparkbolt.telemetry import sink_for
 
 log = logging.getLogger("sparkbolt")
@@ -117,8 +118,10 @@ def _running(
         held.keep_placement(lane, placement)
         held.files.write(TASKS_FILE, dump_tasks(lane))
         own = for_lane(session, lane.spark_partitions)
-        if held.is_local and is_local(session):
-            write_synced(own)
+        if is_local(session):
+            warm_up(own)
+            if held.is_local:
+                write_synced(own)
         return RunningOnSpark(topology, lane, own, held, temporary, open_secs, presence, telemetry)
     except OSError as error:
         held.close()

@@ -147,7 +147,9 @@ def in_memory() -> Any:
 def idle_running(own: Topology, monkeypatch: pytest.MonkeyPatch, checkpoint: Any = None) -> RunningOnSpark:
     """A topology whose life is a fake and that was never begun."""
     coordinator = LocalEngine(own).coordinator
-    life = SimpleNamespace(coordinator=coordinator, stop_query=lambda: None, end=lambda: None, commit_waits=None)
+    life = SimpleNamespace(
+        coordinator=coordinator, stop_query=lambda: None, end=lambda: None, commit_waits=None, query=None
+    )
     monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
     return RunningOnSpark(own, lay_out(own, 2), None, checkpoint or in_memory(), None)  # type: ignore[arg-type]

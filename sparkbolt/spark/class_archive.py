@@ -1,0 +1,182 @@
+"""Class archive: the classes that Spark loads at a start, in a file that the next JVM maps into its memory.
+
+Which question it answers: why does the second start of a topology on a machine take half as long as the first?
+A JVM that starts Spark reads, checks and links twenty thousand classes. Java can write down what it has made of them
+(class data sharing); with that, a start takes seconds less, and half of the CPU time. Writing it down takes half a
+minute, so another process does it, once for each Java and each Spark, while or after the first topology runs.
+Rule 1: an archive is complete or not there: it gets its name when the JVM that has written it has ended well. Java
+itself checks that it is of the same Java and the same jars, and does without it otherwise.
+Rule 2: nothing that goes wrong here reaches a topology.
+Rule 3: only a folder that nobody else may write to is used, since what is in an archive is run.
+
+Read before: ``versions``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import logging
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+log = logging.getLogger("sparkbolt")
+CACHE_ENV = "SPARKBOLT_CACHE"
+"""The folder of archives; ``off``: there are none. Not set: ``sparkbolt`` in the user's folder for caches."""
+OFF = "off"
+MAKER = "sparkbolt.spark.class_archive_maker"
+BEGIN_SECS = 20.0
+"""After so long, or at its end if that is earlier, a process whose JVM had no archive has one made."""
+DISK_BYTES_MIN = 2 << 30
+MEMORY_BYTES_MIN = 3 << 30
+"""With less left, no archive is made: the second JVM takes a gigabyte, and an archive takes a fifth of one."""
+TRIED_SECS = 24 * 3600.0
+"""For so long it is not tried again to make an archive that could not be made."""
+KEPT_MAX = 3
+"""How many archives are kept: those that were used last."""
+_QUIET = "-Xlog:cds=off -Xlog:class+path=off"
+_OWN = "SharedArchiveFile"
+"""An option of Java: who gives it has an archive of their own."""
+
+
+class ClassArchive:
+    """The archive at a path, for one Java and one Spark; it need not be there."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.log_path = str(Path(self.path).with_suffix(".log"))
+        """What its maker prints: the file is there from its begin until the archive is made."""
+
+    def option(self) -> str | None:
+        """The options with which a JVM uses the archive, as in a shell; None if there is none."""
+        if '"' in self.path or "\\" in self.path or not os.path.exists(self.path) or not is_private(self.path):
+            return None
+        try:
+            os.utime(self.path)  # it is in use: see KEPT_MAX
+        except OSError:
+            pass
+        return f'"-XX:{_OWN}={self.path}" {_QUIET}'
+
+    def recording_option(self, path: str) -> str:
+        """The options with which a JVM writes an archive at its end."""
+        return f'"-XX:ArchiveClassesAtExit={path}" {_QUIET}'
+
+    def is_wanted(self) -> bool:
+        """Whether an archive is to be made now: there is none, nobody makes it, and there is room for it."""
+        folder = Path(self.path).parent
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if os.path.exists(self.path) or not is_private(str(folder)):
+            return False
+        try:
+            if time.time() - os.stat(self.log_path).st_mtime < TRIED_SECS:
+                return False
+            os.unlink(self.log_path)
+        except FileNotFoundError:
+            pass
+        return shutil.disk_usage(folder).free >= DISK_BYTES_MIN and memory_left() >= MEMORY_BYTES_MIN
+
+    def begin(self) -> None:
+        """Have it made by a process of its own, if it is wanted (rule 2)."""
+        try:
+            if not self.is_wanted():
+                return
+            said = os.open(self.log_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+                subprocess.run(  # it leaves a process behind, and ends
+                    [sys.executable, "-P", "-m", MAKER, self.path],
+                    env={**os.environ, "PYTHONPATH": path, CACHE_ENV: OFF},
+                    cwd=Path(self.path).parent,
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
+                    check=True,
+                )
+            finally:
+                os.close(said)
+            log.info("Spark's classes are written down, once, in the background: later starts take half as long")
+        except Exception as error:  # noqa: BLE001  rule 2
+            log.debug("no class archive is made: %s", error)
+
+    def begin_later(self) -> None:
+        """Have it made after ``BEGIN_SECS``, or when this process ends."""
+        begun = threading.Lock()
+
+        def begin() -> None:
+            if begun.acquire(blocking=False):
+                self.begin()
+
+        atexit.register(begin)
+        later = threading.Timer(BEGIN_SECS, begin)
+        later.name, later.daemon = "sparkbolt-classes", True
+        later.start()
+
+    def made(self, written: str) -> None:
+        """Give an archive that is complete its name, and remove those that were not used for the longest time."""
+        os.chmod(written, 0o400)
+        os.replace(written, self.path)
+        others = sorted(Path(self.path).parent.glob("classes-*.jsa"), key=lambda path: path.stat().st_mtime)
+        for old in others[:-KEPT_MAX]:
+            old.unlink(missing_ok=True)
+        Path(self.log_path).unlink(missing_ok=True)
+
+
+def archive_for(java: str | None, spark_home: str) -> ClassArchive | None:
+    """The archive that a JVM of this process would use; None if there can be none.
+
+    Args:
+        java: the path of the program ``java``, if it is known.
+        spark_home: where Spark is installed.
+    """
+    given = os.environ.get(CACHE_ENV, "").strip()
+    if given == OFF or java is None or _OWN in os.environ.get("SPARK_SUBMIT_OPTS", ""):
+        return None
+    try:
+        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = os.path.abspath(given or Path(caches, "sparkbolt"))
+        return ClassArchive(f"{folder}/classes-{_key(java, spark_home)}.jsa")
+    except (OSError, RuntimeError) as error:  # no home, or a Java that is built in another way
+        log.debug("there is no class archive: %s", error)
+        return None
+
+
+def is_private(path: str) -> bool:
+    """Whether a file or folder belongs to this user, and nobody else may write to it (rule 3)."""
+    found = os.stat(path)
+    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def memory_left() -> int:
+    """How many bytes of memory processes may still take, on this machine and in this container."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    available = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    return min([available, *_left_in_container()])
+
+
+def _left_in_container() -> Iterator[int]:
+    versions = ("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")
+    for limit, used in versions:
+        try:
+            yield int(Path("/sys/fs/cgroup", limit).read_text()) - int(Path("/sys/fs/cgroup", used).read_text())
+        except (OSError, ValueError):
+            continue
+
+
+def _key(java: str, spark_home: str) -> str:
+    """A name for what an archive depends on.
+
+    Raises:
+        OSError: this is no Java as OpenJDK is built, or no Spark.
+    """
+    home = Path(os.path.realpath(java)).parents[1]
+    parts = [home / "lib/server/libjvm.so", home / "lib/server/classes.jsa", home / "lib/modules"]
+    jars = sorted(Path(spark_home, "jars").glob("*.jar"))
+    facts = [(str(file), (found := file.stat()).st_size, found.st_mtime_ns) for file in (*parts, *jars)]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]

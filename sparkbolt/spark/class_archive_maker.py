@@ -1,0 +1,139 @@
+"""Class archive's maker: a process that runs a small topology, so that its JVM can write down what it has loaded.
+
+Which question it answers: how is the class archive made?
+
+    python -m sparkbolt.spark.class_archive_maker         make it now if there is none, and print its path
+    python -m sparkbolt.spark.class_archive_maker PATH    make it in the background, at the lowest priority
+
+Rule: nothing of this process is seen by anybody: its topology is not registered, and its files are gone afterwards.
+
+Read before: ``class_archive``, ``session``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.find_spark_home import _find_spark_home
+
+from sparkbolt.core.model.components import (
+    BasicBolt,
+    PartitionedSpout,
+    Range,
+    TopologyContext,
+)
+from sparkbolt.core.model.interfaces import BasicCollector
+from sparkbolt.core.model.topology import TopologyBuilder
+from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.errors import EngineError
+from sparkbolt.spark.class_archive import CACHE_ENV, OFF, ClassArchive, archive_for
+from sparkbolt.spark.session import JAVA_OPTIONS, LOCAL_SETTINGS, java_path, make_session
+from sparkbolt.spark.starting import start
+
+FINISH_SECS = 600.0
+NUMBERS = 100
+
+
+class _Numbers(PartitionedSpout):
+    """The numbers below ``NUMBERS``."""
+
+    outputs = ["number"]
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> list[Range]:
+        begin = progress.get("numbers", 0)
+        end = min(NUMBERS, begin + budget)
+        return [Range(0, "numbers", begin, end)] if end > begin else []
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        return progress.get("numbers", 0) >= NUMBERS
+
+    def read(self, range_: Range) -> Iterator[tuple[int, list[Any]]]:
+        for number in range(range_.start, range_.end):
+            yield number, [number]
+
+
+class _Digits(BasicBolt):
+    """Counts numbers by their last digit."""
+
+    outputs = ["digit", "count"]
+
+    def prepare(self, context: TopologyContext) -> None:
+        self.counts: dict[int, int] = {}
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        digit = tup["number"] % 10
+        self.counts[digit] = self.counts.get(digit, 0) + 1
+        collector.emit([digit, self.counts[digit]])
+
+
+def make(archive: ClassArchive, in_background: bool = False) -> None:
+    """Run a topology to its end, and then its JVM to its end.
+
+    Args:
+        archive: what is to be made.
+        in_background: everything else on the machine goes first.
+
+    Raises:
+        EngineError: Spark cannot run, or its JVM has written nothing.
+    """
+    folder = Path(archive.path).parent
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as directory:
+        os.environ.update({"SPARKBOLT_HOME": f"{directory}/home", CACHE_ENV: OFF})
+        written = f"{directory}/classes.jsa"
+        options = f"{LOCAL_SETTINGS[JAVA_OPTIONS]} {archive.recording_option(written)}"
+        builder = TopologyBuilder("classes")
+        builder.set_spout("numbers", _Numbers())
+        builder.set_bolt("digits", _Digits(), parallelism=2).fields_grouping("numbers", ["number"])
+        settings = {JAVA_OPTIONS: options, "spark.driver.memory": "1g"}
+        session = make_session("classes", "local[2,4]", settings)
+        gateway = SparkContext._gateway
+        assert gateway is not None
+        if in_background:
+            _yield_to_all(gateway.proc.pid)
+        running = start(builder.build(), spark=session, checkpoint=f"{directory}/checkpoint")
+        running.await_finished(timeout_secs=FINISH_SECS)
+        running.stop()
+        session.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        if gateway.proc.wait(FINISH_SECS) or not os.path.exists(written):
+            raise EngineError(f"the JVM ended with {gateway.proc.returncode} and has written no archive of its classes")
+        archive.made(written)
+
+
+def _yield_to_all(pid: int) -> None:
+    """Let a process run only when nothing else wants to; Linux weighs sessions first, and processes within them."""
+    os.setpriority(os.PRIO_PROCESS, pid, 19)
+    try:
+        Path(f"/proc/{pid}/autogroup").write_text("19")
+    except OSError:
+        pass  # a kernel that does not weigh sessions
+
+
+def main(arguments: list[str]) -> int:
+    """Make the archive, as the head of this module says."""
+    archive = ClassArchive(arguments[0]) if arguments else archive_for(java_path(), _find_spark_home())
+    if archive is None:
+        print(f"there can be no class archive: {CACHE_ENV} is {OFF!r}, or there is no OpenJDK", file=sys.stderr)
+        return 1
+    if arguments:
+        if os.fork():
+            os._exit(0)
+        os.setsid()
+        _yield_to_all(os.getpid())
+    if not os.path.exists(archive.path):
+        print("noting which classes Spark loads (half a minute, once)", file=sys.stderr)
+        make(archive, in_background=bool(arguments))
+    print(archive.path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,48 @@
+"""The classes of Spark are written down once, and mapped into the memory of the JVMs that start after that."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.patience import PATIENCE_SECS
+from tests.unit.operate.test_home import wait_for
+
+pytestmark = [pytest.mark.spark, pytest.mark.campaign]
+PROGRAM = """
+from pathlib import Path
+from pyspark import SparkContext
+from sparkbolt.spark.session import make_session
+
+session = make_session("mapped", "local[1]")
+assert session.range(3).count() == 3
+maps = Path(f"/proc/{SparkContext._gateway.proc.pid}/maps").read_text()
+print(next((line.split()[-1] for line in maps.splitlines() if "/classes-" in line), None))
+"""
+
+
+def mapped(cache: str) -> str:
+    """The archive that the JVM of a new process has mapped; ``None`` if it has none."""
+    environment = {**os.environ, "SPARKBOLT_CACHE": cache}
+    environment.pop("SPARK_SUBMIT_OPTS", None)
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE_SECS,
+        check=True,
+    )
+    return result.stdout.strip()
+
+
+def test_the_classes_of_spark_are_written_down_once_and_mapped_from_then_on(tmp_path: Path) -> None:
+    assert mapped(str(tmp_path / "cache")) == "None"
+    assert wait_for(lambda: [path.suffix for path in (tmp_path / "cache").iterdir()] == [".jsa"], PATIENCE_SECS)
+    [archive] = (tmp_path / "cache").iterdir()
+    assert mapped(str(tmp_path / "cache")) == str(archive)
+    assert list((tmp_path / "cache").iterdir()) == [archive]
