@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 EXAMPLE_SEEDS = 200
 FIRST_SEEDS = 15
 """So many of them are run each time; the rest is a campaign."""
-RANDOM_TOPOLOGIES = 300
+RANDOM_TOPOLOGIES = 240
 FIRST_TOPOLOGIES = 32
 SEEDS_EACH = 4
 DEPENDING_TOPOLOGIES = 16
