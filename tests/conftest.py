@@ -12,6 +12,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from _pytest.mark.expression import Expression
 from xdist.scheduler import LoadScopeScheduling
 
 from sparkbolt.launch import Launch  # noqa: F401  for those who import a topology from where it is
@@ -28,6 +29,10 @@ EXAMPLES_ON_SPARK = (
     "sparkbolt/core/model/running.py::sparkbolt.core.model.running.RunningTopology",
 )
 """Where the examples of docstrings start topologies."""
+WITHOUT_MARKS = ("tests/unit/", "tests/tidy/")
+"""Where no test needs Spark, a server or much time. To read them all takes ten seconds."""
+STAGES = {"campaign", "service", "spark", "versions"}
+"""The marks by which ``scripts/test`` tells its stages."""
 IN_CI = os.environ.get("CI") == "true"
 
 # No deadline: a machine with two busy cores is no reason for a failure. In CI the examples are the same each
@@ -58,6 +63,18 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave unread what has none of the marks that are asked for; None where others may say."""
+    asked = config.option.markexpr
+    place = f"{collection_path}/".removeprefix(f"{config.rootpath}/")
+    if not asked or not place.startswith(WITHOUT_MARKS):
+        return None
+    chosen = Expression.compile(asked)
+    if any(chosen.evaluate(lambda name, marks=marks, **_: name in marks) for marks in ((), ("slow",))):
+        return None
+    return True
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What follows from a test's place: its session, its patience, and whether it shares what its module sets up."""
     for item in items:
@@ -66,6 +83,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("spark") and shares_its_module(item) and not item.nodeid.startswith(SHARED):
             raise pytest.UsageError(f"{item.nodeid} shares what its module sets up: name the module in SHARED")
         marks = {mark.name for mark in item.iter_markers()}
+        if marks & STAGES and item.nodeid.startswith(WITHOUT_MARKS):
+            raise pytest.UsageError(f"{item.nodeid} has the marks {sorted(marks)}: no stage would find it there")
         if marks & {"spark", "service"} and "timeout" not in marks:
             item.add_marker(pytest.mark.timeout(TEST_SECS))
 
