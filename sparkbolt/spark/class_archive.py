@@ -4,8 +4,8 @@ Which question it answers: why does the second start of a topology on a machine 
 A JVM that starts Spark reads, checks and links twenty thousand classes. Java can write down what it has made of them
 (class data sharing); with that, a start takes seconds less, and half of the CPU time. Writing it down takes half a
 minute, so another process does it, once for each Java and each Spark, while or after the first topology runs.
-Rule 1: an archive is complete or not there: it gets its name when the JVM that has written it has ended well. Java
-itself checks that it is of the same Java and the same jars, and does without it otherwise.
+Rule 1: an archive is complete or not there: it gets its name when the JVM that has written it has ended well, and when
+it is on the disk. Java itself checks that it is of the same Java and the same jars, and does without it otherwise.
 Rule 2: nothing that goes wrong here reaches a topology.
 Rule 3: only a folder that nobody else may write to is used, since what is in an archive is run.
 
@@ -56,12 +56,15 @@ class ClassArchive:
 
     def option(self) -> str | None:
         """The options with which a JVM uses the archive, as in a shell; None if there is none."""
-        if '"' in self.path or "\\" in self.path or not os.path.exists(self.path) or not is_private(self.path):
+        try:
+            if '"' in self.path or "\\" in self.path or not is_private(self.path):
+                return None
+        except OSError:
             return None
         try:
             os.utime(self.path)  # it is in use: see KEPT_MAX
         except OSError:
-            pass
+            pass  # a disk that is only read
         return f'"-XX:{_OWN}={self.path}" {_QUIET}'
 
     def recording_option(self, path: str) -> str:
@@ -121,6 +124,8 @@ class ClassArchive:
     def made(self, written: str) -> None:
         """Give an archive that is complete its name, and remove those that were not used for the longest time."""
         os.chmod(written, 0o400)
+        with open(written, "rb") as file:
+            os.fsync(file.fileno())  # what a power cut has left of it would have the right name
         os.replace(written, self.path)
         others = sorted(Path(self.path).parent.glob("classes-*.jsa"), key=lambda path: path.stat().st_mtime)
         for old in others[:-KEPT_MAX]:

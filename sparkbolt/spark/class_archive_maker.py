@@ -32,7 +32,10 @@ from sparkbolt.core.model.interfaces import BasicCollector
 from sparkbolt.core.model.topology import TopologyBuilder
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.errors import EngineError
+from sparkbolt.operate.control import CONTROL_ENV
+from sparkbolt.operate.home import HOME_ENV
 from sparkbolt.spark.class_archive import CACHE_ENV, OFF, ClassArchive, archive_for
+from sparkbolt.spark.jvm import LOG_ENV
 from sparkbolt.spark.session import JAVA_OPTIONS, LOCAL_SETTINGS, java_path, make_session
 from sparkbolt.spark.starting import start
 
@@ -85,7 +88,8 @@ def make(archive: ClassArchive, in_background: bool = False) -> None:
     folder = Path(archive.path).parent
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as directory:
-        os.environ.update({"SPARKBOLT_HOME": f"{directory}/home", CACHE_ENV: OFF})
+        os.environ.update({HOME_ENV: f"{directory}/home", CONTROL_ENV: "off", CACHE_ENV: OFF})
+        os.environ.pop(LOG_ENV, None)
         written = f"{directory}/classes.jsa"
         options = f"{LOCAL_SETTINGS[JAVA_OPTIONS]} {archive.recording_option(written)}"
         builder = TopologyBuilder("classes")
