@@ -27,6 +27,8 @@ def run(page: str, directory: Path, *, spark: bool) -> None:
                 runner.run(block, spark=spark)
 
 
+# From Python 3.13 on, SQLite warns of a connection that nobody closes, as that of a simulated process that is killed.
+@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("page", WITHOUT_SPARK)
 def test_the_examples_of_a_page_run_in_their_order(page: str, tmp_path: Path) -> None:
