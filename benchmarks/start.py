@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks.figures import Aim, Figure, ratios
 from benchmarks.runs import MASTER, TIMEOUT_SECS, Options, in_turn
-from sparkbolt.spark.class_archive import OFF
+from sparkbolt.spark.class_archive import CACHE_ENV, OFF
 
 PROGRAMS = Path(__file__).parent / "start_programs"
 CACHE = os.path.abspath(".bench/cache")
@@ -29,9 +29,8 @@ CACHE = os.path.abspath(".bench/cache")
 
 def make_archive() -> None:
     """What the first start of a user leaves behind, in the background, for those after it."""
-    Path(CACHE).mkdir(parents=True, exist_ok=True, mode=0o700)
     command = [sys.executable, "-m", "sparkbolt.spark.class_archive_maker"]
-    subprocess.run(command, env={**os.environ, "SPARKBOLT_CACHE": CACHE}, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(command, env={**os.environ, CACHE_ENV: CACHE}, stdout=subprocess.DEVNULL, check=True)
 
 
 def first_ack_s(cache: str = CACHE) -> float:
@@ -62,7 +61,7 @@ def _seconds(arguments: list[str], directory: str, is_it: Callable[[str], bool],
     process = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=PROGRAMS,
-        env={**os.environ, "SPARKBOLT_HOME": f"{directory}/home", "SPARKBOLT_CACHE": cache},
+        env={**os.environ, "SPARKBOLT_HOME": f"{directory}/home", CACHE_ENV: cache},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

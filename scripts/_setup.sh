@@ -169,7 +169,10 @@ setup_java() {
 # children use it, also those that Sparkbolt does not start. Without one, each of them takes some seconds longer.
 setup_classes() {
     local archive cache=$PWD/.venv/cache
-    archive=$(SPARKBOLT_CACHE=$cache "${1:-.venv/bin/python}" -m sparkbolt.spark.class_archive_maker) || return 0
+    archive=$(SPARKBOLT_CACHE=$cache "${1:-.venv/bin/python}" -m sparkbolt.spark.class_archive_maker) || {
+        setup_say "each JVM starts some seconds later"
+        return 0
+    }
     export SPARK_SUBMIT_OPTS="${SPARK_SUBMIT_OPTS:-} -XX:SharedArchiveFile=$archive -Xlog:cds=off -Xlog:class+path=off"
 }
 

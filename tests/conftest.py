@@ -70,9 +70,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not asked or not place.startswith(WITHOUT_MARKS):
         return None
     chosen = Expression.compile(asked)
-    if any(chosen.evaluate(lambda name, marks=marks, **_: name in marks) for marks in ((), ("slow",))):
-        return None
-    return True
+    may_be_asked = any(chosen.evaluate(lambda name, marks=marks, **_: name in marks) for marks in ((), ("slow",)))
+    return None if may_be_asked else True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

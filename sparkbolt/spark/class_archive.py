@@ -1,11 +1,12 @@
 """Class archive: the classes that Spark loads at a start, in a file that the next JVM maps into its memory.
 
-Which question it answers: why does the second start of a topology on a machine take half as long as the first?
-A JVM that starts Spark reads, checks and links twenty thousand classes. Java can write down what it has made of them
-(class data sharing); with that, a start takes seconds less, and half of the CPU time. Writing it down takes half a
-minute, so another process does it, once for each Java and each Spark, while or after the first topology runs.
-Rule 1: an archive is complete or not there: it gets its name when the JVM that has written it has ended well, and when
-it is on the disk. Java itself checks that it is of the same Java and the same jars, and does without it otherwise.
+Which question it answers: why does the second start of a topology on a machine take less time than the first?
+A JVM that starts Spark reads, checks and links thousands of classes. Java can write down what it has made of them
+(class data sharing), and the next JVM has it (``scripts/bench start`` measures both). Writing it down takes longer than
+a start, so another process does it, once for each Java and each Spark, while or after the first topology runs.
+Rule 1: an archive is whole, or not used: it gets its name when the JVM that has written it has ended well, and when it
+is on the disk. Java checks that its content is whole and of the same Java and the same jars, and does without it
+otherwise; but an archive whose end is missing would kill Java, so an archive ends with a mark.
 Rule 2: nothing that goes wrong here reaches a topology.
 Rule 3: only a folder that nobody else may write to is used, since what is in an archive is run.
 
@@ -39,8 +40,12 @@ MEMORY_BYTES_MIN = 3 << 30
 """With less left, no archive is made: the second JVM takes a gigabyte, and an archive takes a fifth of one."""
 TRIED_SECS = 24 * 3600.0
 """For so long it is not tried again to make an archive that could not be made."""
+MAKING = ".making-"
+"""How the names of folders begin in which archives are made."""
 KEPT_MAX = 3
 """How many archives are kept: those that were used last."""
+_END = b"sparkbolt: whole"
+"""The mark at the end of an archive (rule 1); Java does not read it."""
 _QUIET = "-Xlog:cds=off -Xlog:class+path=off"
 _OWN = "SharedArchiveFile"
 """An option of Java: who gives it has an archive of their own."""
@@ -50,53 +55,61 @@ class ClassArchive:
     """The archive at a path, for one Java and one Spark; it need not be there."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        self.path, self.folder = path, os.path.dirname(path)
         self.log_path = str(Path(self.path).with_suffix(".log"))
         """What its maker prints: the file is there from its begin until the archive is made."""
 
     def option(self) -> str | None:
         """The options with which a JVM uses the archive, as in a shell; None if there is none."""
         try:
-            if '"' in self.path or "\\" in self.path or not is_private(self.path):
-                return None
+            usable = is_private(self.folder) and is_private(self.path) and self._is_whole()
         except OSError:
+            return None
+        if not usable or '"' in self.path or "\\" in self.path:
             return None
         try:
             os.utime(self.path)  # it is in use: see KEPT_MAX
         except OSError:
             pass  # a disk that is only read
-        return f'"-XX:{_OWN}={self.path}" {_QUIET}'
+        return f'"-XX:{_OWN}={self.path}" -XX:+VerifySharedSpaces {_QUIET}'
+
+    def _is_whole(self) -> bool:
+        with open(self.path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - len(_END)))
+            return file.read() == _END
 
     def recording_option(self, path: str) -> str:
         """The options with which a JVM writes an archive at its end."""
         return f'"-XX:ArchiveClassesAtExit={path}" {_QUIET}'
 
     def is_wanted(self) -> bool:
-        """Whether an archive is to be made now: there is none, nobody makes it, and there is room for it."""
-        folder = Path(self.path).parent
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if os.path.exists(self.path) or not is_private(str(folder)):
+        """Whether an archive is to be made now: none can be used, nobody makes it, and there is room for it."""
+        if self.option() is not None or not is_private(self.folder) or _is_of_today(self.log_path):
             return False
-        try:
-            if time.time() - os.stat(self.log_path).st_mtime < TRIED_SECS:
-                return False
-            os.unlink(self.log_path)
-        except FileNotFoundError:
-            pass
-        return shutil.disk_usage(folder).free >= DISK_BYTES_MIN and memory_left() >= MEMORY_BYTES_MIN
+        return shutil.disk_usage(self.folder).free >= DISK_BYTES_MIN and memory_left() >= MEMORY_BYTES_MIN
+
+    def make_folder(self) -> None:
+        """Make the folder of archives, if it is not there; remove what a maker that was killed has left in it."""
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        for left in Path(self.folder).glob(f"{MAKING}*"):
+            if not _is_of_today(str(left)):
+                shutil.rmtree(left, ignore_errors=True)
 
     def begin(self) -> None:
         """Have it made by a process of its own, if it is wanted (rule 2)."""
         try:
+            self.make_folder()
             if not self.is_wanted():
                 return
+            Path(self.log_path).unlink(missing_ok=True)
             said = os.open(self.log_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
                 path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
                 subprocess.run(  # it leaves a process behind, and ends
                     [sys.executable, "-P", "-m", MAKER, self.path],
                     env={**os.environ, "PYTHONPATH": path, CACHE_ENV: OFF},
-                    cwd=Path(self.path).parent,
+                    cwd=self.folder,
                     stdin=subprocess.DEVNULL,
                     stdout=said,
                     stderr=said,
@@ -104,7 +117,7 @@ class ClassArchive:
                 )
             finally:
                 os.close(said)
-            log.info("Spark's classes are written down, once, in the background: later starts take half as long")
+            log.info("Spark's classes are written down, once, in the background: later starts take less time")
         except Exception as error:  # noqa: BLE001  rule 2
             log.debug("no class archive is made: %s", error)
 
@@ -123,11 +136,14 @@ class ClassArchive:
 
     def made(self, written: str) -> None:
         """Give an archive that is complete its name, and remove those that were not used for the longest time."""
+        os.chmod(written, 0o600)
+        with open(written, "ab") as file:
+            file.write(_END)
+            file.flush()
+            os.fsync(file.fileno())
         os.chmod(written, 0o400)
-        with open(written, "rb") as file:
-            os.fsync(file.fileno())  # what a power cut has left of it would have the right name
         os.replace(written, self.path)
-        others = sorted(Path(self.path).parent.glob("classes-*.jsa"), key=lambda path: path.stat().st_mtime)
+        others = sorted(Path(self.folder).glob("classes-*.jsa"), key=lambda path: path.stat().st_mtime)
         for old in others[:-KEPT_MAX]:
             old.unlink(missing_ok=True)
         Path(self.log_path).unlink(missing_ok=True)
@@ -156,6 +172,14 @@ def is_private(path: str) -> bool:
     """Whether a file or folder belongs to this user, and nobody else may write to it (rule 3)."""
     found = os.stat(path)
     return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _is_of_today(path: str) -> bool:
+    """Whether a file or folder is there and was changed within ``TRIED_SECS``."""
+    try:
+        return time.time() - os.stat(path).st_mtime < TRIED_SECS
+    except FileNotFoundError:
+        return False
 
 
 def memory_left() -> int:

@@ -20,23 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
-from pyspark.find_spark_home import _find_spark_home
 
-from sparkbolt.core.model.components import (
-    BasicBolt,
-    PartitionedSpout,
-    Range,
-    TopologyContext,
-)
+from sparkbolt.core.model.components import BasicBolt, PartitionedSpout, Range, TopologyContext
 from sparkbolt.core.model.interfaces import BasicCollector
 from sparkbolt.core.model.topology import TopologyBuilder
 from sparkbolt.core.model.tuples import Tuple
-from sparkbolt.errors import EngineError
+from sparkbolt.errors import EngineError, SparkboltError
 from sparkbolt.operate.control import CONTROL_ENV
 from sparkbolt.operate.home import HOME_ENV
-from sparkbolt.spark.class_archive import CACHE_ENV, OFF, ClassArchive, archive_for
+from sparkbolt.spark.class_archive import CACHE_ENV, MAKING, OFF, ClassArchive, is_private
 from sparkbolt.spark.jvm import LOG_ENV
-from sparkbolt.spark.session import JAVA_OPTIONS, LOCAL_SETTINGS, java_path, make_session
+from sparkbolt.spark.session import JAVA_OPTIONS, LOCAL_SETTINGS, make_session, own_class_archive
 from sparkbolt.spark.starting import start
 
 FINISH_SECS = 600.0
@@ -83,11 +77,12 @@ def make(archive: ClassArchive, in_background: bool = False) -> None:
         in_background: everything else on the machine goes first.
 
     Raises:
-        EngineError: Spark cannot run, or its JVM has written nothing.
+        EngineError: others may write to the folder, Spark cannot run, or its JVM has written nothing.
     """
-    folder = Path(archive.path).parent
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as directory:
+    archive.make_folder()
+    if not is_private(archive.folder):
+        raise EngineError(f"{archive.folder} is not yours alone to write to: chmod go-w it, or set {CACHE_ENV}")
+    with tempfile.TemporaryDirectory(prefix=MAKING, dir=archive.folder) as directory:
         os.environ.update({HOME_ENV: f"{directory}/home", CONTROL_ENV: "off", CACHE_ENV: OFF})
         os.environ.pop(LOG_ENV, None)
         written = f"{directory}/classes.jsa"
@@ -100,7 +95,7 @@ def make(archive: ClassArchive, in_background: bool = False) -> None:
         gateway = SparkContext._gateway
         assert gateway is not None
         if in_background:
-            _yield_to_all(gateway.proc.pid)
+            _weigh_least(gateway.proc.pid)
         running = start(builder.build(), spark=session, checkpoint=f"{directory}/checkpoint")
         running.await_finished(timeout_secs=FINISH_SECS)
         running.stop()
@@ -112,9 +107,8 @@ def make(archive: ClassArchive, in_background: bool = False) -> None:
         archive.made(written)
 
 
-def _yield_to_all(pid: int) -> None:
-    """Let a process run only when nothing else wants to; Linux weighs sessions first, and processes within them."""
-    os.setpriority(os.PRIO_PROCESS, pid, 19)
+def _weigh_least(pid: int) -> None:
+    """Let a process's session go behind all others: Linux weighs sessions first, and by niceness only within them."""
     try:
         Path(f"/proc/{pid}/autogroup").write_text("19")
     except OSError:
@@ -123,18 +117,27 @@ def _yield_to_all(pid: int) -> None:
 
 def main(arguments: list[str]) -> int:
     """Make the archive, as the head of this module says."""
-    archive = ClassArchive(arguments[0]) if arguments else archive_for(java_path(), _find_spark_home())
+    archive = ClassArchive(arguments[0]) if arguments else own_class_archive()
     if archive is None:
-        print(f"there can be no class archive: {CACHE_ENV} is {OFF!r}, or there is no OpenJDK", file=sys.stderr)
+        print(
+            f"no class archive is made: {CACHE_ENV} is {OFF!r}, or SPARK_SUBMIT_OPTS names another one, or there is no "
+            "OpenJDK with JAVA_HOME or on the PATH",
+            file=sys.stderr,
+        )
         return 1
     if arguments:
         if os.fork():
             os._exit(0)
         os.setsid()
-        _yield_to_all(os.getpid())
-    if not os.path.exists(archive.path):
+        os.nice(19)
+        _weigh_least(os.getpid())
+    if archive.option() is None:
         print("noting which classes Spark loads (half a minute, once)", file=sys.stderr)
-        make(archive, in_background=bool(arguments))
+        try:
+            make(archive, in_background=bool(arguments))
+        except (SparkboltError, OSError) as error:
+            print(f"no class archive is made: {error}", file=sys.stderr)
+            return 1
     print(archive.path)
     return 0
 

@@ -31,7 +31,7 @@ from pyspark.sql import SparkSession
 
 from sparkbolt.core.base.locations import scheme_of
 from sparkbolt.errors import EngineError
-from sparkbolt.spark.class_archive import archive_for
+from sparkbolt.spark.class_archive import ClassArchive, archive_for
 from sparkbolt.spark.code_shipping import add, own_archive
 from sparkbolt.spark.jvm import jvm_output, keep_log
 from sparkbolt.spark.locations import check_master
@@ -258,12 +258,17 @@ def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSe
         raise EngineError(f"Spark does not start with master {master!r}: {said}{where}") from None
 
 
+def own_class_archive() -> ClassArchive | None:
+    """The class archive for the JVM that this process would start; None if there can be none."""
+    return archive_for(java_path(), _find_spark_home())
+
+
 def _archived(configuration: SparkConf, master: str) -> list[tuple[str, str]]:
     """The settings by which a JVM under a local master uses the class archive; if there is none, it will be made."""
     options = configuration.get(JAVA_OPTIONS, None)
     if not is_local_master(master) or options != LOCAL_SETTINGS[JAVA_OPTIONS]:
         return []
-    archive = archive_for(java_path(), _find_spark_home())
+    archive = own_class_archive()
     if archive is None:
         return []
     option = archive.option()
@@ -285,7 +290,7 @@ def _start_hook(master: str) -> Iterator[None]:
         yield
     finally:
         if before is None:
-            del os.environ["PYTHONPATH"]
+            os.environ.pop("PYTHONPATH", None)
         else:
             os.environ["PYTHONPATH"] = before
 

@@ -119,9 +119,9 @@ def _running(
         held.files.write(TASKS_FILE, dump_tasks(lane))
         own = for_lane(session, lane.spark_partitions)
         if is_local(session):
-            warm_up(own)
             if held.is_local:
                 write_synced(own)
+            warm_up(own)
         return RunningOnSpark(topology, lane, own, held, temporary, open_secs, presence, telemetry)
     except OSError as error:
         held.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 import pytest
 
@@ -33,5 +32,7 @@ def test_a_tree_whose_time_is_reset_lives_longer_than_the_timeout(ended: Engine)
 
 def test_ticks_come_at_their_times(ended: Engine) -> None:
     ticks = [now_ms for [now_ms] in ended.notes("from-waits")]
-    assert len(ticks) >= 8
-    assert all(later - earlier >= 500 for earlier, later in pairwise(ticks))
+    assert len(ticks) >= 2
+    # A tick may come late, and the one behind it in time; but none comes before its time.
+    for first, earlier in enumerate(ticks):
+        assert all(later - earlier > 1000 * periods for periods, later in enumerate(ticks[first + 1 :]))

@@ -21,7 +21,7 @@ from sparkbolt.spark.session import make_session
 session = make_session("mapped", "local[1]")
 assert session.range(3).count() == 3
 maps = Path(f"/proc/{SparkContext._gateway.proc.pid}/maps").read_text()
-print(next((line.split()[-1] for line in maps.splitlines() if "/classes-" in line), None))
+print(next((line[line.index("/") :] for line in maps.splitlines() if "/classes-" in line), None))
 """
 
 
@@ -41,8 +41,18 @@ def mapped(cache: str) -> str:
 
 
 def test_the_classes_of_spark_are_written_down_once_and_mapped_from_then_on(tmp_path: Path) -> None:
-    assert mapped(str(tmp_path / "cache")) == "None"
-    assert wait_for(lambda: [path.suffix for path in (tmp_path / "cache").iterdir()] == [".jsa"], PATIENCE_SECS)
-    [archive] = (tmp_path / "cache").iterdir()
-    assert mapped(str(tmp_path / "cache")) == str(archive)
-    assert list((tmp_path / "cache").iterdir()) == [archive]
+    cache = tmp_path / "a cache"
+    assert mapped(str(cache)) == "None"
+    assert wait_for(lambda: [path.suffix for path in cache.iterdir()] == [".jsa"], PATIENCE_SECS)
+    [archive] = cache.iterdir()
+    assert mapped(str(cache)) == str(archive)
+    assert list(cache.iterdir()) == [archive]
+
+    # What a disk has lost of it, Java does without.
+    whole = archive.read_bytes()
+    archive.chmod(0o600)
+    third = len(whole) // 3
+    hole = whole[:third] + bytes(1 << 16) + whole[third + (1 << 16) :]
+    for damaged in (whole[:third], bytes(len(whole)), hole):
+        archive.write_bytes(damaged)
+        assert mapped(str(cache)) == "None"

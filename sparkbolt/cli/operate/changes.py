@@ -19,6 +19,7 @@ from sparkbolt.cli.operate.sheets import plain
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_SET_ASIDE, EXIT_TIME_OVER, UNDER_WAY
 from sparkbolt.operate.documents import TopologyEntry, TopologyState
 from sparkbolt.operate.operator import Operator
+from sparkbolt.operate.processes import ProcessNote, gone
 
 POLL_SECS = 0.3
 END_SECS = 30.0
@@ -93,7 +94,7 @@ def await_end(
     until = clock() + limit_secs
     while True:
         entry = operator.find(topology)
-        if not runs(entry):
+        if not runs(entry) and (not _is_leaving(entry) or clock() >= until):
             text, code = _end_of(entry)
             print(plain(text))
             return code
@@ -104,6 +105,12 @@ def await_end(
             )
             return EXIT_TIME_OVER
         sleep(POLL_SECS)
+
+
+def _is_leaving(entry: TopologyEntry) -> bool:
+    """Whether a topology has ended and the command that ran it has not: its exit code is still to come."""
+    ours = bool(entry["command"]) and entry["exit_code"] is None
+    return ours and gone(ProcessNote(entry["host"], entry["pid"], entry["pid_started"], entry["pid_space"])) is False
 
 
 def _end_of(entry: TopologyEntry) -> tuple[str, int]:

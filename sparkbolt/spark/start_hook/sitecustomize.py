@@ -24,23 +24,26 @@ def without_zips(path: list[str]) -> list[str]:
     Args:
         path: as ``sys.path``.
     """
-    left = list(path)
-    for zipped in path:
-        directory, name = os.path.split(zipped)
-        home = os.path.dirname(os.path.dirname(directory))
-        installed = os.path.dirname(home)
-        if name != "pyspark.zip" or installed not in path or not os.path.isfile(os.path.join(home, "__init__.py")):
-            continue
-        left.remove(zipped)
-        jars = os.path.join(home, "jars")
-        for other in path:
-            where, name = os.path.split(other)
-            version = name.removeprefix("py4j-").removesuffix("-src.zip")
-            is_installed = os.path.isdir(os.path.join(installed, f"py4j-{version}.dist-info"))
-            # Spark adds a jar of its own; it has no Python in it, and Python would read its whole index.
-            if where == jars or (where == directory and is_installed):
-                left.remove(other)
-    return left
+    homes = [os.path.join(entry, "pyspark") for entry in path]
+    twice = [
+        home
+        for home in homes
+        if os.path.join(home, "python", "lib", "pyspark.zip") in path
+        and os.path.isfile(os.path.join(home, "__init__.py"))
+    ]
+    return [entry for entry in path if not any(_is_spare(entry, home) for home in twice)]
+
+
+def _is_spare(entry: str, home: str) -> bool:
+    """Whether an entry of the path has nothing that the installation of PySpark at ``home`` does not give."""
+    directory, name = os.path.split(entry)
+    if directory == os.path.join(home, "jars"):
+        return True  # Spark adds a jar of its own; it has no Python in it, and Python would read its whole index
+    if directory != os.path.join(home, "python", "lib"):
+        return False
+    version = name.removeprefix("py4j-").removesuffix("-src.zip")
+    is_installed = os.path.isdir(os.path.join(os.path.dirname(home), f"py4j-{version}.dist-info"))
+    return name == "pyspark.zip" or is_installed
 
 
 def run_the_next(path: list[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparkbolt.operate.client import ask
-from sparkbolt.operate.documents import TopologyEntry, TopologyState
+from sparkbolt.operate.documents import TopologyState
 from sparkbolt.operate.home import Home
 from sparkbolt.operate.presence import Presence
 from tests.unit.operate.test_home import wait_for
@@ -18,9 +18,8 @@ from tests.unit.operate.topologies import FakeRunning
 
 def entry(home: Path) -> dict[str, object]:
     """The entry of the one topology; it is written from a thread, so it may not be there yet."""
-    found: list[TopologyEntry] = []
-    assert wait_for(lambda: bool(found or found.extend(Home(str(home)).entries()) or found))
-    [one] = found
+    assert wait_for(lambda: Home(str(home)).entries() != [])
+    [one] = Home(str(home)).entries()
     return dict(one)
 
 

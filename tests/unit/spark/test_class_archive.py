@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from sparkbolt.spark import class_archive
-from sparkbolt.spark.class_archive import KEPT_MAX, TRIED_SECS, ClassArchive, archive_for
+from sparkbolt.spark.class_archive import KEPT_MAX, MAKING, TRIED_SECS, ClassArchive, archive_for
 from tests.unit.operate.test_home import wait_for
 
 LIBRARIES = ("lib/server/libjvm.so", "lib/server/classes.jsa", "lib/modules", "bin/java")
@@ -46,8 +47,10 @@ def archive(cache: Path) -> ClassArchive:
 
 
 def put(archive: ClassArchive) -> None:
-    Path(archive.path).write_text("classes")
-    os.chmod(archive.path, 0o400)
+    """Make an archive of what a JVM would have written."""
+    written = Path(archive.folder, "written")
+    written.write_text("classes")
+    archive.made(str(written))
 
 
 def test_each_java_and_each_spark_has_its_own(java: str, spark: str, cache: Path) -> None:
@@ -83,9 +86,24 @@ def test_a_java_that_is_built_in_another_way_has_none(java: str, spark: str, mis
 def test_what_others_may_write_to_is_not_used(archive: ClassArchive) -> None:
     assert archive.option() is None
     put(archive)
-    assert archive.option() == f'"-XX:SharedArchiveFile={archive.path}" -Xlog:cds=off -Xlog:class+path=off'
+    assert str(archive.option()).startswith(f'"-XX:SharedArchiveFile={archive.path}" ')
+    os.chmod(archive.folder, 0o770)
+    assert archive.option() is None
+    os.chmod(archive.folder, 0o700)
+    assert archive.option() is not None
     os.chmod(archive.path, 0o422)
     assert archive.option() is None
+
+
+def test_an_archive_whose_end_is_missing_is_not_used(archive: ClassArchive) -> None:
+    put(archive)
+    assert archive.option() is not None
+    whole = Path(archive.path).read_bytes()
+    os.chmod(archive.path, 0o600)
+    for length in (len(whole) - 1, 3, 0):
+        Path(archive.path).write_bytes(whole[:length])
+        assert archive.option() is None
+        assert archive.is_wanted()
 
 
 def test_it_is_not_made_where_others_may_write(archive: ClassArchive, cache: Path) -> None:
@@ -119,7 +137,7 @@ def test_the_last_ones_that_were_used_are_kept(archive: ClassArchive, cache: Pat
     written = cache / "written"
     written.write_text("new")
     archive.made(str(written))
-    assert Path(archive.path).read_text() == "new"
+    assert Path(archive.path).read_text().startswith("new")
     assert sorted(path.name for path in cache.iterdir()) == ["classes-1.jsa", "classes-old0.jsa", "classes-old1.jsa"]
 
 
@@ -130,6 +148,15 @@ def test_a_maker_that_cannot_begin_is_told_to_nobody_and_not_tried_again(
     archive.begin()
     assert "no.such" in Path(archive.log_path).read_text()
     assert not archive.is_wanted()
+
+
+def test_what_a_maker_that_was_killed_has_left_is_removed_a_day_later(archive: ClassArchive, cache: Path) -> None:
+    for name, age in (("old", TRIED_SECS + 60), ("new", 60)):
+        (cache / f"{MAKING}{name}/state").mkdir(parents=True)
+        then = time.time() - age
+        os.utime(cache / f"{MAKING}{name}", (then, then))
+    archive.make_folder()
+    assert [path.name for path in cache.iterdir()] == [f"{MAKING}new"]
 
 
 def test_a_folder_that_cannot_be_made_stops_nothing(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from sparkbolt.cli import main
 from sparkbolt.cli.operate import changes
 from sparkbolt.operate.documents import Answer, TopologyState
+from sparkbolt.operate.processes import this_process
 from tests.unit.operate.fake import FakeOperator, gist
 
 ID = "words-1-1767262800"
@@ -151,6 +152,19 @@ def test_kill_wait_says_by_its_exit_code_whether_anything_is_left(
     clock = iter(range(1000))
     assert changes.await_end(fake, ID, 30.0, lambda: next(clock), ending(fake, 3, **how)) == code  # type: ignore[arg-type]
     assert capsys.readouterr().out == f"{said}\n"
+
+
+def test_kill_wait_waits_for_the_exit_code_of_a_command_that_has_not_ended(
+    fake: FakeOperator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = this_process()
+    process = {"host": own.host, "pid": own.pid, "pid_started": own.started, "pid_space": own.space}
+    fake.known[0].update({**ENDED, **process, "command": ["sparkbolt", "run"], "drained": False})  # type: ignore[typeddict-item]
+    clock = iter(range(1000))
+    assert changes.await_end(fake, ID, 30.0, lambda: next(clock), ending(fake, 3, exit_code=3)) == 0  # type: ignore[arg-type]
+    assert capsys.readouterr().out == "words has ended, and nothing is left\n"
+    fake.known[0]["exit_code"] = None
+    assert changes.await_end(fake, ID, 30.0, lambda: next(clock), lambda secs: None) == 4  # type: ignore[arg-type]
 
 
 def test_kill_wait_gives_up_with_4_and_says_how_to_end_the_process(
