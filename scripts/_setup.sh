@@ -2,7 +2,8 @@
 #
 # 1. .venv, with the pinned packages of requirements/dev.txt and Sparkbolt itself (editable). It is made anew or
 #    brought up to date only when a stamp in it says that pyproject.toml, the pins or the place have changed.
-# 2. A Java of version 17 or later, exported as JAVA_HOME.
+# 2. The compiled kernels of fast/ in it, for which a C compiler is installed; without one, all runs in pure Python.
+# 3. A Java of version 17 or later, exported as JAVA_HOME.
 #
 # For scripts/test there is `setup_classes` besides, which makes JVMs start faster.
 #
@@ -85,6 +86,19 @@ setup_make_venv() {
     pwd >.venv/place
 }
 
+# setup_kernels PYTHON: builds fast/ for an interpreter and installs it there. Where that is not possible, all runs in
+# pure Python; in continuous integration it is a failure.
+setup_kernels() {
+    local python=$1 headers
+    headers='import os, sysconfig; raise SystemExit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))'
+    command -v cc >/dev/null || setup_apt_install gcc || true
+    [ -e /usr/include/stdlib.h ] || setup_apt_install libc6-dev || true
+    "$python" -c "$headers" || setup_apt_install "python$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-dev" || true
+    setup_quietly "$python" -m uv pip install --python "$python" --no-deps --no-build-isolation ./fast && return 0
+    [ "${CI:-}" != true ] || setup_die "the kernels of fast/ could not be built"
+    setup_say "the kernels of fast/ could not be built: all runs in pure Python"
+}
+
 # uv is many times faster than pip, but pip is what every virtual environment has.
 setup_pip_install() {
     if [ -x .venv/bin/uv ]; then
@@ -94,7 +108,9 @@ setup_pip_install() {
     setup_quietly .venv/bin/python -m pip install --disable-pip-version-check "$@"
 }
 
-setup_wanted_stamp() { cat pyproject.toml requirements/dev.txt scripts/_setup.sh | sha256sum; }
+setup_wanted_stamp() {
+    cat pyproject.toml requirements/dev.txt scripts/_setup.sh fast/pyproject.toml fast/sparkbolt_fast/*.p* | sha256sum
+}
 
 setup_packages() {
     local began=$SECONDS
@@ -110,6 +126,7 @@ setup_packages() {
         setup_say "uv could not be installed; going on without it"
     setup_pip_install -r requirements/dev.txt || setup_die "the packages of requirements/dev.txt could not be installed"
     setup_pip_install --no-deps --no-build-isolation -e . || setup_die "Sparkbolt could not be installed into .venv"
+    setup_kernels .venv/bin/python
     .venv/bin/python -m compileall -q -j 0 .venv/lib >/dev/null 2>&1 || true # what no interpreter can compile, nobody runs
     setup_wanted_stamp >.venv/stamp
     setup_say "packages installed in $((SECONDS - began)) s"
@@ -195,7 +212,7 @@ setup_version() {
         ;;
     esac
     sed "s/^pyspark==.*/$spark/" requirements/dev.txt >"$place.txt"
-    stamp=$(pwd; cat "$place.txt" pyproject.toml scripts/_setup.sh | sha256sum)
+    stamp=$(pwd; cat "$place.txt"; setup_wanted_stamp)
     [ "$(cat "$place/stamp" 2>/dev/null)" = "$stamp" ] && return 0
     setup_say "installing $name into $place (minutes the first time)"
     setup_quietly .venv/bin/uv venv --clear --python "$python" "$place" || setup_die "$place could not be made"
@@ -203,6 +220,7 @@ setup_version() {
         setup_die "the packages of $place.txt could not be installed"
     setup_quietly .venv/bin/uv pip install --python "$place/bin/python" --no-deps --no-build-isolation -e . ||
         setup_die "Sparkbolt could not be installed into $place"
+    setup_kernels "$place/bin/python"
     echo "$stamp" >"$place/stamp"
 }
 

@@ -11,23 +11,28 @@ import pytest
 
 from sparkbolt.core.model.topology import Topology
 from tests.contract.engines import Engine, OnSpark, Sim
+from tests.fast import fast
 
 Begin: TypeAlias = Callable[[Callable[[str], Topology]], Any]
 
 
-@pytest.fixture(scope="module", params=["sim", pytest.param("spark", marks=[pytest.mark.spark])])
+@pytest.fixture(scope="module", params=["sim", "compiled", pytest.param("spark", marks=[pytest.mark.spark])])
 def begin(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Begin:
-    """Begins a topology of ``topologies`` in a directory of its own; a context manager that ends it."""
+    """Begins a topology of ``topologies`` in a directory of its own; a context manager that ends it.
+
+    Python runs the loops of ``sim``, and the kernels of ``fast/`` those of ``compiled`` and of Spark.
+    """
     spark = request.getfixturevalue("spark") if request.param == "spark" else None
 
     @contextmanager
     def run(make: Callable[[str], Topology]) -> Iterator[Engine]:
         directory: Path = tmp_path_factory.mktemp(make.__name__)
         topology = make(str(directory))
-        engine = OnSpark(topology, directory, spark) if spark is not None else Sim(topology, directory)
-        try:
-            yield engine
-        finally:
-            engine.close()
+        with fast(request.param != "sim"):
+            engine = OnSpark(topology, directory, spark) if spark is not None else Sim(topology, directory)
+            try:
+                yield engine
+            finally:
+                engine.close()
 
     return run

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import sparkbolt
 from sparkbolt import TopologyBuilder
 from sparkbolt.core.base.ids import mix64, tree_key
+from sparkbolt.core.base.native import FAST_ENV, kernels
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from tests.unit.test_exports import CountNothing
@@ -109,6 +111,16 @@ def named_on_the_page() -> list[str]:
     return re.findall(r"^\| \d+ \| `sparkbolt/(core/[\w/]+\.py)`", part, re.MULTILINE)
 
 
+@pytest.fixture
+def in_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No compiled kernels: what they do cannot be followed."""
+    monkeypatch.setenv(FAST_ENV, "off")
+    kernels.cache_clear()
+    yield
+    kernels.cache_clear()
+
+
+@pytest.mark.usefixtures("in_python")
 def test_one_tuple_goes_through_the_files_that_the_page_names_in_their_order() -> None:
     builder = TopologyBuilder("one")
     builder.set_spout("lines", GeneratorSpout(one_line, outputs=["line"], count=1))

@@ -27,6 +27,7 @@ from sparkbolt.core.base.arrow_buffers import all_to_buffers, from_buffers
 from sparkbolt.core.base.exceptions import line_of, pass_on
 from sparkbolt.core.base.ids import edges_of, mix64_array, unmix64_array
 from sparkbolt.core.base.intervals import Interval
+from sparkbolt.core.base.native import kernels
 from sparkbolt.core.base.packing import KEY_ARRAYS, keys_to_pack, narrow, pack, packed_keys, unpack
 from sparkbolt.core.base.salvage import salvage
 from sparkbolt.core.protocol.edges import Anchoring, EdgeOrigins
@@ -197,9 +198,7 @@ def python_values(column: Column) -> Sequence[Any]:
         if column.null_count:
             nulls: list[Any] = column.to_pylist()
             return nulls
-        known = np.array(column.dictionary.to_pylist(), dtype=object)
-        values: list[Any] = known[column.indices.to_numpy()].tolist()
-        return values
+        return spread(column.dictionary.to_pylist(), column.indices.to_numpy())
     if isinstance(column, pa.Array):
         if pa.types.is_int64(column.type) and not column.null_count:
             numbers: list[Any] = column.to_numpy().tolist()
@@ -207,6 +206,27 @@ def python_values(column: Column) -> Sequence[Any]:
         plain: list[Any] = column.to_pylist()
         return plain
     return column
+
+
+def spread(distinct: list[Any], codes: npt.NDArray[Any]) -> list[Any]:
+    """For each code, the value with that number.
+
+    Args:
+        distinct: the values.
+        codes: integers[rows], their numbers.
+
+    >>> spread(["be", "or"], np.array([0, 1, 0], dtype=np.int32))
+    ['be', 'or', 'be']
+    """
+    native = kernels()
+    values: list[Any]
+    if native is not None and codes.dtype in (np.int32, np.uint16) and codes.flags.c_contiguous:
+        values = native.spread(distinct, codes)
+    else:
+        known = np.empty(len(distinct), dtype=object)
+        known[:] = distinct
+        values = known[codes].tolist()
+    return values
 
 
 def arrow_of(name: str, column: Column, otherwise: str, dictionary: bool = False) -> pa.Array:

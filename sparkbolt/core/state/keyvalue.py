@@ -27,6 +27,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sparkbolt.core.base.exceptions import line_of, pass_on, printed
+from sparkbolt.core.base.native import kernels
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.state.bucket_table import BucketTable
@@ -118,8 +119,13 @@ class KeyValueTable:
         self._synced = True
         self._forget()
         # Both are called for every tuple: without a method in between, a get and a put cost half as much.
-        self.get = _reader(self._dirty)  # type: ignore[method-assign]
-        self.put = self._dirty.__setitem__  # type: ignore[method-assign, assignment]
+        native = kernels()
+        if native is None:
+            self.get = _reader(self._dirty)  # type: ignore[method-assign]
+            self.put = self._dirty.__setitem__  # type: ignore[method-assign, assignment]
+        else:
+            direct = native.KeyValues(self._dirty, self._committed, GONE)
+            self.get, self.put = direct.get, direct.put  # type: ignore[method-assign]
 
     def _forget(self) -> None:
         self._values: dict[Any, Any] = {}

@@ -48,7 +48,11 @@ class BasicRowCollector:
         self._gate: Callable[[bool], None] | None = None
         out = output.default
         if row is None and out is not None and out.width and not out.routes.direct:
-            self.emit, self._gate = _gated(out, self.emit)  # type: ignore[method-assign]
+            if output.native is None:
+                self.emit, self._gate = _gated(out, self.emit)  # type: ignore[method-assign]
+            else:
+                out.emitter = output.native.Emitter(out.coded(), DEFAULT_STREAM, self._emit_otherwise, out.collected)
+                self.emit, self._gate = out.emitter.emit, out.emitter.open  # type: ignore[method-assign]
 
     def begin(self, tup: Tuple) -> list[int] | None:
         """Anchor emissions from now on to the row that ``tup`` shows.
@@ -62,8 +66,10 @@ class BasicRowCollector:
         self._row = tup
         if self._gate is None or self._output.default is None:
             return None
-        ends = self._output.default.ends = []
         self._gate(True)
+        if self._output.default.emitter is not None:
+            return None
+        ends = self._output.default.ends = []
         return ends if self._output.default.collected else None
 
     def show(self, tup: Tuple) -> None:
@@ -89,6 +95,15 @@ class BasicRowCollector:
         out.extend(row)
         if out.ends is None:
             out.append_parent(parent)
+
+    def _emit_otherwise(self, values: Any, stream: Any, anchors: Any) -> Sequence[Any] | None:
+        """Emit what compiled code does not: see ``Emitter``. Returns the values if it is to emit them after all."""
+        out = self._output.default
+        if isinstance(stream, str) and stream == DEFAULT_STREAM and isinstance(self._row, Tuple) and out is not None:
+            self._refuse_anchors(anchors, stream)
+            return out.row(values)
+        BasicRowCollector.emit(self, values, stream, anchors)
+        return None
 
     def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
         """See ``BasicCollector.emit_direct``."""

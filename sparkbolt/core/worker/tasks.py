@@ -6,21 +6,20 @@ Rule 2: a tuple that user code keeps stays unchanged. One object shows row after
 proves that user code has not kept it.
 Rule 3: a task that has neither acked nor failed a tuple of a tracked tree holds the tuple, and is reported as its
 holder.
+Rule 4: the loop over rows does as little as possible, because every tuple pays for everything in it. Where there are
+compiled kernels (``native``), they run it, with the same results; the Python here is the reference.
 
 Read before: ``collectors``, ``tuple_batch``, ``failures``.
 """
 
 from __future__ import annotations
 
-import asyncio
 import sys
-import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from inspect import isawaitable
 from types import GeneratorType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +47,7 @@ from sparkbolt.core.protocol.frames import arrow_of
 from sparkbolt.core.worker.activity import ActivityMonitor
 from sparkbolt.core.worker.bolt_runtime import BoltRuntime, RuntimeEffects, joined
 from sparkbolt.core.worker.collectors import BasicRowCollector, BoltRowCollector, ColumnBlockCollector
+from sparkbolt.core.worker.coroutines import Coroutines
 from sparkbolt.core.worker.crash_isolation import TaskWatch
 from sparkbolt.core.worker.failures import Failure, failure_of, failure_said, not_tried
 from sparkbolt.core.worker.results import TaskResult
@@ -57,6 +57,9 @@ from sparkbolt.errors import KilledWorkerError
 
 UNAVAILABLE_MAX = 10
 """After this many tuples in a row for which a bolt was unavailable, the rest of the frame is not tried."""
+
+Failures: TypeAlias = dict[int, Failure]
+"""By row that failed: why."""
 
 
 class BoltTask:
@@ -74,20 +77,17 @@ class BoltTask:
         """Set in a process that may die (``crash_isolation``)."""
         self.monitor: ActivityMonitor | None = None
         """Set if the process's activity is shown."""
-        self._shows: Tuple | None = None
-        """The tuple that ``execute`` sees now."""
-        self._shown_too: dict[int, Tuple] = {}
-        """By row: the tuples that coroutines see now."""
         self._by_hand = BoltRowCollector(output)
         self._basic = BasicRowCollector(output)
+        self._execute = f"execute of {context.component!r}"
+        self._loop = RowLoop(output, self._basic, self._execute)
         self._late: list[Tuple] = []
         self._late_failures: list[tuple[Tuple, object]] = []
         """Tuples kept from earlier rows that were failed now, with the reasons; those acked now are in ``_late``."""
         self._columns = ColumnBlockCollector(output)
-        self._runner: asyncio.Runner | None = None
+        self._coroutines = Coroutines(bolt, output, self._execute) if isinstance(bolt, AsyncBolt) else None
         self.runtime: BoltRuntime | None = None
         """The bolt runtime, if the bolt has one; set by ``prepare``."""
-        self._execute = f"execute of {context.component!r}"
         self.flushes = defines_flush(bolt)
         """Whether the bolt has a ``flush`` of its own."""
         self._work = self._choose_work()
@@ -110,17 +110,16 @@ class BoltTask:
 
     def abandon(self) -> None:
         """Discard the instance as after a crash: without ``cleanup``; only the event loop, which is ours, is closed."""
-        if self._runner is not None:
-            runner, self._runner = self._runner, None
-            with suppress(SystemExit):  # raised by a task that this cancels; the loop is closed all the same
-                runner.close()
+        if self._coroutines is not None:
+            self._coroutines.close()
 
     @property
     def current(self) -> tuple[int, list[Any] | None, int]:
         """See ``activity.Working``; read by another thread."""
         if self.runtime is not None:
             return self.runtime.effects.metrics.windows, None, 0
-        tup, others = self._shows, list(self._shown_too.values())
+        tup = self._loop.shows
+        others = list(self._coroutines.shown.values()) if self._coroutines is not None else []
         if others:
             tup = others[0]
         return (-1, None, 0) if tup is None else (tup._row, tup.values, max(0, len(others) - 1))
@@ -313,20 +312,20 @@ class BoltTask:
         if isinstance(self.bolt, FunctionBolt):
             return self._run_function
         if isinstance(self.bolt, AsyncBolt):
-            return self._run_async
+            return self._run_coroutines
         if isinstance(self.bolt, ColumnBolt):
             return self._run_columns
         return self._run_by_hand if isinstance(self.bolt, Bolt) else self._run_rows
 
     def _run_rows(self, rows: Rows, result: TaskResult) -> None:
         assert isinstance(self.bolt, BasicBolt)
-        self._each(rows, result, self._watched(self.bolt.execute), None)
+        self._loop.run(rows, result.failures, self._watched(self.bolt.execute))
 
     def _run_by_hand(self, rows: Rows, result: TaskResult) -> npt.NDArray[np.bool_] | None:
         assert isinstance(self.bolt, Bolt)
         collector = self._by_hand
         collector.begin(rows, self.context.micro_batch_id)
-        kept = self._each(rows, result, self._watched(self.bolt.execute), collector)
+        kept = self._loop.run_by_hand(rows, result.failures, self._watched(self.bolt.execute), collector)
         self._late_failures = []
         for tup, reason in collector.failures:
             if tup._chunk is rows:
@@ -343,93 +342,26 @@ class BoltTask:
         held = settled == 0
         return held if bool(held.any()) else None
 
-    def _watched(self, execute: Callable[[Tuple, Any], Any]) -> Callable[[Tuple, Any], Any]:
-        """``execute``; if there is a watch, a function that first notes each row there."""
+    def _watched(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that takes a tuple first; if there is a watch, one that notes each row there before."""
         watch = self.watch
         if watch is None:
-            return execute
+            return call
 
-        def watched(tup: Tuple, collector: Any) -> Any:
+        def watched(tup: Tuple, *collector: Any) -> Any:
             watch.row(tup._row)
-            return execute(tup, collector)
+            return call(tup, *collector)
 
         return watched
 
-    def _each(
-        self,
-        rows: Rows,
-        result: TaskResult,
-        execute: Callable[[Tuple, Any], Any],
-        by_hand: BoltRowCollector | None,
-    ) -> list[Tuple]:
-        """Call ``execute`` for each row; return the tuples that user code has kept.
-
-        ``by_hand`` is the collector of a bolt that acks by hand; any other bolt gets a collector that acks for it. The
-        loop does as little as possible, because every tuple pays for everything in it.
-        """
-        names = rows.origin.fields
-        reference_count = sys.getrefcount
-        failures = result.failures
-        kept: list[Tuple] = []
-        tup = self._shows = Tuple.at(rows.origin, rows, 0)
-        basic = self._basic
-        collector: Any = by_hand if by_hand is not None else basic
-        ends = basic.begin(tup) if by_hand is None else None
-        emitted = self.output.default.values if ends is not None and self.output.default is not None else []
-        note_end = ends.append if ends is not None else None
-        alone = reference_count(tup)
-        single = names[0] if len(names) == 1 else None
-        for row, values in enumerate(rows.single() if single is not None else rows.values()):
-            if reference_count(tup) != alone:
-                kept.append(tup)
-                tup = self._shows = Tuple.at(rows.origin, rows, row)
-                if by_hand is None:
-                    basic.show(tup)
-            if single is not None:
-                tup[single] = values
-            else:
-                for name, value in zip(names, values):  # noqa: B905  strict costs a third of the loop
-                    tup[name] = value
-            tup._row = row
-            try:
-                returned = execute(tup, collector)
-                if returned is not None:
-                    emit = partial(by_hand.emit, anchors=tup) if by_hand is not None else basic.emit
-                    emit_all(returned, emit, self._execute)
-            except BaseException as error:  # noqa: BLE001  user code may raise anything
-                failures[row] = failure_of(error)
-                returned = None  # a generator that raised would hold the tuple
-                if failures[row].cause == Cause.UNAVAILABLE and _is_away(failures, row):
-                    failures.update(dict.fromkeys(range(row + 1, rows.count), not_tried(failures[row])))
-                    if ends is not None:
-                        ends.extend([len(emitted)] * (rows.count - row))
-                    break
-            if note_end is not None:
-                note_end(len(emitted))
-        if reference_count(tup) != alone:
-            kept.append(tup)
-        self._shows = None
-        basic.end()
-        if by_hand is None:
-            for tup in kept:
-                tup._settled = "failed" if tup._row in failures else "acked"
-                tup.detach()
-        return kept
-
     def _run_function(self, rows: Rows, result: TaskResult) -> None:
         assert isinstance(self.bolt, FunctionBolt)
-        function, who = self.bolt.function, f"{self.context.component!r}"
+        function, who = self._watched(self.bolt.function), f"{self.context.component!r}"
+        self._loop.run_function(rows, result.failures, function, who)
 
-        def execute(tup: Tuple, collector: BasicRowCollector) -> None:
-            returned = function(tup)
-            if returned.__class__ is GeneratorType:
-                emit = collector.emit
-                for values in returned:
-                    emit(values)
-            elif returned is not None:
-                emit_all(returned, collector.emit, who)
-
-        self._each(rows, result, self._watched(execute), None)
+    def _run_coroutines(self, rows: Rows, result: TaskResult) -> None:
+        assert self._coroutines is not None
+        self._coroutines.run(rows, result.failures, self.watch)
 
     def _run_columns(self, rows: Rows, result: TaskResult) -> None:
         assert isinstance(self.bolt, ColumnBolt)
@@ -466,91 +398,160 @@ class BoltTask:
         for out in self.output.streams.values():
             out.columns.clear()
 
-    def _run_async(self, rows: Rows, result: TaskResult) -> None:
-        if self._runner is None:
-            self._runner = asyncio.Runner()
-            weakref.finalize(self, self._runner.get_loop().close)  # also for a task without a cleanup
-        loop = self._runner.get_loop()
-        # Not Runner.run, which turns Ctrl-C into a cancellation: here Ctrl-C is raised at once, as in any other bolt.
-        work = loop.create_task(self._all_coroutines(rows, result))
-        while not work.done():
-            # RuntimeError: user code has stopped the loop, which is not its own. SystemExit: a task that user code made
-            # has exited; asyncio raises that here and where the task is awaited, and there it fails its tuple. Ctrl-C
-            # is not suppressed.
-            with suppress(RuntimeError, SystemExit):
-                loop.run_until_complete(work)
-        work.result()
 
-    async def _all_coroutines(self, rows: Rows, result: TaskResult) -> None:
-        bolt = self.bolt
-        assert isinstance(bolt, AsyncBolt)
-        watch = self.watch
-        # If a coroutine may kill the process, coroutines run one by one, so that it is known which one did.
-        free = asyncio.Semaphore(max(1, bolt.concurrency) if watch is None else 1)
+class RowLoop:
+    """The loop of one task over its rows."""
 
-        running: set[asyncio.Task[None]] = set()
-        broken: list[BaseException] = []
+    def __init__(self, output: Output, basic: BasicRowCollector, who: str) -> None:
+        """Emit into ``output``; ``basic`` is the collector of bolts that do not ack by hand, ``who`` names the call."""
+        self._output = output
+        self._basic = basic
+        self._who = who
+        self.shows: Tuple | None = None
+        """The tuple that user code sees now."""
 
-        async def one(tup: Tuple, collector: BasicRowCollector) -> None:
-            try:
-                if watch is not None:
-                    watch.row(tup._row)
-                self._shown_too[tup._row] = tup
-                await self._run_coroutine(bolt.execute(tup, collector), collector)
-            except BaseException as error:  # noqa: BLE001  a cancelled coroutine has not done its work either
-                result.failures[tup._row] = failure_of(error)
-            finally:
-                self._shown_too.pop(tup._row, None)
+    def run(self, rows: Rows, failures: Failures, execute: Callable[[Tuple, Any], Any]) -> None:
+        """Call ``execute`` of a bolt that does not ack by hand."""
+        if self._output.native is None:
+            self._settle(self._each(rows, failures, execute, None), failures)
+        else:
+            emit_returned = partial(emit_all, emit=self._basic.emit, who=self._who)
+            self._compiled(rows, failures, execute, self._basic, emit_returned)
 
-        def ended(tup: Tuple, collector: BasicRowCollector, task: asyncio.Task[None]) -> None:
-            running.discard(task)
-            collector.end()
-            free.release()
-            if task.cancelled():  # before it began, or by itself
-                result.failures.setdefault(tup._row, failure_of(asyncio.CancelledError("its coroutine was cancelled")))
-            elif (error := task.exception()) is not None:  # an exception that belongs to no tuple
-                broken.append(error)
+    def run_by_hand(
+        self, rows: Rows, failures: Failures, execute: Callable[[Tuple, Any], Any], collector: BoltRowCollector
+    ) -> list[Tuple]:
+        """Call ``execute`` of a bolt that acks by hand; return the tuples that user code has kept."""
+        return self._each(rows, failures, execute, collector)
 
-        tuples = []
-        for row, values in enumerate(rows.values()):
-            await _uncancelled(free.acquire)
-            if broken:
-                break
-            tup = Tuple.at(rows.origin, rows, row)
-            tup.update(zip(rows.origin.fields, values, strict=True))
-            tuples.append(tup)
-            collector = BasicRowCollector(self.output, tup)
-            task = asyncio.get_running_loop().create_task(one(tup, collector))
-            running.add(task)
-            task.add_done_callback(partial(ended, tup, collector))
-        while running:
-            await _uncancelled(partial(asyncio.wait, set(running)))
-        if broken:
-            raise broken[0]
-        for tup in tuples:
-            tup._settled = "failed" if tup._row in result.failures else "acked"
+    def run_function(self, rows: Rows, failures: Failures, function: Callable[[Tuple], Any], who: str) -> None:
+        """Call the function of a bolt, and emit what it returns; ``who`` names the call."""
+        if self._output.native is not None:
+            emit_returned = partial(emit_all, emit=self._basic.emit, who=who)
+            self._compiled(rows, failures, function, None, emit_returned)
+            return
+
+        def execute(tup: Tuple, collector: BasicRowCollector) -> None:
+            returned = function(tup)
+            if returned.__class__ is GeneratorType:
+                emit = collector.emit
+                for values in returned:
+                    emit(values)
+            elif returned is not None:
+                emit_all(returned, collector.emit, who)
+
+        self._settle(self._each(rows, failures, execute, None), failures)
+
+    def _settle(self, kept: list[Tuple], failures: Failures) -> None:
+        for tup in kept:
+            tup._settled = "failed" if tup._row in failures else "acked"
             tup.detach()
 
-    async def _run_coroutine(self, called: Any, collector: BasicRowCollector) -> None:
-        """Await what ``execute`` of an ``AsyncBolt`` returned, and emit its values."""
-        if isinstance(called, AsyncGenerator):
-            async with aclosing(called):
-                async for values in called:
-                    collector.emit(values)
-            return
-        returned = await called if isawaitable(called) else called
-        if returned is not None:
-            emit_all(returned, collector.emit, self._execute)
+    def _each(
+        self,
+        rows: Rows,
+        failures: Failures,
+        execute: Callable[[Tuple, Any], Any],
+        by_hand: BoltRowCollector | None,
+    ) -> list[Tuple]:
+        """Call ``execute`` for each row; return the tuples that user code has kept.
 
+        ``by_hand`` is the collector of a bolt that acks by hand; any other bolt gets a collector that acks for it.
+        """
+        names = rows.origin.fields
+        reference_count = sys.getrefcount
+        kept: list[Tuple] = []
+        tup = self.shows = Tuple.at(rows.origin, rows, 0)
+        basic = self._basic
+        collector: Any = by_hand if by_hand is not None else basic
+        ends = basic.begin(tup) if by_hand is None else None
+        emitted = self._output.default.values if ends is not None and self._output.default is not None else []
+        note_end = ends.append if ends is not None else None
+        alone = reference_count(tup)
+        single = names[0] if len(names) == 1 else None
+        for row, values in enumerate(rows.single() if single is not None else rows.values()):
+            if reference_count(tup) != alone:
+                kept.append(tup)
+                tup = self.shows = Tuple.at(rows.origin, rows, row)
+                if by_hand is None:
+                    basic.show(tup)
+            if single is not None:
+                tup[single] = values
+            else:
+                for name, value in zip(names, values):  # noqa: B905  strict costs a third of the loop
+                    tup[name] = value
+            tup._row = row
+            try:
+                returned = execute(tup, collector)
+                if returned is not None:
+                    emit = partial(by_hand.emit, anchors=tup) if by_hand is not None else basic.emit
+                    emit_all(returned, emit, self._who)
+            except BaseException as error:  # noqa: BLE001  user code may raise anything
+                returned = None  # a generator that raised would hold the tuple
+                if _failed(failures, rows.count, row, error):
+                    if ends is not None:
+                        ends.extend([len(emitted)] * (rows.count - row))
+                    break
+            if note_end is not None:
+                note_end(len(emitted))
+        if reference_count(tup) != alone:
+            kept.append(tup)
+        self.shows = None
+        basic.end()
+        return kept
 
-async def _uncancelled(wait: Callable[[], Awaitable[Any]]) -> None:
-    """Wait on, also if user code cancels the waiting: it may cancel its own coroutines, not the loop's other work."""
-    while True:
+    def _compiled(
+        self,
+        rows: Rows,
+        failures: Failures,
+        execute: Callable[..., Any],
+        collector: BasicRowCollector | None,
+        emit_returned: Callable[[Any], None],
+    ) -> None:
+        """What ``_each`` does for a bolt that does not ack by hand, by compiled code (``run_rows`` of the kernels)."""
+        basic, default = self._basic, self._output.default
+
+        def renew(row: int) -> Tuple:
+            tup = self.shows = Tuple.at(rows.origin, rows, row)
+            basic.show(tup)
+            return tup
+
+        kept: list[Tuple] = []
+        basic.begin(Tuple.at(rows.origin, rows, 0))
         try:
-            await wait()
-            return
-        except asyncio.CancelledError:
-            continue
+            self._output.native.run_rows(
+                default.emitter if default is not None else None,
+                rows.lists(),
+                rows.origin.fields,
+                rows.count,
+                Tuple._row,
+                renew,
+                execute,
+                collector,
+                emit_returned,
+                partial(_failed, failures, rows.count),
+                kept,
+            )
+        finally:
+            self.shows = None
+            basic.end()
+        self._settle(kept, failures)
+
+
+def _failed(failures: Failures, count: int, row: int, error: BaseException) -> bool:
+    """Note that a row has failed; returns whether the rest of the rows is not tried, and then notes that, too.
+
+    Args:
+        failures: by row that failed: why.
+        count: how many rows there are.
+        row: the row.
+        error: what user code raised.
+    """
+    failures[row] = failure_of(error)
+    if failures[row].cause != Cause.UNAVAILABLE or not _is_away(failures, row):
+        return False
+    failures.update(dict.fromkeys(range(row + 1, count), not_tried(failures[row])))
+    return True
 
 
 def _is_away(failures: Mapping[int, Failure], row: int) -> bool:

@@ -23,7 +23,7 @@ from sparkbolt.core.model.pickling import CannotKeepError, Pickling
 from sparkbolt.core.model.story import short
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, AnchorPairs, Origin, Tuple
 from sparkbolt.core.protocol.edges import Anchoring, Parents, slotted
-from sparkbolt.core.protocol.frames import Column, Path, part, python_values
+from sparkbolt.core.protocol.frames import Column, Path, column_of, part, python_values, spread
 from sparkbolt.core.worker.routing import EmittedRows, StreamRoutes
 from sparkbolt.errors import EmitError, check
 
@@ -82,6 +82,12 @@ class Rows:
                     return f"field {name!r}: {error}"
         return None
 
+    def lists(self) -> tuple[list[Any], ...]:
+        """The columns as lists of Python values."""
+        columns = [python_values(column) for column in self.columns]
+        check({len(column) for column in columns} <= {self.count}, f"{self.count} rows have columns of other lengths")
+        return tuple(column if type(column) is list else list(column) for column in columns)
+
     def single(self) -> Sequence[Any]:
         """The Python values of the only column."""
         return python_values(self.columns[0])
@@ -118,6 +124,11 @@ class Rows:
 def emitted_rows_of(out: StreamOut, rows: Rows, tracked: bool) -> Iterator[EmittedRows]:
     """Yield what a task emitted on one stream while it worked on ``rows``, as blocks of emitted rows."""
     ordinal_base = 0
+    if out.emitter is not None and out.emitter.count:
+        columns, parents = _of_emitter(out.emitter, rows.count)
+        if len(parents):
+            yield _block(out, rows, columns, parents, None, tracked, 0)
+        return
     if out.ends is not None:
         ends = np.array([0, *out.ends], dtype=np.int64)
         per_row = (ends[1:] - ends[:-1]) // out.width
@@ -144,6 +155,30 @@ def emitted_rows_of(out: StreamOut, rows: Rows, tracked: bool) -> Iterator[Emitt
             columns_ = [_reordered(column, order) for column in columns_]
         yield _block(out, rows, columns_, parents, None, tracked, ordinal_base)
         ordinal_base += len(parents)
+
+
+def _of_emitter(emitter: Any, rows: int) -> tuple[list[Column], npt.NDArray[np.int64]]:
+    """The columns that a task emitted through compiled code, and the row that each emission is anchored to."""
+    taken, ends = emitter.taken()
+    until = np.frombuffer(ends, dtype=np.int64)
+    per_row = until.copy()
+    per_row[1:] -= until[:-1]
+    columns = [column if isinstance(column, list) else _coded(*column) for column in taken]
+    return columns, np.arange(rows, dtype=np.int64).repeat(per_row)
+
+
+def _coded(codes: bytes, distinct: list[str]) -> Column:
+    """What ``column_of`` makes of strings for a field that is sent as a dictionary.
+
+    Args:
+        codes: int32[rows], the number of each row's string.
+        distinct: the strings.
+    """
+    numbers = np.frombuffer(codes, dtype=np.int32)
+    array = column_of(distinct)
+    if not isinstance(array, pa.Array):  # a lone surrogate, or more than 2 GiB of text
+        return spread(distinct, numbers)
+    return pa.DictionaryArray.from_arrays(numbers, array, safe=False)
 
 
 def _reordered(column: Any, order: npt.NDArray[np.intp]) -> Any:
@@ -241,6 +276,7 @@ class StreamOut:
         "collected",
         "columns",
         "direct_to",
+        "emitter",
         "ends",
         "extend",
         "extra_attempts",
@@ -274,6 +310,9 @@ class StreamOut:
         self.ends: list[int] | None = None
         """For the default stream of a basic bolt: the length of ``values`` after each row. One append for each row
         costs less than one for each emission."""
+        self.emitter: Any = None
+        """For the default stream of a basic bolt, if compiled code runs its loop: the ``Emitter`` that has the
+        emissions of its rows instead of ``values`` and ``ends``."""
         self.parents = array("q")
         """If ``ends`` is None: the row that each emission is anchored to; UNANCHORED; or ``-2 - i`` for
         ``extras[i]``."""
@@ -284,6 +323,11 @@ class StreamOut:
         self.direct_to = array("q")
         self.columns: list[tuple[Sequence[Any], Any]] = []
         """(columns, parents) as a column bolt emits them; parents: int64[rows], each the input row or UNANCHORED."""
+
+    def coded(self) -> list[bool]:
+        """For each field, whether its strings will be sent as a dictionary (``routing``)."""
+        sent = any(not route.fused for route in self.routes.routes)
+        return [sent and field in self.routes.keys for field in self.routes.fields]
 
     def row(self, values: Any) -> Sequence[Any]:
         """The values of one tuple, as a list or tuple that fits the stream.
@@ -353,6 +397,8 @@ class StreamOut:
     @property
     def count(self) -> int:
         """How many rows were emitted."""
+        if self.emitter is not None and self.emitter.count:
+            return int(self.emitter.count)
         if self.ends is not None and self.width:
             return self.uncollected + len(self.values) // self.width
         return len(self.parents) + sum(len(rows) for _, rows in self.columns)
@@ -360,6 +406,8 @@ class StreamOut:
     def clear(self) -> None:
         """Drop the emissions, which were routed."""
         self.first += self.count
+        if self.emitter is not None:
+            self.emitter.clear()
         self.uncollected = 0
         self.ends = None
         self.values.clear()
@@ -373,9 +421,19 @@ class StreamOut:
 class Output:
     """All streams of one task."""
 
-    def __init__(self, component: str, streams: Sequence[StreamRoutes], *, captured: bool = False) -> None:
-        """Make the buffers for each stream; ``captured``: streams without consumers are collected too."""
+    def __init__(
+        self, component: str, streams: Sequence[StreamRoutes], *, captured: bool = False, native: Any = None
+    ) -> None:
+        """Make the buffers for each stream.
+
+        Args:
+            component: the component that emits.
+            streams: its streams.
+            captured: whether streams without consumers are collected too.
+            native: the kernels (``base.native``) that may run the task's loop; None: Python runs it.
+        """
         self.component = component
+        self.native = native
         self.streams = {stream.name: StreamOut(stream, captured or bool(stream.routes)) for stream in streams}
         self.default = self.streams.get(DEFAULT_STREAM)
         self.errors: list[object] = []

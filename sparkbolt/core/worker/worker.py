@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from sparkbolt.core.base.exceptions import line_of, preparing, user_code
+from sparkbolt.core.base.native import kernels
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.dead_letters import DeadLetterSink
 from sparkbolt.core.model.lane import Lane
@@ -125,7 +126,8 @@ class Worker:
             component, _ = self.lane.topology.task_owner(number)
             spec = self.lane.topology.components[component]
             captured = self.environment.capture is not None or spec.config.debug
-            output = Output(component, self.routes(number), captured=captured)
+            native = kernels() if self.environment.observer is None else None  # an observer sees each emission
+            output = Output(component, self.routes(number), captured=captured, native=native)
             if self.environment.observer is not None:
                 self.environment.observer.emits(output)
             with self.doing(Activity.PREPARE, number):

@@ -1,0 +1,469 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, nonecheck=False
+"""Kernels: the loops that every tuple passes, compiled.
+
+Which question it answers: what would Sparkbolt's own loops cost, if the interpreter did not run them?
+Rule 1: each kernel does what a piece of Python in Sparkbolt does, with the same results; that piece stands in its
+docstring and stays the reference. A kernel decides nothing that the reference does not decide.
+Rule 2: an exception of user code is handed to Sparkbolt as it was raised; no kernel catches anything else.
+Rule 3: a kernel holds no reference to a tuple while user code is not running, since its reference count proves that
+user code has not kept it.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.dict cimport PyDict_SetItem
+from cpython.list cimport PyList_Append, PyList_New, PyList_SET_ITEM
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from cpython.object cimport PyObject, PyObject_Hash
+from cpython.ref cimport Py_INCREF
+from cpython.unicode cimport PyUnicode_CheckExact
+from libc.stdint cimport int32_t, int64_t, uint16_t
+from libc.string cimport memset
+
+cdef extern from *:
+    """
+    #include <structmember.h>
+
+    /* Where an object keeps the value of a slot; -1: the descriptor is none of a slot. */
+    static Py_ssize_t slot_offset(PyObject *descriptor) {
+        if (!Py_IS_TYPE(descriptor, &PyMemberDescr_Type)) return -1;
+        return (Py_ssize_t)((PyMemberDescrObject *)descriptor)->d_member->offset;
+    }
+
+    /* Set a slot to a number; takes the place of the slot from slot_offset. */
+    static int set_slot(PyObject *object, Py_ssize_t offset, Py_ssize_t number) {
+        PyObject **place = (PyObject **)((char *)object + offset);
+        PyObject *before = *place, *after = PyLong_FromSsize_t(number);
+        if (after == NULL) return -1;
+        *place = after;
+        Py_XDECREF(before);
+        return 0;
+    }
+
+    /* Call a function with two arguments, or with the first alone; NULL if it raises. */
+    static PyObject *call(PyObject *function, PyObject *first, PyObject *second) {
+        PyObject *arguments[3] = {NULL, first, second};
+        size_t count = second == NULL ? 1 : 2;
+        return PyObject_Vectorcall(function, arguments + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    }
+
+    /* The exception that was raised, with its traceback. */
+    static PyObject *raised(void) {
+    #if PY_VERSION_HEX >= 0x030C0000
+        return PyErr_GetRaisedException();
+    #else
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        PyErr_NormalizeException(&type, &value, &traceback);
+        if (traceback != NULL) PyException_SetTraceback(value, traceback);
+        Py_XDECREF(type);
+        Py_XDECREF(traceback);
+        return value;
+    #endif
+    }
+
+    /* Whether two strings that are no subclasses of str are equal. */
+    static int same_text(PyObject *one, PyObject *other) {
+        if (one == other) return 1;
+        Py_ssize_t length = PyUnicode_GET_LENGTH(one);
+        int kind = PyUnicode_KIND(one);
+        if (length != PyUnicode_GET_LENGTH(other) || kind != (int)PyUnicode_KIND(other)) return 0;
+        return memcmp(PyUnicode_DATA(one), PyUnicode_DATA(other), (size_t)length * (size_t)kind) == 0;
+    }
+    """
+    Py_ssize_t slot_offset(object descriptor)
+    int set_slot(object thing, Py_ssize_t offset, Py_ssize_t number) except -1
+    PyObject *call(PyObject *function, PyObject *first, PyObject *second)
+    object raised()
+    int same_text(PyObject *one, PyObject *other)
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject *thing)
+    void Py_DECREF(PyObject *thing)
+    PyObject *PyList_GET_ITEM(PyObject *values, Py_ssize_t place)
+    PyObject *PyTuple_GET_ITEM(PyObject *values, Py_ssize_t place)
+    int PyList_CheckExact(PyObject *thing)
+    int PyTuple_CheckExact(PyObject *thing)
+    int PyGen_CheckExact(PyObject *thing)
+    PyObject *PyDict_GetItemWithError(object mapping, object key) except? NULL
+
+cdef Py_ssize_t FIRST_ROOM = 1024
+
+
+cdef class Column:
+    """The values of one field, one after the other; strings may be held as numbers of distinct strings.
+
+    As long as all values are strings (no subclass of str), a coded column holds a number for each; the numbers are in
+    the order in which the strings came first, as those of ``pyarrow.Array.dictionary_encode``. With the first value of
+    another type it becomes a plain list.
+    """
+
+    cdef list values
+    cdef bint coded, codes_wanted
+    cdef list distinct
+    cdef int32_t *codes
+    cdef Py_ssize_t count, room
+    cdef int32_t *slots
+    cdef Py_hash_t *hashes
+    cdef Py_ssize_t mask
+
+    def __cinit__(self, bint coded):
+        self.codes = NULL
+        self.slots = NULL
+        self.hashes = NULL
+        self.codes_wanted = coded
+        self.begin()
+
+    def __dealloc__(self):
+        PyMem_Free(self.codes)
+        PyMem_Free(self.slots)
+        PyMem_Free(self.hashes)
+
+    cdef int begin(self) except -1:
+        """Begin again, without values."""
+        self.values = []
+        self.coded = self.codes_wanted
+        self.count = 0
+        if self.coded:
+            self.distinct = []
+            if self.slots == NULL:
+                self.grow(FIRST_ROOM)
+            else:
+                memset(self.slots, 0xFF, <size_t>(self.mask + 1) * sizeof(int32_t))
+        return 0
+
+    cdef int grow(self, Py_ssize_t size) except -1:
+        """Make the table of distinct strings larger: ``size`` places, a power of two."""
+        cdef Py_ssize_t place
+        cdef Py_hash_t *hashes = <Py_hash_t *>PyMem_Realloc(self.hashes, <size_t>size * sizeof(Py_hash_t))
+        if hashes == NULL:
+            raise MemoryError
+        self.hashes = hashes
+        cdef int32_t *slots = <int32_t *>PyMem_Realloc(self.slots, <size_t>size * sizeof(int32_t))
+        if slots == NULL:
+            raise MemoryError
+        self.slots = slots
+        self.mask = size - 1
+        memset(slots, 0xFF, <size_t>size * sizeof(int32_t))
+        cdef Py_ssize_t code
+        for code in range(len(self.distinct)):
+            place = PyObject_Hash(self.distinct[code]) & self.mask
+            while slots[place] >= 0:
+                place = (place + 1) & self.mask
+            slots[place] = <int32_t>code
+            hashes[place] = PyObject_Hash(self.distinct[code])
+        return 0
+
+    cdef int append(self, PyObject *value) except -1:
+        """Append a value."""
+        if not self.coded:
+            return PyList_Append(self.values, <object>value)
+        if not PyUnicode_CheckExact(<object>value):
+            self.decode()
+            return PyList_Append(self.values, <object>value)
+        cdef Py_hash_t hashed = PyObject_Hash(<object>value)
+        cdef Py_ssize_t place = hashed & self.mask
+        cdef int32_t code
+        while True:
+            code = self.slots[place]
+            if code < 0:
+                code = self.add(value, hashed, place)
+                break
+            if self.hashes[place] == hashed and same_text(PyList_GET_ITEM(<PyObject *>self.distinct, code), value):
+                break
+            place = (place + 1) & self.mask
+        if self.count == self.room:
+            self.make_room()
+        self.codes[self.count] = code
+        self.count += 1
+        return 0
+
+    cdef int32_t add(self, PyObject *value, Py_hash_t hashed, Py_ssize_t place) except -1:
+        """Add a string that is not known yet, at the place where its search ended; its number."""
+        cdef int32_t code = <int32_t>len(self.distinct)
+        self.distinct.append(<object>value)
+        if 2 * <Py_ssize_t>code > self.mask:
+            self.grow(4 * (self.mask + 1))
+        else:
+            self.slots[place] = code
+            self.hashes[place] = hashed
+        return code
+
+    cdef int make_room(self) except -1:
+        cdef Py_ssize_t room = max(FIRST_ROOM, 2 * self.room)
+        cdef int32_t *codes = <int32_t *>PyMem_Realloc(self.codes, <size_t>room * sizeof(int32_t))
+        if codes == NULL:
+            raise MemoryError
+        self.codes, self.room = codes, room
+        return 0
+
+    cdef int decode(self) except -1:
+        """Become a plain list."""
+        self.values = spread_codes[int32_t](self.distinct, self.codes, self.count)
+        self.coded = False
+        self.distinct = []
+        return 0
+
+    cdef object result(self, Py_ssize_t until):
+        """The first values: a list; or (codes as bytes of int32, distinct strings)."""
+        if not self.coded:
+            del self.values[until:]
+            return self.values
+        return PyBytes_FromStringAndSize(<char *>self.codes, until * <Py_ssize_t>sizeof(int32_t)), self.distinct
+
+
+ctypedef fused Code:
+    uint16_t
+    int32_t
+
+
+cdef list spread_codes(list distinct, Code *codes, Py_ssize_t count):
+    cdef list values = PyList_New(count)
+    cdef Py_ssize_t row
+    cdef object value
+    for row in range(count):
+        value = <object>PyList_GET_ITEM(<PyObject *>distinct, codes[row])
+        Py_INCREF(value)
+        PyList_SET_ITEM(values, row, value)
+    return values
+
+
+cdef class Emitter:
+    """The default stream of a basic bolt's task: what ``emit`` is given, column by column.
+
+    Reference: ``sparkbolt.core.worker.collectors._gated``.
+    """
+
+    cdef Py_ssize_t width, declared
+    cdef bint collected
+    cdef object stream, otherwise
+    cdef tuple columns
+    cdef Column first
+    cdef readonly Py_ssize_t count
+    cdef int64_t *ends
+    cdef Py_ssize_t rows, room
+
+    def __cinit__(self):
+        self.ends = NULL
+
+    def __init__(self, coded, stream, otherwise, bint collected):
+        """Begin closed.
+
+        Args:
+            coded: for each field, whether its strings are held as numbers of distinct strings.
+            stream: the default of the argument ``stream``.
+            otherwise: called with the arguments of ``emit`` if they are not what is usual; it returns the values to be
+                emitted, a list or tuple of the right length, or None.
+            collected: whether values are kept; otherwise they are only counted.
+        """
+        self.columns = tuple(Column(flag) for flag in coded)
+        self.declared = len(self.columns)
+        self.first = self.columns[0]
+        self.width = -1
+        self.stream, self.otherwise, self.collected = stream, otherwise, collected
+        self.count = self.rows = self.room = 0
+
+    def __dealloc__(self):
+        PyMem_Free(self.ends)
+
+    def open(self, bint is_open):
+        """Accept emissions, or refuse them."""
+        self.width = self.declared if is_open else -1
+
+    def emit(self, values, stream="default", anchors=None):
+        """Emit a tuple; see ``BasicCollector.emit``."""
+        if stream is not self.stream or anchors is not None or not self.fits(values):
+            values = self.otherwise(values, stream, anchors)
+            if values is None:
+                return
+        self.push(values)
+
+    cdef bint fits(self, object values):
+        """Whether values can be emitted as they are: a list or tuple of the right length."""
+        cdef PyObject *row = <PyObject *>values
+        if PyList_CheckExact(row):
+            return len(<list>values) == self.width
+        return PyTuple_CheckExact(row) and len(<tuple>values) == self.width
+
+    cdef int push(self, object values) except -1:
+        cdef PyObject *row = <PyObject *>values
+        cdef Py_ssize_t field
+        cdef bint is_list = PyList_CheckExact(row)
+        if self.collected:
+            if self.declared == 1:
+                self.first.append(PyList_GET_ITEM(row, 0) if is_list else PyTuple_GET_ITEM(row, 0))
+            else:
+                for field in range(self.declared):
+                    (<Column>self.columns[field]).append(
+                        PyList_GET_ITEM(row, field) if is_list else PyTuple_GET_ITEM(row, field)
+                    )
+        self.count += 1
+        return 0
+
+    cdef int end_row(self) except -1:
+        """Note that all emissions up to now belong to this row or to those before it."""
+        cdef int64_t *ends
+        cdef Py_ssize_t room
+        if self.rows == self.room:
+            room = max(FIRST_ROOM, 2 * self.room)
+            ends = <int64_t *>PyMem_Realloc(self.ends, <size_t>room * sizeof(int64_t))
+            if ends == NULL:
+                raise MemoryError
+            self.ends, self.room = ends, room
+        self.ends[self.rows] = self.count
+        self.rows += 1
+        return 0
+
+    def taken(self):
+        """What was emitted for the rows, and its end for each row.
+
+        Returns:
+            The columns, each a list or (codes as bytes of int32, distinct strings); and the number of emissions after
+            each row, as bytes of int64.
+        """
+        cdef Py_ssize_t until = self.ends[self.rows - 1] if self.rows else 0
+        ends = PyBytes_FromStringAndSize(<char *>self.ends, self.rows * <Py_ssize_t>sizeof(int64_t))
+        return [(<Column>column).result(until) for column in self.columns], ends
+
+    def clear(self):
+        """Forget everything; emissions are accepted or refused as before."""
+        cdef Column column
+        if self.collected and self.count:
+            for column in self.columns:
+                column.begin()
+        self.count = self.rows = 0
+
+
+def run_rows(
+    Emitter emitter,
+    tuple columns,
+    tuple names,
+    Py_ssize_t count,
+    object slot,
+    object renew,
+    object execute,
+    object collector,
+    object emit_returned,
+    object failed,
+    list kept,
+):
+    """Call user code for each row; reference: ``sparkbolt.core.worker.tasks.BoltTask._each``.
+
+    Args:
+        emitter: the default stream of the task; None if its ends are not noted.
+        columns: for each field, the list of its values.
+        names: the fields.
+        count: how many rows there are.
+        slot: the descriptor of the tuple's slot for the number of its row.
+        renew: called with the first row, and with each row before which user code has kept the tuple; returns a tuple
+            that shows the row.
+        execute: user code. With a collector it is called with the tuple and the collector; without one, with the tuple
+            alone, and a generator that it returns is emitted.
+        collector: the collector, or None.
+        emit_returned: called with what user code returned, if it is neither None nor emitted already.
+        failed: called with a row and the exception that user code raised; returns whether the rest is not tried.
+        kept: gets the tuples that user code has kept.
+    """
+    cdef Py_ssize_t row, field, offset = slot_offset(slot), width = len(names), alone
+    cdef PyObject *returned
+    cdef PyObject *second = <PyObject *>collector if collector is not None else NULL
+    cdef PyObject *called = <PyObject *>execute
+    cdef bint stop = False
+    cdef object tup = renew(0)
+    cdef object name = names[0] if width == 1 else None
+    cdef PyObject *single = <PyObject *>columns[0] if width == 1 else NULL
+    if offset < 0:
+        raise TypeError("the tuple has no slot of that name")
+    alone = Py_REFCNT(<PyObject *>tup)
+    for row in range(count):
+        if Py_REFCNT(<PyObject *>tup) != alone:
+            kept.append(tup)
+            tup = renew(row)
+        if single != NULL:
+            PyDict_SetItem(tup, name, <object>PyList_GET_ITEM(single, row))
+        else:
+            for field in range(width):
+                PyDict_SetItem(tup, names[field], <object>PyList_GET_ITEM(<PyObject *>columns[field], row))
+        set_slot(tup, offset, row)
+        returned = call(called, <PyObject *>tup, second)
+        if returned == NULL:
+            stop = failed(row, raised())
+        elif returned == <PyObject *>None:
+            Py_DECREF(returned)
+        else:
+            stop = emit_or_fail(emitter, returned, second == NULL, emit_returned, failed, row)
+        if emitter is not None:
+            emitter.end_row()
+        if stop:
+            break
+    if emitter is not None:
+        while emitter.rows < count:
+            emitter.end_row()
+    if Py_REFCNT(<PyObject *>tup) != alone:
+        kept.append(tup)
+
+
+cdef bint emit_or_fail(
+    Emitter emitter, PyObject *returned, bint is_function, object emit_returned, object failed, Py_ssize_t row
+) except -1:
+    """Emit what user code returned, and drop it; returns whether the rest is not tried, since that raised."""
+    cdef object error
+    try:
+        try:
+            emit_what_returned(emitter, <object>returned, is_function, emit_returned)
+        finally:
+            Py_DECREF(returned)  # a generator that raised would hold the tuple
+    except BaseException as raised_error:
+        error = raised_error
+    else:
+        return False
+    return failed(row, error)
+
+
+cdef int emit_what_returned(Emitter emitter, object returned, bint is_function, object emit_returned) except -1:
+    """Emit what user code returned."""
+    if is_function and emitter is not None and PyGen_CheckExact(<PyObject *>returned):
+        for values in returned:
+            if emitter.fits(values):
+                emitter.push(values)
+            else:
+                emitter.emit(values)
+    else:
+        emit_returned(returned)
+    return 0
+
+
+cdef class KeyValues:
+    """``get`` and ``put`` of a key-value state; reference: ``sparkbolt.core.state.keyvalue.KeyValueTable``."""
+
+    cdef object dirty, committed, gone
+
+    def __init__(self, dirty, committed, gone):
+        """Read and write uncommitted values.
+
+        Args:
+            dirty: a dict, key to uncommitted value.
+            committed: called with a key that is not in ``dirty``; returns its committed value, or ``gone``.
+            gone: stands for the value of a key that does not exist.
+        """
+        if not isinstance(dirty, dict):
+            raise TypeError("uncommitted values are in a dict")
+        self.dirty, self.committed, self.gone = dirty, committed, gone
+
+    def get(self, key, default=None):
+        """The value of a key, or ``default``."""
+        cdef PyObject *found = PyDict_GetItemWithError(self.dirty, key)
+        cdef object value
+        if found != NULL:
+            value = <object>found
+        else:
+            value = self.committed(key)
+        return default if value is self.gone else value
+
+    def put(self, key, value):
+        """Set the value of a key."""
+        PyDict_SetItem(self.dirty, key, value)
+
+
+def spread(list distinct, const Code[::1] codes):
+    """For each code, the value with that number: ``[distinct[code] for code in codes]``; codes: uint16 or int32."""
+    return spread_codes(distinct, <Code *>&codes[0], len(codes)) if len(codes) else []

@@ -1,0 +1,43 @@
+"""Native: the compiled kernels of ``sparkbolt[fast]``, if this process has them.
+
+Which question it answers: does Python run the loops over tuples, or does compiled code?
+Rule: a kernel has the same results as the Python that it stands for, which is the reference and runs wherever there are
+no kernels: they are not installed, they are of another version, or ``SPARKBOLT_FAST`` is ``off``.
+
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from functools import cache
+from typing import Any
+
+FAST_ENV = "SPARKBOLT_FAST"
+"""``off``: no kernels are used."""
+KERNELS = 1
+"""The version of the kernels that are called here."""
+log = logging.getLogger("sparkbolt")
+
+
+@cache
+def kernels() -> Any:
+    """The module with the kernels; None: there are none."""
+    if os.environ.get(FAST_ENV, "").strip() == "off":
+        return None
+    try:
+        found = importlib.import_module("sparkbolt_fast")
+        if found.KERNELS != KERNELS:
+            log.warning(
+                "sparkbolt-fast is of another version, and is not used: pip install --upgrade 'sparkbolt[fast]' "
+                "(it has kernels of version %s, expected %s)",
+                found.KERNELS,
+                KERNELS,
+            )
+            return None
+        return importlib.import_module("sparkbolt_fast.kernels")
+    except ImportError as error:
+        log.debug("there are no compiled kernels: %s", error)
+        return None

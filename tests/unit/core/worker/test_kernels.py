@@ -1,0 +1,243 @@
+"""Compiled kernels do what the Python does that they stand for, bit by bit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkbolt import BasicBolt, Config, KeyValueState, Topology, TopologyBuilder, bolt
+from sparkbolt.core.base import native
+from sparkbolt.core.base.native import kernels
+from sparkbolt.core.model.components import BoltBase, PartitionedSpout, Range
+from sparkbolt.core.model.lane import lay_out
+from sparkbolt.core.protocol.frames import Moment, spread
+from sparkbolt.core.protocol.plan import Entry
+from sparkbolt.core.state.task_state import DictStore
+from sparkbolt.core.worker.environment import environment_of
+from sparkbolt.core.worker.source_reader import run_entry
+from sparkbolt.core.worker.stage import run_level
+from sparkbolt.core.worker.worker import Worker
+from sparkbolt.errors import Unavailable
+from tests.fast import fast
+
+pytestmark = pytest.mark.skipif(
+    kernels() is None and os.environ.get("CI") != "true", reason="the kernels are not installed: pip install ./fast"
+)
+
+
+class Text(str):
+    """A string that is more than a string."""
+
+
+class Listed(PartitionedSpout):
+    """Emits the values that it is given, one row each."""
+
+    outputs = ["value"]
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> list[Range]:
+        return []
+
+    def read(self, range_: Range) -> Iterator[tuple[int, list[Any]]]:
+        for position in range(range_.start, range_.end):
+            yield position, [self.values[position]]
+
+
+def topology_of(values: list[Any], split: BoltBase, counts: BoltBase) -> Topology:
+    builder = TopologyBuilder("kernels", Config())
+    builder.set_spout("values", Listed(values))
+    builder.set_bolt("split", split).shuffle_grouping("values")
+    builder.set_bolt("count", counts, parallelism=2).fields_grouping("split", ["word"])
+    return builder.build()
+
+
+def outcome(values: list[Any], split: BoltBase, counts: BoltBase, *, compiled: bool) -> list[Any]:
+    """All rows that leave the source and the level, and all state, after two micro-batches of the same values."""
+    with fast(compiled):
+        lane = lay_out(topology_of(values, split, counts), cores=2)
+        worker = Worker(environment_of(lane, stamps=count(1).__next__, clock=lambda: 0.0))
+        stores: dict[int, DictStore] = {dest: DictStore() for dest in lane.dests.values()}
+        seen: list[Any] = []
+        for micro_batch_id in range(2):
+            moment = Moment(micro_batch_id, 1000 + micro_batch_id)
+            task = lane.topology.tasks("values")[0]
+            entry = Entry(task, micro_batch_id * len(values), "here", 0, len(values))
+            read = run_entry(worker, moment, 0, entry)
+            assert worker.bolt(lane.topology.tasks("split")[0]).output.native is (kernels() if compiled else None)
+            rows = read.to_rows(lane)
+            done = run_level(worker, 1, rows, stores.__getitem__)
+            seen += [rows, done.to_rows(lane), [dict(store) for store in stores.values()]]
+            seen += [[(fail.cause, fail.reason, fail.key) for fail in result.partials.fails] for result in (read, done)]
+        worker.close()
+        return seen
+
+
+def assert_same(values: list[Any], split: BoltBase, counts: BoltBase | None = None) -> list[Any]:
+    counts = Counts() if counts is None else counts
+    python, compiled = (outcome(values, split, counts, compiled=wanted) for wanted in (False, True))
+    assert [without_tracebacks(part) for part in compiled] == [without_tracebacks(part) for part in python]
+    return compiled
+
+
+def without_tracebacks(part: Any) -> Any:
+    """The rows but for feedback and partials of failures, which have tracebacks: those name the loop's own lines."""
+    return [one for one in part if not (isinstance(one, tuple) and b"Traceback" in repr(one).encode())]
+
+
+class Splits(BasicBolt):
+    """Emits each part of a value, in the way that its first letter asks for."""
+
+    outputs = {"default": ["word", "n"], "other": ["word"]}
+
+    def execute(self, tup: Any, collector: Any) -> Any:
+        value = tup["value"]
+        if not isinstance(value, list):
+            collector.emit([value, 1])
+            return None
+        how, *parts = value
+        if how == "tuples":
+            for part in parts:
+                collector.emit((part, len(parts)))
+        elif how == "named":
+            for part in parts:
+                collector.emit([part, None], stream="".join(("def", "ault")))
+        elif how == "arrays":
+            collector.emit(np.array([1.5, 2.5]))
+        elif how == "other":
+            collector.emit([parts[0]], "other")
+            collector.emit([parts[0], 2.0])
+        elif how == "raise":
+            collector.emit([parts[0], 3])
+            raise ValueError(parts)
+        elif how == "short":
+            collector.emit([1])
+        elif how == "str":
+            collector.emit("ab")
+        elif how == "anchors":
+            collector.emit([1, 2], anchors=tup)
+        elif how == "yield":
+            return ([part, 4] for part in parts)
+        elif how == "list":
+            return [[part, 5] for part in parts]
+        elif how == "coroutine":
+            return 5
+        elif how == "away":
+            raise Unavailable("gone")
+        return None
+
+
+class Counts(BasicBolt):
+    outputs = ["word", "count"]
+
+    def init_state(self, state: KeyValueState) -> None:
+        self.counts = state
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        try:
+            hash(tup["word"])
+        except TypeError:
+            return
+        number = self.counts.get(tup["word"], 0) + 1
+        self.counts.put(tup["word"], number)
+        collector.emit([tup["word"], number])
+
+
+HOWS = ("tuples", "named", "arrays", "other", "raise", "short", "str", "anchors", "yield", "list", "coroutine", "away")
+SCALARS = st.one_of(st.text(max_size=3), st.none(), st.integers(), st.booleans(), st.binary(max_size=2))
+LISTS = st.builds(lambda how, parts: [how, *parts], st.sampled_from(HOWS), st.lists(SCALARS, min_size=1, max_size=4))
+VALUES = st.one_of(SCALARS, st.builds(Text, st.text(max_size=2)), LISTS)
+
+
+@given(st.lists(VALUES, min_size=1, max_size=12))
+def test_any_values_give_the_same_frames_fails_and_state(values: list[Any]) -> None:
+    assert_same(values, Splits())
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_each_way_to_emit_gives_the_same(how: str) -> None:
+    assert_same([["tuples", "be", "or"], [how, "be", "not"], "be"], Splits())
+
+
+@pytest.mark.parametrize(
+    "odd", [None, 7, 2.5, True, b"be", Text("be"), "\ud800", ["be"], "be" * 100_000], ids=lambda odd: f"{odd!r:.9}"
+)
+def test_strings_become_a_dictionary_until_something_else_comes(odd: Any) -> None:
+    assert_same(["to", "be", "to", odd, "be"], Splits())
+
+
+def test_many_distinct_strings_are_numbered_in_their_order() -> None:
+    values = [f"word {number * 7919 % 20_000}" for number in range(30_000)]
+    seen = assert_same(values, Splits())
+    assert len(seen[0]) >= 2
+
+
+def test_the_rest_of_a_frame_is_not_tried_when_a_bolt_was_away_for_ten_rows() -> None:
+    values: list[Any] = ["be", *[["away", "x"]] * 12, "or"]
+    fails = assert_same(values, Splits())[3]
+    assert [reason for _, reason, _ in fails][9:11] == ["gone", "not tried, as others before it had failed: gone"]
+    assert len(fails) == 13
+
+
+class Keeps(BasicBolt):
+    """Keeps every third tuple, and emits what it has kept."""
+
+    outputs = ["word", "kept"]
+    transient = ["kept"]
+
+    def prepare(self, context: Any) -> None:
+        self.kept: list[Any] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup["value"] % 3 == 0:
+            self.kept.append(tup)
+        collector.emit([str(tup["value"]), [(one["value"], one.anchors) for one in self.kept]])
+
+
+def test_tuples_that_user_code_keeps_do_not_change() -> None:
+    seen = assert_same(list(range(10)), Keeps())
+    assert seen[3] == []
+
+
+def test_a_function_that_yields_gives_the_same() -> None:
+    @bolt(outputs=["word", "n"])
+    def split(tup: Any) -> Iterator[Any]:
+        for number, word in enumerate(tup["value"].split()):
+            if word == "no":
+                raise ValueError(word)
+            yield [word, number] if word != "odd" else "odd"
+
+    assert_same(["to be or", "no", "be no", "be odd", ""], split)
+
+
+def test_a_function_that_returns_gives_the_same() -> None:
+    @bolt(outputs=["word", "n"])
+    def split(tup: Any) -> Any:
+        return {"none": None, "lists": [["a", 1], ("b", 2)], "str": "a", "number": 5, "one": ["a", 1]}[tup["value"]]
+
+    assert_same(["none", "lists", "str", "number", "one"], split)
+
+
+@given(st.lists(st.integers(0, 3)), st.sampled_from([np.uint16, np.int32, np.int64, np.uint8]))
+def test_codes_are_spread_over_their_values(codes: list[int], kind: Any) -> None:
+    distinct = ["to", None, [1], "be"]
+    for wanted in (False, True):
+        with fast(wanted):
+            assert spread(distinct, np.array(codes, dtype=kind)) == [distinct[code] for code in codes]
+
+
+def test_kernels_of_another_version_are_not_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(native, "KERNELS", 0)
+    with fast(wanted=True):
+        assert kernels() is None
+    assert "pip install --upgrade 'sparkbolt[fast]'" in caplog.text
