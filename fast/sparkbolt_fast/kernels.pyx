@@ -9,15 +9,15 @@ Rule 3: a kernel holds no reference to a tuple while user code is not running, s
 user code has not kept it.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_SetItem
 from cpython.list cimport PyList_Append, PyList_New, PyList_SET_ITEM
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.object cimport PyObject, PyObject_Hash
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_CheckExact
-from libc.stdint cimport int32_t, int64_t, uint16_t
-from libc.string cimport memset
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memset
 
 cdef extern from *:
     """
@@ -69,7 +69,54 @@ cdef extern from *:
         if (length != PyUnicode_GET_LENGTH(other) || kind != (int)PyUnicode_KIND(other)) return 0;
         return memcmp(PyUnicode_DATA(one), PyUnicode_DATA(other), (size_t)length * (size_t)kind) == 0;
     }
+
+    /* The first eight bytes of a text, or all of it. */
+    static inline uint64_t first_bytes(const unsigned char *text, size_t length) {
+        uint64_t word = 0;
+        uint32_t low, high;
+        if (length >= 8) {
+            memcpy(&word, text, 8);
+        } else if (length >= 4) {
+            memcpy(&low, text, 4);
+            memcpy(&high, text + length - 4, 4);
+            word = (uint64_t)low | (uint64_t)high << (8 * (length - 4));
+        } else if (length > 0) {
+            word = text[0] | (uint64_t)text[length / 2] << (8 * (length / 2));
+            word |= (uint64_t)text[length - 1] << (8 * (length - 1));
+        }
+        return word;
+    }
+
+    /* A number for a text whose first eight bytes are known; the seed is unknown to whoever may have chosen it. */
+    static inline uint64_t text_hash(const unsigned char *text, size_t length, uint64_t begin, uint64_t seed) {
+        uint64_t result = seed ^ (length * UINT64_C(0x9E3779B97F4A7C15)), word = begin;
+        result = (result ^ word) * UINT64_C(0xBF58476D1CE4E5B9);
+        result ^= result >> 32;
+        while (length > 8) {
+            text += 8, length -= 8;
+            word = first_bytes(text, length);
+            result = (result ^ word) * UINT64_C(0xBF58476D1CE4E5B9);
+            result ^= result >> 32;
+        }
+        result *= UINT64_C(0x94D049BB133111EB);
+        return result ^ (result >> 29);
+    }
+
+    static inline int is_ascii(PyObject *text) { return PyUnicode_IS_COMPACT_ASCII(text); }
+
+    static inline const void *text_data(PyObject *text) { return PyUnicode_DATA(text); }
+
+    static void prefetch(const void *place) {
+    #if defined(__GNUC__)
+        __builtin_prefetch(place, 1);
+    #endif
+    }
     """
+    uint64_t first_bytes(const unsigned char *text, size_t length) noexcept
+    int is_ascii(PyObject *text) noexcept
+    const void *text_data(PyObject *text) noexcept
+    void prefetch(const void *place) noexcept
+    uint64_t text_hash(const unsigned char *text, size_t length, uint64_t begin, uint64_t seed) noexcept
     Py_ssize_t slot_offset(object descriptor)
     int set_slot(object thing, Py_ssize_t offset, Py_ssize_t number) except -1
     PyObject *call(PyObject *function, PyObject *first, PyObject *second)
@@ -77,6 +124,7 @@ cdef extern from *:
     int same_text(PyObject *one, PyObject *other)
 
 cdef extern from "Python.h":
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
     Py_ssize_t Py_REFCNT(PyObject *thing)
     void Py_DECREF(PyObject *thing)
     PyObject *PyList_GET_ITEM(PyObject *values, Py_ssize_t place)
@@ -87,6 +135,21 @@ cdef extern from "Python.h":
     PyObject *PyDict_GetItemWithError(object mapping, object key) except? NULL
 
 cdef Py_ssize_t FIRST_ROOM = 1024
+cdef uint64_t SEED = <uint64_t>PyObject_Hash("sparkbolt")
+cdef uint32_t NOT_ASCII = <uint32_t>1 << 31
+
+cdef struct Known:
+    uint64_t begin
+    uint32_t length
+    int32_t code
+
+
+cdef Known *new_table(Py_ssize_t size) except NULL:
+    cdef Known *table = <Known *>PyMem_Realloc(NULL, <size_t>size * sizeof(Known))
+    if table == NULL:
+        raise MemoryError
+    memset(table, 0xFF, <size_t>size * sizeof(Known))
+    return table
 
 
 cdef class Column:
@@ -95,6 +158,9 @@ cdef class Column:
     As long as all values are strings (no subclass of str), a coded column holds a number for each; the numbers are in
     the order in which the strings came first, as those of ``pyarrow.Array.dictionary_encode``. With the first value of
     another type it becomes a plain list.
+
+    The table of known strings has the first eight bytes of an ASCII string and its length, so that a short one is
+    compared without its object, which may be far away; of any other string it has Python's hash.
     """
 
     cdef list values
@@ -102,21 +168,18 @@ cdef class Column:
     cdef list distinct
     cdef int32_t *codes
     cdef Py_ssize_t count, room
-    cdef int32_t *slots
-    cdef Py_hash_t *hashes
-    cdef Py_ssize_t mask
+    cdef Known *table
+    cdef Py_ssize_t size
 
     def __cinit__(self, bint coded):
         self.codes = NULL
-        self.slots = NULL
-        self.hashes = NULL
+        self.table = NULL
         self.codes_wanted = coded
         self.begin()
 
     def __dealloc__(self):
         PyMem_Free(self.codes)
-        PyMem_Free(self.slots)
-        PyMem_Free(self.hashes)
+        PyMem_Free(self.table)
 
     cdef int begin(self) except -1:
         """Begin again, without values."""
@@ -125,67 +188,68 @@ cdef class Column:
         self.count = 0
         if self.coded:
             self.distinct = []
-            if self.slots == NULL:
-                self.grow(FIRST_ROOM)
+            if self.table == NULL:
+                self.table, self.size = new_table(FIRST_ROOM), FIRST_ROOM
             else:
-                memset(self.slots, 0xFF, <size_t>(self.mask + 1) * sizeof(int32_t))
-        return 0
-
-    cdef int grow(self, Py_ssize_t size) except -1:
-        """Make the table of distinct strings larger: ``size`` places, a power of two."""
-        cdef Py_ssize_t place
-        cdef Py_hash_t *hashes = <Py_hash_t *>PyMem_Realloc(self.hashes, <size_t>size * sizeof(Py_hash_t))
-        if hashes == NULL:
-            raise MemoryError
-        self.hashes = hashes
-        cdef int32_t *slots = <int32_t *>PyMem_Realloc(self.slots, <size_t>size * sizeof(int32_t))
-        if slots == NULL:
-            raise MemoryError
-        self.slots = slots
-        self.mask = size - 1
-        memset(slots, 0xFF, <size_t>size * sizeof(int32_t))
-        cdef Py_ssize_t code
-        for code in range(len(self.distinct)):
-            place = PyObject_Hash(self.distinct[code]) & self.mask
-            while slots[place] >= 0:
-                place = (place + 1) & self.mask
-            slots[place] = <int32_t>code
-            hashes[place] = PyObject_Hash(self.distinct[code])
+                memset(self.table, 0xFF, <size_t>self.size * sizeof(Known))
         return 0
 
     cdef int append(self, PyObject *value) except -1:
         """Append a value."""
         if not self.coded:
             return PyList_Append(self.values, <object>value)
-        if not PyUnicode_CheckExact(<object>value):
+        if not PyUnicode_CheckExact(<object>value) or PyUnicode_GET_LENGTH(<object>value) >= NOT_ASCII:
             self.decode()
             return PyList_Append(self.values, <object>value)
-        cdef Py_hash_t hashed = PyObject_Hash(<object>value)
-        cdef Py_ssize_t place = hashed & self.mask
-        cdef int32_t code
+        cdef Known key
+        cdef Py_ssize_t place = self.place_of(value, &key)
+        cdef Known *found
         while True:
-            code = self.slots[place]
-            if code < 0:
-                code = self.add(value, hashed, place)
+            found = &self.table[place]
+            if found.code < 0:
+                key.code = self.add(value, place, &key)
                 break
-            if self.hashes[place] == hashed and same_text(PyList_GET_ITEM(<PyObject *>self.distinct, code), value):
-                break
-            place = (place + 1) & self.mask
+            if found.begin == key.begin and found.length == key.length:
+                if key.length <= 8 or same_text(PyList_GET_ITEM(<PyObject *>self.distinct, found.code), value):
+                    key.code = found.code
+                    break
+            place = (place + 1) & (self.size - 1)
         if self.count == self.room:
             self.make_room()
-        self.codes[self.count] = code
+        self.codes[self.count] = key.code
         self.count += 1
         return 0
 
-    cdef int32_t add(self, PyObject *value, Py_hash_t hashed, Py_ssize_t place) except -1:
+    cdef Py_ssize_t place_of(self, PyObject *value, Known *key) except -1:
+        """Where the search for a string begins; ``key`` gets what the table has of it, but for its number."""
+        cdef const unsigned char *text
+        cdef size_t length = <size_t>PyUnicode_GET_LENGTH(<object>value)
+        if is_ascii(value):
+            text = <const unsigned char *>text_data(value)
+            key.begin, key.length = first_bytes(text, length), <uint32_t>length
+            return <Py_ssize_t>(text_hash(text, length, key.begin, SEED) & <uint64_t>(self.size - 1))
+        key.begin, key.length = <uint64_t>PyObject_Hash(<object>value), NOT_ASCII | <uint32_t>length
+        return <Py_ssize_t>(key.begin & <uint64_t>(self.size - 1))
+
+    cdef int32_t add(self, PyObject *value, Py_ssize_t place, Known *key) except -1:
         """Add a string that is not known yet, at the place where its search ended; its number."""
-        cdef int32_t code = <int32_t>len(self.distinct)
+        cdef int32_t code = <int32_t>len(self.distinct), other
+        cdef Known *larger
+        cdef Known moved
         self.distinct.append(<object>value)
-        if 2 * <Py_ssize_t>code > self.mask:
-            self.grow(4 * (self.mask + 1))
-        else:
-            self.slots[place] = code
-            self.hashes[place] = hashed
+        if 2 * <Py_ssize_t>code < self.size:
+            self.table[place] = key[0]
+            self.table[place].code = code
+            return code
+        larger = new_table(4 * self.size)
+        PyMem_Free(self.table)
+        self.table, self.size = larger, 4 * self.size
+        for other in range(code + 1):
+            place = self.place_of(PyList_GET_ITEM(<PyObject *>self.distinct, other), &moved)
+            while self.table[place].code >= 0:
+                place = (place + 1) & (self.size - 1)
+            self.table[place] = moved
+            self.table[place].code = other
         return code
 
     cdef int make_room(self) except -1:
@@ -467,3 +531,96 @@ cdef class KeyValues:
 def spread(list distinct, const Code[::1] codes):
     """For each code, the value with that number: ``[distinct[code] for code in codes]``; codes: uint16 or int32."""
     return spread_codes(distinct, <Code *>&codes[0], len(codes)) if len(codes) else []
+
+
+DEF BLOCK = 64
+
+
+def encode_texts(const int32_t[::1] offsets, const unsigned char[::1] data, uint64_t seed):
+    """Number the distinct texts of a column in the order in which they come first.
+
+    Reference: ``pyarrow.StringArray.dictionary_encode``, of an array without nulls. The table of known texts has their
+    first eight bytes in it, and is asked for ahead of its use, since otherwise each row would wait for memory.
+
+    Args:
+        offsets: int32[rows + 1], ascending: where each text begins and ends.
+        data: the texts.
+        seed: any number that nobody knows who may have chosen the texts.
+
+    Returns:
+        The number of each row's text, as bytes of int32[rows]; and the first row of each text, bytes of int32[texts].
+    """
+    cdef Py_ssize_t rows = len(offsets) - 1, row, first, until, size = FIRST_ROOM
+    cdef int32_t code, texts = 0
+    cdef uint64_t begins[BLOCK]
+    cdef Py_ssize_t places[BLOCK]
+    cdef size_t length
+    cdef const unsigned char *base = &data[0] if len(data) else NULL
+    codes_bytes = PyBytes_FromStringAndSize(NULL, rows * <Py_ssize_t>sizeof(int32_t))
+    firsts_bytes = PyBytes_FromStringAndSize(NULL, rows * <Py_ssize_t>sizeof(int32_t))
+    cdef int32_t *codes = <int32_t *>PyBytes_AS_STRING(codes_bytes)
+    cdef int32_t *firsts = <int32_t *>PyBytes_AS_STRING(firsts_bytes)
+    cdef Known *table = new_table(size)
+    try:
+        for first in range(0, rows, BLOCK):
+            until = min(rows, first + BLOCK)
+            if 2 * (<Py_ssize_t>texts + BLOCK) > size:
+                table = grown(table, size, &offsets[0], base, firsts, seed)
+                size *= 2
+            for row in range(first, until):
+                length = <size_t>(offsets[row + 1] - offsets[row])
+                begins[row - first] = first_bytes(base + offsets[row], length)
+                places[row - first] = <Py_ssize_t>(
+                    text_hash(base + offsets[row], length, begins[row - first], seed) & <uint64_t>(size - 1)
+                )
+                prefetch(&table[places[row - first]])
+            for row in range(first, until):
+                code = number(
+                    table, size, places[row - first], begins[row - first], &offsets[0], base, firsts, row, texts
+                )
+                codes[row] = code
+                if code == texts:
+                    firsts[texts] = <int32_t>row
+                    texts += 1
+    finally:
+        PyMem_Free(table)
+    return codes_bytes, firsts_bytes[: texts * <Py_ssize_t>sizeof(int32_t)]
+
+
+cdef inline int32_t number(
+    Known *table, Py_ssize_t size, Py_ssize_t place, uint64_t begin, const int32_t *offsets,
+    const unsigned char *base, const int32_t *firsts, Py_ssize_t row, int32_t fresh
+) noexcept:
+    """The number of a row's text; ``fresh``, which is added to the table, if it is not known."""
+    cdef uint32_t length = <uint32_t>(offsets[row + 1] - offsets[row])
+    cdef Known *found
+    while True:
+        found = &table[place]
+        if found.code < 0:
+            found.begin, found.length, found.code = begin, length, fresh
+            return fresh
+        if found.begin == begin and found.length == length:
+            if length <= 8 or memcmp(base + offsets[firsts[found.code]], base + offsets[row], length) == 0:
+                return found.code
+        place = (place + 1) & (size - 1)
+
+
+cdef Known *grown(
+    Known *table, Py_ssize_t size, const int32_t *offsets, const unsigned char *base, const int32_t *firsts,
+    uint64_t seed
+) except NULL:
+    """The same in a table of twice the size; the old one is freed."""
+    cdef Known *larger = new_table(2 * size)
+    cdef Known *known
+    cdef Py_ssize_t old, place
+    for old in range(size):
+        known = &table[old]
+        if known.code >= 0:
+            place = <Py_ssize_t>(
+                text_hash(base + offsets[firsts[known.code]], known.length, known.begin, seed) & <uint64_t>(2 * size - 1)
+            )
+            while larger[place].code >= 0:
+                place = (place + 1) & (2 * size - 1)
+            larger[place] = known[0]
+    PyMem_Free(table)
+    return larger

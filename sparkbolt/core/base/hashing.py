@@ -36,6 +36,7 @@ import pyarrow.compute as pc
 
 from sparkbolt.core.base.exceptions import line_of, pass_on, printed
 from sparkbolt.core.base.ids import MASK64, U64, mix64, mix64_array
+from sparkbolt.core.base.text_arrays import dictionary_of
 from sparkbolt.errors import EmitError
 
 Column: TypeAlias = pa.Array | Sequence[Any]
@@ -322,7 +323,7 @@ def _hash_arrow(array: pa.Array, field: str) -> U64:
     if isinstance(array, pa.ExtensionArray):
         return _hash_objects(array.to_pylist(), field)
     if len(array) > _SAMPLE_ROWS and _is_text(kind) and _repeats(array):
-        return _hash_dictionary(array.dictionary_encode(), field)
+        return _hash_dictionary(dictionary_of(array), field)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         result = _hash_spans(array, _TEXT)
     elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):

@@ -1,4 +1,4 @@
-"""Text arrays: hashes, sorts and joins many strings at once.
+"""Text arrays: hashes, numbers, sorts and joins many strings at once.
 
 Which question it answers: how are 100,000 keys hashed, sorted and packed without a Python loop over them?
 Rule: the hashes are those of ``zlib.crc32``, so a key has the same hash alone and among others.
@@ -6,7 +6,7 @@ Rule: the hashes are those of ``zlib.crc32``, so a key has the same hash alone a
 A loop over Python strings in the order of their hashes waits for memory at each string, 100 to 150 ns. So the strings
 are first copied into one Arrow array, in the order in which they were created, and everything else works on the array.
 
-Read before: nothing.
+Read before: ``native``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkbolt.core.base.native import kernels
+
+_SEED = hash("sparkbolt") & 0xFFFFFFFFFFFFFFFF
+"""Unknown to others where Python's own hashes are."""
+
 
 def text_of(values: Sequence[Any]) -> pa.StringArray | None:
     """Return the values as an Arrow array if all of them are str that UTF-8 can encode; else None."""
@@ -29,6 +34,29 @@ def text_of(values: Sequence[Any]) -> pa.StringArray | None:
     except UnicodeEncodeError:  # a lone surrogate
         return None
     return text if isinstance(text, pa.StringArray) else None  # Arrow splits more than 2 GB into chunks
+
+
+def dictionary_of(array: pa.Array) -> pa.DictionaryArray:
+    """Return ``array.dictionary_encode()``, in less time if the array has strings and there are kernels.
+
+    >>> dictionary_of(pa.array(["to", "be", "to"])).dictionary.to_pylist()
+    ['to', 'be']
+    """
+    native = kernels()
+    if native is None or not pa.types.is_string(array.type) or array.null_count or not len(array):
+        return array.dictionary_encode()
+    offsets, data = _buffers(array)
+    codes, firsts = native.encode_texts(offsets, data, _SEED)
+    distinct = array.take(pa.array(np.frombuffer(firsts, dtype=np.int32)))
+    return pa.DictionaryArray.from_arrays(np.frombuffer(codes, dtype=np.int32), distinct, safe=False)
+
+
+def _buffers(text: pa.StringArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """Where each string begins and ends, int32[strings + 1]; and the bytes of all."""
+    _, offset_buffer, data_buffer = text.buffers()
+    offsets = np.frombuffer(offset_buffer, dtype=np.int32)[text.offset : text.offset + len(text) + 1]
+    data = np.frombuffer(data_buffer, dtype=np.uint8) if data_buffer is not None else np.empty(0, dtype=np.uint8)
+    return offsets, data
 
 
 def _table() -> npt.NDArray[np.uint32]:
@@ -50,9 +78,7 @@ def crc32s(text: pa.StringArray) -> npt.NDArray[np.uint32]:
     >>> crc32s(pa.array(["to", "", "being"])).tolist() == [crc32(b"to"), 0, crc32(b"being")]
     True
     """
-    _, offset_buffer, data_buffer = text.buffers()
-    offsets = np.frombuffer(offset_buffer, dtype=np.int32)[text.offset : text.offset + len(text) + 1]
-    data = np.frombuffer(data_buffer, dtype=np.uint8) if data_buffer is not None else np.empty(0, dtype=np.uint8)
+    offsets, data = _buffers(text)
     result = np.full(len(text), 0xFFFFFFFF, dtype=np.uint32)
     left = np.diff(offsets)
     rows = np.flatnonzero(left)

@@ -31,7 +31,7 @@ from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ROTATIONS
 from sparkbolt.core.driver.offers import checked
 from sparkbolt.core.driver.overrides import Overrides, traced_sequences
-from sparkbolt.core.driver.rate import RateController
+from sparkbolt.core.driver.rate import RateController, positions_read
 from sparkbolt.core.driver.recorder import Observed
 from sparkbolt.core.driver.retry_entries import letter_entries, retry_entries
 from sparkbolt.core.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer
@@ -210,7 +210,7 @@ class Coordinator:
             entries += [*self._ranges(bases, offered), *self._records(bases, now_ms, rooms)]
         self.nothing_new_s = None if entries or again else mono_s
         ticks = self._ticks.due(now_ms)
-        expired = self.ledger.expiring()[:EXPIRED_PER_PLAN_MAX]
+        expired = self.ledger.expiring(EXPIRED_PER_PLAN_MAX)
         outbox_acks = self.ledger.outbox_acks.first(OUTBOX_ACKS_PER_PLAN_MAX)
         clocks = self._timers.due(now_ms)
         news = outbox_acks and mono_s >= self._outbox_acks_due(outbox_acks)
@@ -383,7 +383,7 @@ class Coordinator:
         shares: dict[int, int] = {}
         for component, numbers in self._tasks_with_buffers():
             left = self.rates[component].budget
-            by_need = sorted((self.buffers[number].ready(ready_ms), number) for number in numbers)
+            by_need = sorted((self.buffers[number].ready(ready_ms, left), number) for number in numbers)
             for place, (ready, number) in enumerate(by_need):
                 shares[number] = min(ready, math.ceil(left / (len(by_need) - place)))
                 left -= shares[number]
@@ -491,16 +491,11 @@ class Coordinator:
             metrics.complete_latency_ms = (before or 0.0) * (1 - share) + elapsed_ms * share
 
     def _pace(self, plan: MicroBatchPlan, elapsed_ms: float) -> None:
+        read = positions_read(plan.alive_entries(self.life), self._reads, self.topology.task_owner)
         for component, rate in self.rates.items():
-            numbers = self.topology.tasks(component)
-            if component in self._probing:  # the duration of a probe says nothing about the rate
-                self._emitted_since(component)
-                continue
-            read = [entry for entry in plan.alive_entries(self.life) if entry.task in numbers and entry.letters is None]
-            read = [entry for entry in read if entry.positions is None]
-            measured = sum(range_.end - range_.start for name, range_, _ in self._reads if name == component)
-            positions = measured or sum(entry.reserved for entry in read)
-            rate.observe(elapsed_ms, positions, self._emitted_since(component))
+            emitted = self._emitted_since(component)
+            if component not in self._probing:  # the duration of a probe says nothing about the rate
+                rate.observe(elapsed_ms, read[component], emitted)
         self._limit_buffers()
 
     def _emitted_since(self, component: str) -> int:
@@ -510,8 +505,9 @@ class Coordinator:
         return emitted - before
 
     def _settle_records(self, plan: MicroBatchPlan) -> None:
-        for buffer in self.buffers.values():
-            if plan.life == self.life and any(entry.task == buffer.number for entry in plan.entries):
+        planned = {entry.task for entry in plan.entries} if plan.life == self.life else set[int]()
+        for number, buffer in self.buffers.items():
+            if number in planned:
                 if not self.lane.tracked:  # without ackers messages are acked once sent, as in Storm
                     buffer.acks.extend(message_id for record, message_id in buffer.planned if message_id is not None)
                 buffer.planned = []

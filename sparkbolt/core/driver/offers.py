@@ -38,7 +38,7 @@ def checked(component: str, given: Any, progress: Mapping[str, int], tasks: int)
     what = f"next_ranges of spout {component!r} gave"
     if given is None or isinstance(given, str | bytes | Range) or not hasattr(given, "__iter__"):
         raise EmitError(f"{what} {printed(given)}: expected a list of Range, an empty one if there is nothing to read")
-    planned, ranges = dict(progress), []
+    planned, ranges = dict[str, int](), []
     for one in given:
         if not isinstance(one, Range):
             raise EmitError(f"{what} {printed(one)} among its ranges: expected Range(task, source, start, end)")
@@ -50,7 +50,7 @@ def checked(component: str, given: Any, progress: Mapping[str, int], tasks: int)
             raise EmitError(f"{what} {printed(one)}: a source is a str")
         if not 0 <= range_.task < tasks:
             raise EmitError(f"{what} {printed(one)}: it has {tasks} task(s), counted from 0")
-        least = planned.get(range_.source, 0)
+        least = planned.get(range_.source, progress.get(range_.source, 0))
         if range_.start < least:
             raise EmitError(
                 f"{what} {printed(one)}, but positions of {range_.source!r} are planned up to {least} already: a range "

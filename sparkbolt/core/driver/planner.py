@@ -14,6 +14,7 @@ It never waits or locks; files are an argument. Read before: ``coordinator``, ``
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Sequence
 
 from sparkbolt.core.base.files import Files
@@ -133,17 +134,21 @@ class Planner:
 
         The entries of one spout task stay together, in their order.
         """
-        alive = plan.alive_entries(self.coordinator.life)
+        # By identity: to compare entries, or to hash them, takes as long as they have positions and letters.
+        alive = {id(entry) for entry in plan.alive_entries(self.coordinator.life)}
         pieces: dict[int, list[Piece]] = {}
         for index, entry in enumerate(plan.entries):
-            if entry in alive:
+            if id(entry) in alive:
                 records = tuple(self.coordinator.records_of(entry)) if entry.source is None else ()
                 pieces.setdefault(entry.task, []).append(
                     Piece(index, entry, records, self.coordinator.traced_of(entry))
                 )
         shares: list[list[Piece]] = [[] for _ in range(max(1, min(len(pieces), most)))]
+        smallest = [(0, place) for place in range(len(shares))]
         for own in sorted(pieces.values(), key=_size, reverse=True):
-            min(shares, key=_size).extend(own)
+            size, place = smallest[0]
+            shares[place].extend(own)
+            heapq.heapreplace(smallest, (size + _size(own), place))
         return shares
 
     # Offsets and plans.

@@ -12,15 +12,19 @@ Rule 3: the budget at most doubles or halves in one step. It grows faster only u
 time.
 Rule 4: the first micro-batch of a life also starts processes, so it is dropped as soon as there is a second one.
 
-Read before: nothing.
+Read before: ``plan``.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import median
+
+from sparkbolt.core.model.components import Range
+from sparkbolt.core.protocol.plan import Entry
 
 FULL = 0.9
 """A micro-batch that used less than this share of its budget says nothing about larger ones."""
@@ -112,3 +116,22 @@ class RateController:
     def positions_for(self, trees: int) -> int:
         """How many positions may be read so that at most about ``trees`` trees begin."""
         return int(trees / self.records_per_position)
+
+
+def positions_read(
+    entries: Iterable[Entry], reads: Iterable[tuple[str, Range, int]], task_owner: Callable[[int], tuple[str, int]]
+) -> Counter[str]:
+    """How many new positions of each component a micro-batch has read: as measured where it was, else as planned.
+
+    Args:
+        entries: the entries of its plan that were read.
+        reads: what executors have read, as in ``Feedback``.
+        task_owner: (component, index) of a task number.
+    """
+    planned, measured = Counter[str](), Counter[str]()
+    for entry in entries:
+        if entry.letters is None and entry.positions is None:
+            planned[task_owner(entry.task)[0]] += entry.reserved
+    for component, range_, _ in reads:
+        measured[component] += range_.end - range_.start
+    return Counter({**planned, **+measured})

@@ -8,6 +8,7 @@ Times are arguments, in milliseconds since the epoch. Read before: ``history``, 
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -137,7 +138,7 @@ class Recorder:
             retries += counts.waiting
         bucket.gauges = {"open_trees": metrics.open_trees, "retries": retries, "lag": lag}
         for component, lags in metrics.lags.items():
-            largest = sorted(lags.items(), key=lambda item: -item[1])[:SOURCES_MAX]
+            largest = heapq.nlargest(SOURCES_MAX, lags.items(), key=lambda item: item[1])
             bucket.lag[component] = dict(largest)
         return bucket
 

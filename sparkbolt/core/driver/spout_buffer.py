@@ -23,6 +23,7 @@ from itertools import groupby
 from typing import Any
 
 from sparkbolt.core.base.ids import split_key
+from sparkbolt.core.driver.ledger.due_queue import DueQueue
 from sparkbolt.core.driver.retry_entries import LETTERS_PER_ENTRY_MAX
 from sparkbolt.core.model.causes import MessageOutcome
 from sparkbolt.core.model.reports import FailedTree
@@ -75,8 +76,8 @@ class SpoutBuffer:
     """Failed records that wait for a retry: a heap of (due time in ms, ascending number, record, message id)."""
     failures: int = 0
     """How many records were ever put into the heap; gives the ascending numbers."""
-    dying: list[Dying] = field(default_factory=list)
-    """Messages that wait for their dead letters, in the order in which they were exhausted."""
+    doomed: DueQueue[Dying] = field(default_factory=DueQueue)
+    """Messages that wait for their dead letters."""
     writing: dict[int, Dying] = field(default_factory=dict)
     """Sequence to message, for dead letters in plans that are not finished yet."""
     waiting_max: int = SPOUT_BUFFER_RECORDS_MAX
@@ -93,7 +94,12 @@ class SpoutBuffer:
     @property
     def retries(self) -> int:
         """How many messages wait for a retry or for their dead letters."""
-        return len(self.again) + len(self.dying) + len(self.writing)
+        return len(self.again) + len(self.doomed) + len(self.writing)
+
+    @property
+    def dying(self) -> list[Dying]:
+        """The messages that wait for their dead letters, by due time; a new list on each access."""
+        return list(self.doomed.due())
 
     @property
     def open_for_more(self) -> bool:
@@ -105,9 +111,15 @@ class SpoutBuffer:
         """How many more records the buffer takes now."""
         return max(0, min(self.pending_max - self.pending, self.waiting_max - len(self.waiting)))
 
-    def ready(self, now_ms: float) -> int:
-        """How many records are ready for a plan at ``now_ms``."""
-        return len(self.waiting) + sum(one[0] <= now_ms for one in self.again)
+    def ready(self, now_ms: float, most: float = math.inf) -> int:
+        """How many records are ready for a plan at ``now_ms``; from ``most`` on, it is not counted further."""
+        count, places = len(self.waiting), [0]
+        while places and count < most:
+            place = places.pop()
+            if place < len(self.again) and self.again[place][0] <= now_ms:  # what is below it is due later
+                count += 1
+                places += (2 * place + 1, 2 * place + 2)
+        return count
 
     @property
     def idle(self) -> bool:
@@ -126,7 +138,8 @@ class SpoutBuffer:
         self.waiting.extend((old.records[sequence], id_) for sequence, id_ in lost if sequence in old.records)
         self.waiting.extend([*old.planned, *old.waiting])
         self.again, self.failures = old.again, old.failures
-        self.dying = [*old.dying, *old.writing.values()]
+        for one in (*old.dying, *old.writing.values()):
+            self.doomed.put(one.due_ms, one)
         self.acks.extend(old.acks)
         self.fails.extend(old.fails)
         self.fails.extend(id_ for sequence, id_ in lost if sequence not in old.records)
@@ -167,8 +180,9 @@ class SpoutBuffer:
 
         A dead letter at a later attempt has an entry of its own.
         """
-        due = [one for one in self.dying if one.due_ms <= now_ms][:LETTERS_PER_ENTRY_MAX]
-        self.dying = [one for one in self.dying if one not in due]
+        due: list[Dying] = []
+        while len(due) < LETTERS_PER_ENTRY_MAX and (one := self.doomed.take(now_ms)) is not None:
+            due.append(one)
         first = [one for one in due if one.attempt == 1]
         groups = [*([first] if first else []), *([one] for one in due if one.attempt > 1)]
         entries = []
@@ -189,8 +203,9 @@ class SpoutBuffer:
 
     def next_due_ms(self, not_before: int = 0) -> int | None:
         """When the first retry or dead letter is due; a retry is not due before ``not_before``, the next probe."""
-        waiting = [max(one[0], not_before) for one in self.again[:1]] + [one.due_ms for one in self.dying]
-        return min(waiting, default=None)
+        waiting = [max(one[0], not_before) for one in self.again[:1]]
+        letter_ms = self.doomed.next_due_ms()
+        return min(waiting if letter_ms is None else [*waiting, letter_ms], default=None)
 
     def text_of(self, sequence: int) -> str | None:
         """The printed message id of an open tree or of a dead letter's tree; None if there is none."""
@@ -222,7 +237,7 @@ class SpoutBuffer:
         record = replace(record, attempt=tree.next_attempt, attempts=attempts)
         if tree.outcome == MessageOutcome.DEAD_LETTER:
             told = replace(attempts.exhausted(tree), message_id=short(message_id))
-            self.dying.append(Dying(tree.key, record, message_id, told.dumps(), tree.due_ms))
+            self.doomed.put(tree.due_ms, Dying(tree.key, record, message_id, told.dumps(), tree.due_ms))
         else:
             self.failures += 1
             heapq.heappush(self.again, (tree.due_ms, self.failures, record, message_id))
@@ -241,6 +256,6 @@ class SpoutBuffer:
         if one is None:
             return
         if tree.due_ms is not None:
-            self.dying.append(replace(one, due_ms=tree.due_ms, attempt=tree.next_attempt))
+            self.doomed.put(tree.due_ms, replace(one, due_ms=tree.due_ms, attempt=tree.next_attempt))
         else:
             self.fails.append(one.message_id)

@@ -30,6 +30,7 @@ from sparkbolt.core.base.intervals import Interval
 from sparkbolt.core.base.native import kernels
 from sparkbolt.core.base.packing import KEY_ARRAYS, keys_to_pack, narrow, pack, packed_keys, unpack
 from sparkbolt.core.base.salvage import salvage
+from sparkbolt.core.base.text_arrays import dictionary_of
 from sparkbolt.core.protocol.edges import Anchoring, EdgeOrigins
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.errors import EmitError, check
@@ -174,7 +175,7 @@ def column_of(values: Sequence[Any], dictionary: bool = False) -> Column:
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if isinstance(values, pa.Array):
-        return values.dictionary_encode() if dictionary and pa.types.is_string(values.type) else values
+        return dictionary_of(values) if dictionary and pa.types.is_string(values.type) else values
     types = set(map(type, values))
     types.discard(_NONE_TYPE)
     if len(types) != 1:
@@ -189,7 +190,7 @@ def column_of(values: Sequence[Any], dictionary: bool = False) -> Column:
         return values  # an int beyond 64 bits, a lone surrogate
     if isinstance(array, pa.ChunkedArray):
         return values  # more than 2 GiB of text
-    return array.dictionary_encode() if dictionary and plain is str else array
+    return dictionary_of(array) if dictionary and plain is str else array
 
 
 def python_values(column: Column) -> Sequence[Any]:
@@ -249,7 +250,7 @@ def arrow_of(name: str, column: Column, otherwise: str, dictionary: bool = False
         return column if dictionary else column.dictionary_decode()
     try:
         array = column if isinstance(column, pa.Array) else pa.array(column)
-        return array.dictionary_encode() if dictionary else array
+        return dictionary_of(array) if dictionary else array
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise EmitError(f"field {name!r} cannot be an Arrow column ({error}): {otherwise}") from error
 

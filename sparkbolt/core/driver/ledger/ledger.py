@@ -144,8 +144,8 @@ class Ledger:
         return self._trees.nbytes
 
     @property
-    def progress(self) -> dict[str, dict[str, int]]:
-        """Component -> source -> end of what was planned."""
+    def progress(self) -> Mapping[str, Mapping[str, int]]:
+        """Component -> source -> end of what was planned, as in ``Messages``."""
         return self.messages.progress
 
     @property
@@ -355,10 +355,21 @@ class Ledger:
         self._expiring = np.union1d(self._expiring, keys)
         return self.expiring()
 
-    def expiring(self) -> tuple[int, ...]:
-        """The keys of open trees that have expired; they fail when a plan that names them is promoted."""
-        self._expiring = self._expiring[self._trees.find(self._expiring)[1]] if len(self._expiring) else empty_u64()
-        return tuple(self._expiring.tolist())
+    def expiring(self, limit: int | None = None) -> tuple[int, ...]:
+        """The keys of open trees that have expired, ascending, at most ``limit``.
+
+        They fail when a plan that names them is promoted. What is beyond the limit costs nothing.
+        """
+        limit = len(self._expiring) if limit is None else limit
+        found: list[int] = []
+        while len(found) < limit and len(self._expiring) > len(found):
+            some = self._expiring[len(found) : limit]
+            still_open = some[self._trees.find(some)[1]]
+            if len(still_open) < len(some):
+                kept = self._expiring[: len(found)], still_open, self._expiring[len(found) + len(some) :]
+                self._expiring = np.concatenate(kept)
+            found += still_open.tolist()
+        return tuple(found)
 
     def touch(self, keys: U64) -> None:
         """Restart the timeouts of trees, uint64[keys] (Storm's ``resetTimeout``); unknown keys are ignored."""

@@ -20,6 +20,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import attrgetter
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +40,8 @@ from sparkbolt.core.base.ids import (
     tree_key,
 )
 from sparkbolt.core.driver.ledger.attempt_store import AttemptStore, MessageKey
+from sparkbolt.core.driver.ledger.due_queue import DueQueue
+from sparkbolt.core.driver.ledger.live_entries import LiveEntries, columns_of, slots
 from sparkbolt.core.driver.ledger.open_trees import RotatingMap
 from sparkbolt.core.driver.ledger.outages import Outages
 from sparkbolt.core.driver.ledger.outcomes import SpoutInfo, Terms, Whose, decide
@@ -130,9 +134,11 @@ class Messages:
         self.attempt_store = AttemptStore(state.attempts)
         """The attempts at messages that may become dead letters."""
         self._managers: dict[str, dict[str, PartitionManager]] = {}
-        self._waiting: dict[tuple[str, str], PartitionManager] = {}
-        """The managers with records that wait for a retry."""
-        self._keep(state.live)
+        self._progress: dict[str, dict[str, int]] = {}
+        self._dues: dict[tuple[str, str], int] = {}
+        """When the first record of each (component, source) is due, for those with records that wait for a retry."""
+        self._by_due = DueQueue[tuple[str, str, int]](lambda due: self._dues.get(due[:2]) == due[2])
+        self._live = LiveEntries(state.live)
         self._restore(state.sources)
 
     def _restore(self, sources: Sequence[SourceState]) -> None:
@@ -146,8 +152,8 @@ class Messages:
             place = of.component, of.source
             manager = PartitionManager.restore(of, entries.get(place, ()))
             self._managers.setdefault(of.component, {})[of.source] = manager
-            if manager.waiting:
-                self._waiting[place] = manager
+            self._note_waiting(manager)
+        self._show_progress(self._managers)
 
     def state(self) -> MessagesState:
         """The durable state; it shares its content with this object, so the next promotion changes it."""
@@ -156,7 +162,7 @@ class Messages:
             next_sequence=self._next_sequence,
             next_letter=self._next_letter,
             attempts=self.attempt_store.items(),
-            live=self._live,
+            live=list(self._live),
             set_aside=list(self.set_aside),
         )
 
@@ -168,14 +174,22 @@ class Messages:
         return len(self._live)
 
     @property
-    def progress(self) -> dict[str, dict[str, int]]:
-        """Component -> source -> end of the planned ranges; a new dict on each call."""
-        return self._positions(lambda manager: manager.planned)
+    def progress(self) -> Mapping[str, Mapping[str, int]]:
+        """Component -> source -> end of the planned ranges.
+
+        A component's map never changes: a promotion that plans more makes a new one. So the same map can be given out
+        at each poll.
+        """
+        return {component: MappingProxyType(ends) for component, ends in self._progress.items()}
 
     @property
     def finished(self) -> dict[str, dict[str, int]]:
         """Component -> source -> the position below which all is finished; a new dict on each call."""
-        return self._positions(lambda manager: manager.finished)
+        found: dict[str, dict[str, int]] = {}
+        for manager in self._all_managers():
+            if manager.planned:
+                found.setdefault(manager.component, {})[manager.source] = manager.finished
+        return found
 
     def next_sequence(self, task: int) -> int:
         """The first sequence of a task that no promoted plan has reserved."""
@@ -199,8 +213,8 @@ class Messages:
     def waiting(self) -> dict[str, int]:
         """How many records of each component wait for a retry; components without any are left out."""
         counts: dict[str, int] = {}
-        for (component, _), manager in self._waiting.items():
-            counts[component] = counts.get(component, 0) + manager.waiting
+        for component, source in self._dues:
+            counts[component] = counts.get(component, 0) + self._managers[component][source].waiting
         return counts
 
     def first_retries(
@@ -211,11 +225,9 @@ class Messages:
         ``rooms`` limits the number of records of some components; records that wait for dead letters have no limit.
         """
         left = dict(rooms or {})
-        queues = [
-            manager.due(now_ms)
-            for place, manager in sorted(self._waiting.items())
-            if left.get(place[0]) != 0 or manager.has_letters
-        ]
+        places = sorted({(component, source) for component, source, _ in self._by_due.due(now_ms)})
+        managers = [self._managers[component][source] for component, source in places]
+        queues = [one.due(now_ms) for one in managers if left.get(one.component) != 0 or one.has_letters]
         merged = heapq.merge(*queues, key=lambda retry: retry.due_ms)
         return list(islice((retry for retry in merged if self._has_room(retry, left)), limit))
 
@@ -231,14 +243,14 @@ class Messages:
 
     def next_retry_ms(self, not_before: Mapping[str, int] | None = None) -> int | None:
         """When the first waiting record is due; for components in ``not_before``, not before that time."""
+        if not not_before:
+            return self._by_due.next_due_ms()
         dues: list[int] = []
-        for (component, _), manager in self._waiting.items():
-            least = (not_before or {}).get(component, 0)
-            first = next(manager.due(), None)
-            if first is not None:
-                dues.append(max(first.due_ms, least))
-                if least and manager.has_letters:
-                    dues.append(next(retry.due_ms for retry in manager.due() if retry.letter is not None))
+        for (component, source), due_ms in self._dues.items():
+            least, manager = not_before.get(component, 0), self._managers[component][source]
+            dues.append(max(due_ms, least))
+            if least and manager.has_letters:
+                dues.append(next(retry.due_ms for retry in manager.due() if retry.letter is not None))
         return min(dues, default=None)
 
     def takes_more(self, component: str, source: str, max_uncommitted: int | None) -> bool:
@@ -257,23 +269,23 @@ class Messages:
             return keys
         tasks = (keys >> np.uint64(SEQUENCE_BITS)).astype(np.intp)
         needed = keys & np.uint64(MAX_SEQUENCE) >= self._planned_from.take(tasks, mode="clip")
-        entries = _columns(sorted(plan.reserving, key=lambda entry: entry.first_key))
-        strangers: U64 = keys[needed & (_slots(*entries, keys) < 0)]
+        entries = columns_of(sorted(plan.reserving, key=lambda entry: entry.first_key))
+        strangers: U64 = keys[needed & (slots(*entries, keys) < 0)]
         return strangers
 
     def lives_of(self, keys: U64) -> list[Live | None]:
         """The entry of each key; None if there is none, as for trees that a window began."""
-        return [self._live[slot] if slot >= 0 else None for slot in self._slots_of(keys).tolist()]
+        return [self._live[slot] if slot >= 0 else None for slot in self._live.slots_of(keys).tolist()]
 
     def completed(self, keys: U64, counts: I64) -> list[Completed]:
         """When the trees of these keys began, ``counts[i]`` of them for ``keys[i]``; not those that bolts started.
 
         The entries of trees that have just finished are known until ``advance``.
         """
-        slots, first, places = np.unique(self._slots_of(keys), return_index=True, return_inverse=True)
-        trees = np.bincount(places, weights=counts, minlength=len(slots))
+        unique, first, places = np.unique(self._live.slots_of(keys), return_index=True, return_inverse=True)
+        trees = np.bincount(places, weights=counts, minlength=len(unique))
         found = []
-        for slot, at, count in zip(slots.tolist(), first.tolist(), trees.tolist(), strict=True):
+        for slot, at, count in zip(unique.tolist(), first.tolist(), trees.tolist(), strict=True):
             if slot >= 0:
                 live = self._live[slot]
                 component, task = self._task_owner(live.entry.task)
@@ -308,7 +320,7 @@ class Messages:
                 new.append(live)
             if entry.source is not None:
                 self._change(self._spouts[entry.task].component, entry.source).admit(entry, live)
-        self._keep(sorted([*self._live, *new], key=lambda live: live.entry.first_key))
+        self._live.add(new)
         self._count(unfinished, 1)
 
     def finish(self, keys: U64) -> None:
@@ -337,7 +349,7 @@ class Messages:
         Returns:
             Component -> source -> the position below which all is finished now; only what moved.
         """
-        self._keep([live for live in self._live if live.unfinished])
+        self._live.keep(attrgetter("unfinished"))
         self.attempt_store.settle(lambda keys: trees.find(keys)[1], self._waits)
         moved: dict[str, dict[str, int]] = {}
         for component in sorted(self.changed):
@@ -345,10 +357,8 @@ class Messages:
                 position = manager.advance(trees)
                 if position is not None:
                     moved.setdefault(component, {})[source] = position
-                if manager.waiting:
-                    self._waiting[component, source] = manager
-                else:
-                    self._waiting.pop((component, source), None)
+                self._note_waiting(manager)
+        self._show_progress(self.changed)
         return moved
 
     # The beginning of a life.
@@ -359,7 +369,7 @@ class Messages:
         Returns:
             (task number, first sequence that is not void) of each task that had started trees.
         """
-        self._keep([live for live in self._live if live.entry.source is not None])
+        self._live.keep(lambda live: live.entry.source is not None)
         return tuple(
             (task, self._next_letter.get(task, self._next_sequence[task]))
             for task, spout in sorted(self._spouts.items())
@@ -368,19 +378,12 @@ class Messages:
 
     # How it is done.
 
-    def _keep(self, live: list[Live]) -> None:
-        self._live = live
-        self._first_keys, self._reserved = _columns([one.entry for one in live])
-
-    def _slots_of(self, keys: U64) -> npt.NDArray[np.intp]:
-        return _slots(self._first_keys, self._reserved, keys)
-
     def _count(self, keys: U64, sign: int) -> None:
         """Add ``sign`` to the unfinished trees of an entry for each of its keys."""
         if len(keys) == 0:
             return
-        slots = self._slots_of(keys)
-        counts = np.bincount(slots[slots >= 0])
+        found = self._live.slots_of(keys)
+        counts = np.bincount(found[found >= 0])
         for slot in np.flatnonzero(counts).tolist():
             live = self._live[slot]
             live.unfinished += sign * int(counts[slot])
@@ -397,6 +400,15 @@ class Messages:
         if source not in managers:
             managers[source] = PartitionManager(component, source)
         return self.changed.setdefault(component, {}).setdefault(source, managers[source])
+
+    def _note_waiting(self, manager: PartitionManager) -> None:
+        """Note whether records of a source wait, and until when."""
+        place, due_ms = (manager.component, manager.source), manager.next_due_ms()
+        if due_ms is None:
+            self._dues.pop(place, None)
+        elif self._dues.get(place) != due_ms:
+            self._dues[place] = due_ms
+            self._by_due.put(due_ms, (*place, due_ms))
 
     def _decide(self, fail: Fail, live: Live | None, notes: TreeNotes, now_ms: int) -> FailedTree:
         """Decide the outcome of one failed tree; its message is queued for a retry or set aside."""
@@ -443,31 +455,16 @@ class Messages:
         component, source, position = place
         return self._managers[component][source].waits(position)
 
-    def _positions(self, of: Callable[[PartitionManager], int]) -> dict[str, dict[str, int]]:
-        """Component -> source -> a position, for the sources with planned ranges."""
-        found: dict[str, dict[str, int]] = {}
-        for manager in self._all_managers():
-            if manager.planned:
-                found.setdefault(manager.component, {})[manager.source] = of(manager)
-        return found
+    def _show_progress(self, changed: Mapping[str, Mapping[str, PartitionManager]]) -> None:
+        """Take into ``progress`` how far these sources are planned."""
+        for component, managers in changed.items():
+            known = self._progress.get(component, {})
+            ends = {source: manager.planned for source, manager in managers.items() if manager.planned}
+            if any(known.get(source) != end for source, end in ends.items()):
+                self._progress[component] = known | ends
 
     def _all_managers(self) -> Iterator[PartitionManager]:
         return (manager for managers in self._managers.values() for manager in managers.values())
-
-
-def _columns(entries: Sequence[Entry]) -> tuple[U64, U64]:
-    """(first key, number of reserved sequences) of each entry: uint64[entries] each."""
-    first = np.array([entry.first_key for entry in entries], dtype=np.uint64)
-    return first, np.array([entry.reserved for entry in entries], dtype=np.uint64)
-
-
-def _slots(first_keys: U64, reserved: U64, keys: U64) -> npt.NDArray[np.intp]:
-    """intp[keys]: the index of the entry that reserved each key, or -1; ``first_keys`` are ascending."""
-    if len(first_keys) == 0 or len(keys) == 0:
-        return np.full(len(keys), -1, dtype=np.intp)
-    slots = np.searchsorted(first_keys, keys, side="right") - 1
-    slots[keys - first_keys[slots] >= reserved[slots]] = -1  # true also for slot -1, because the difference wraps
-    return slots
 
 
 _TASK_SHIFT = constant(SEQUENCE_BITS)
@@ -503,22 +500,27 @@ class Tally:
         self._components = tuple(components)
         self._task_owner = task_owner
         self._pending: dict[int, int] = {}
+        self._pending_of = dict.fromkeys(self._components, 0)
 
     def pending(self, which: int | str) -> int:
         """How many trees of a task (by number) or of a component (by id) are open."""
         if isinstance(which, int):
             return self._pending.get(which, 0)
-        return sum(count for task, count in self._pending.items() if self._task_owner(task)[0] == which)
+        return self._pending_of.get(which, 0)
 
     def opened(self, keys: U64) -> None:
         """Count trees that become open: uint64[keys]."""
-        for task, count in _by_task(keys).items():
-            self._pending[task] = self._pending.get(task, 0) + count
+        self._add(keys, 1)
 
     def closed(self, keys: U64) -> None:
         """Count trees that are no longer open, whatever their outcomes: uint64[keys]."""
+        self._add(keys, -1)
+
+    def _add(self, keys: U64, sign: int) -> None:
         for task, count in _by_task(keys).items():
-            self._pending[task] = self._pending.get(task, 0) - count
+            component = self._task_owner(task)[0]
+            self._pending[task] = self._pending.get(task, 0) + sign * count
+            self._pending_of[component] = self._pending_of.get(component, 0) + sign * count
 
     def acked(self, keys: U64, counts: I64 | None = None) -> None:
         """Count acked trees: one for each key, or ``counts[i]`` trees of the task of ``keys[i]``."""
@@ -554,12 +556,8 @@ class Tally:
 
     def show(self, waiting: Mapping[str, int]) -> None:
         """Write the numbers of open trees, and of messages that wait for a retry, into the metrics."""
-        self._metrics.open_trees = sum(self._pending.values())
-        by_component = dict.fromkeys(self._components, 0)
-        for task, count in self._pending.items():
-            component = self._task_owner(task)[0]
-            by_component[component] = by_component.get(component, 0) + count
-        for component, count in by_component.items():
+        self._metrics.open_trees = sum(self._pending_of.values())
+        for component, count in self._pending_of.items():
             self._metrics.of(component).pending = count
             self._metrics.of(component).waiting = waiting.get(component, 0)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, SEQUENCE_BITS, U64, split_key
+from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, SEQUENCE_BITS, U64, run_starts, split_key
 from sparkbolt.core.base.intervals import union_of_columns
 from sparkbolt.core.model.causes import MessageOutcome
 
@@ -52,8 +52,9 @@ class OutboxAcks:
         tasks = first >> np.uint64(SEQUENCE_BITS)
         starts = (first & np.uint64(MAX_SEQUENCE)).astype(np.int64)
         ends = (last & np.uint64(MAX_SEQUENCE)).astype(np.int64) + 1
-        for task in np.unique(tasks).tolist():
-            own = tasks == np.uint64(task)
+        order = np.argsort(tasks, kind="stable")
+        at = run_starts(tasks[order])
+        for task, own in zip(tasks[order[at]].tolist(), np.split(order, at[1:]), strict=False):
             for start, end in union_of_columns(starts[own], ends[own]):
                 self._intervals[task, start, end] = None
 
@@ -66,11 +67,12 @@ class OutboxAcks:
         chosen = np.isin(promotion.acked_first >> np.uint64(SEQUENCE_BITS), own)
         first, last = promotion.acked_first[chosen], promotion.acked_last[chosen]
         again = (first & np.uint64(AGAIN)) != 0
-        letters = ((begin, end) for begin, end, _ in promotion.letters if split_key(begin)[0] in own)
+        tasks = frozenset(own.tolist())
+        letters = ((begin, end) for begin, end, _ in promotion.letters if split_key(begin)[0] in tasks)
         ranges = chain(zip(first[again].tolist(), last[again].tolist(), strict=True), letters)
         keys = [key for begin, end in ranges for key in range(begin, end + 1)]
         exhausted = [tree.key for tree in promotion.failed if tree.outcome == MessageOutcome.SET_ASIDE]
-        keys += [key for key in exhausted if split_key(key)[0] in own]
+        keys += [key for key in exhausted if split_key(key)[0] in tasks]
         ends = np.array(messages.first_keys_of(keys), dtype=np.uint64)
         self.add(np.concatenate((first[~again], ends)), np.concatenate((last[~again], ends)))
 

@@ -24,23 +24,25 @@ Rule 3: a retry waits until a plan that names its position and its attempt is pr
 dropped loses nothing.
 Rule 4: nothing is stored per position that succeeds. Positions that were read are stored as intervals, the entries of
 plans, while one of their trees is open. The map of open trees knows which positions are open.
-Rule 5: while a source is away, only its waiting positions are read, and nothing new. The same holds while the rest of a
+Rule 5: a step costs what it changes, whatever waits beside it.
+Rule 6: while a source is away, only its waiting positions are read, and nothing new. The same holds while the rest of a
 range that was too large to be read at once is waiting.
 
 Prior art: ``PartitionManager`` of Storm's first Kafka spout, and ``OffsetManager`` of its successor.
-Read before: ``intervals``, ``plan``, ``open_trees``.
+Read before: ``intervals``, ``plan``, ``open_trees``, ``due_queue``.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import takewhile
 
 import numpy as np
 
 from sparkbolt.core.base.ids import I64, MAX_SEQUENCE, split_key
 from sparkbolt.core.base.intervals import Interval, gaps
+from sparkbolt.core.driver.ledger.due_queue import DueQueue
 from sparkbolt.core.driver.ledger.open_trees import RotatingMap
 from sparkbolt.core.model.reports import SourceView
 from sparkbolt.core.protocol.plan import Entry
@@ -115,10 +117,11 @@ class PartitionManager:
         """In how many consecutive micro-batches the source was away."""
         self._entries: list[Live] = []
         self._waiting: dict[int, Retry] = {}
-        self._by_due: list[Retry] | None = None
-        """The waiting retries, sorted by due time; None: it must be computed again."""
-        self._letters: bool | None = None
-        """The value of ``has_letters``; None: it must be computed again."""
+        self._by_due = DueQueue[Retry](lambda retry: self._waiting.get(retry.position) is retry)
+        self._by_position: list[int] = []
+        """A heap of positions; some of them may not wait any more."""
+        self._letters = 0
+        """How many of the waiting records wait for their dead letters."""
         self._postponed: set[int] = set()
         """The positions of waiting rests of ranges that were too large to be read at once.
 
@@ -141,22 +144,15 @@ class PartitionManager:
     @property
     def has_letters(self) -> bool:
         """Whether any record waits for its dead letter."""
-        if self._letters is None:
-            self._letters = any(retry.letter is not None for retry in self._waiting.values())
-        return self._letters
+        return self._letters > 0
 
     def due(self, now_ms: int | None = None) -> Iterator[Retry]:
         """The retries due at ``now_ms`` (None: at any time), by due time; they stay until a promotion removes them."""
-        if self._by_due is None:
-            self._by_due = sorted(self._waiting.values(), key=lambda retry: retry.due_ms)
-        if now_ms is None:
-            return iter(self._by_due)
-        return takewhile(lambda retry: retry.due_ms <= now_ms, self._by_due)
+        return self._by_due.due(now_ms)
 
     def next_due_ms(self) -> int | None:
         """When the first waiting retry is due, in milliseconds; None if there is none."""
-        first = next(self.due(), None)
-        return first.due_ms if first is not None else None
+        return self._by_due.next_due_ms()
 
     def takes_more(self, max_uncommitted: int | None) -> bool:
         """Whether a new range may be planned.
@@ -180,9 +176,9 @@ class PartitionManager:
             queued = self._waiting.get(position)
             same_kind = queued is not None and (queued.letter is None) == (entry.letters is None)
             if queued is not None and same_kind and queued.attempt == entry.attempt:
+                self._letters -= queued.letter is not None
                 del self._waiting[position]
                 self._postponed.discard(position)
-                self._by_due = self._letters = None
         if live is not None:
             self._entries.append(live)
 
@@ -194,11 +190,18 @@ class PartitionManager:
             away: whether it failed because the source was away.
             postponed: whether it is the rest of a range that was too large to be read at once.
         """
-        self._waiting[retry.position] = retry
+        self._queue(retry)
         if postponed:
             self._postponed.add(retry.position)
-        self._by_due = self._letters = None
         self._gone = self._gone or away
+
+    def _queue(self, retry: Retry) -> None:
+        before = self._waiting.pop(retry.position, None)  # so that the dict keeps the order of this queue
+        if before is None:
+            heapq.heappush(self._by_position, retry.position)
+        self._letters += (retry.letter is not None) - (before is not None and before.letter is not None)
+        self._waiting[retry.position] = retry
+        self._by_due.put(retry.due_ms, retry)
 
     def advance(self, trees: RotatingMap) -> int | None:
         """End the promotion: drop finished entries; returns the position that may be committed, None if unchanged."""
@@ -209,12 +212,18 @@ class PartitionManager:
         if self.planned == 0:
             return None
         first = min((_first_open(live.entry, trees) for live in self._entries), default=self.planned)
-        position = min(self._waiting, default=first)
-        position = min(position, first, self.planned)
+        position = min(self._first_waiting(), first, self.planned)
         if position <= self.finished:
             return None
         self.finished = position
         return position
+
+    def _first_waiting(self) -> int:
+        """The first waiting position; ``planned`` if none waits."""
+        heap = self._by_position
+        while heap and heap[0] not in self._waiting:
+            heapq.heappop(heap)
+        return heap[0] if heap else self.planned
 
     # What is known.
 
@@ -254,7 +263,8 @@ class PartitionManager:
         """Restore a manager from its ``state`` and the source's entries with unfinished trees."""
         manager = cls(state.component, state.source)
         manager.planned, manager.finished, manager.away = state.planned, state.finished, state.away
-        manager._waiting = {retry.position: retry for retry in state.retries}
+        for retry in state.retries:
+            manager._queue(retry)
         manager._entries = list(entries)
         return manager
 

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from sparkbolt import BasicBolt, Config, KeyValueState, Topology, TopologyBuilder, bolt
 from sparkbolt.core.base import native
 from sparkbolt.core.base.native import kernels
+from sparkbolt.core.base.text_arrays import dictionary_of
 from sparkbolt.core.model.components import BoltBase, PartitionedSpout, Range
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.protocol.frames import Moment, spread
@@ -175,7 +177,8 @@ def test_strings_become_a_dictionary_until_something_else_comes(odd: Any) -> Non
 
 
 def test_many_distinct_strings_are_numbered_in_their_order() -> None:
-    values = [f"word {number * 7919 % 20_000}" for number in range(30_000)]
+    forms = ("{}", "a longer word {}", "wörd {}", "{}\0", "\0{}", "語{}")
+    values = [forms[number % 6].format(number * 7919 % 20_000) for number in range(30_000)]
     seen = assert_same(values, Splits())
     assert len(seen[0]) >= 2
 
@@ -232,6 +235,27 @@ def test_codes_are_spread_over_their_values(codes: list[int], kind: Any) -> None
     for wanted in (False, True):
         with fast(wanted):
             assert spread(distinct, np.array(codes, dtype=kind)) == [distinct[code] for code in codes]
+
+
+@given(st.lists(st.text(max_size=20)), st.integers(0, 3))
+def test_texts_are_numbered_as_arrow_numbers_them(texts: list[str], skipped: int) -> None:
+    array = pa.array(texts, pa.string()).slice(skipped)
+    with fast(wanted=True):
+        numbered = dictionary_of(array)
+    assert numbered.equals(array.dictionary_encode())
+    assert numbered.type == array.dictionary_encode().type
+
+
+def test_many_texts_are_numbered_as_arrow_numbers_them() -> None:
+    texts = [f"{'long ' * (number % 5)}{number * 7919 % 50_000}" for number in range(100_000)]
+    array = pa.array([*texts, "", "a", "a\0", "a\0\0"])
+    with fast(wanted=True):
+        assert dictionary_of(array).equals(array.dictionary_encode())
+
+
+def test_texts_with_nulls_are_left_to_arrow() -> None:
+    with fast(wanted=True):
+        assert dictionary_of(pa.array(["be", None, "be"])).to_pylist() == ["be", None, "be"]
 
 
 def test_kernels_of_another_version_are_not_used(
