@@ -2,10 +2,11 @@
 
 Which question it answers: which parts of a bolt instance outlive a micro-batch, and how are they restored?
 
-Rule 1: all durable attributes are in one pickle, so that an object that two attributes share stays shared.
+Rule 1: all durable attributes are in one pickle, so that an object that two attributes share stays shared; but large
+dicts that nothing shares are kept apart (``large_dicts``).
 Rule 2: after ``restore`` nothing is left of an attempt that was not committed, except in transient attributes.
 
-Read before: ``components``, ``pickling``.
+Read before: ``components``, ``pickling``, ``large_dicts``.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from typing import Any
 
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling, attributes_of, slots_of
 from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.core.state.large_dicts import LargeDicts, Segments
 from sparkbolt.errors import StateError
 
 STATE_WARN_BYTES = 4 * 1024 * 1024
-"""Larger snapshots cause a warning, because a snapshot is written whole whenever any part of it changes."""
+"""Larger snapshots cause a warning, because all but large dicts is written whole whenever any part of it changes."""
 
 
 class DurableAttributes:
@@ -56,21 +58,32 @@ class DurableAttributes:
         self._warn_bytes = warn_bytes
         self._bytes = 0
         self._warned = False
-        self._prepared = self.capture()
+        self._large = LargeDicts()
+        self._prepared = self._dump(self._durable())
 
     def capture(self) -> bytes:
-        """The current durable attributes, as one pickle.
+        """The current durable attributes, as one pickle; large dicts are left to ``stage_large``.
 
         Raises:
             StateError: an attribute cannot be pickled; the message names it and gives advice.
         """
-        attributes = self._durable()
+        return self._dump(self._large.take_out(self._durable()))
+
+    def _dump(self, attributes: Mapping[str, Any]) -> bytes:
         try:
             data = self._pickling.dumps(attributes)
         except CannotKeepError as error:
             raise self._explain(attributes, error) from error
         self._bytes = len(data)
         return data
+
+    def stage_large(self, segments: Segments) -> None:
+        """Stage what the last capture has left out: large dicts."""
+        self._large.stage(segments)
+
+    def committed(self) -> None:
+        """The last capture, and what ``stage_large`` has staged, are committed."""
+        self._large.committed()
 
     @property
     def tuples(self) -> list[Tuple]:
@@ -88,12 +101,16 @@ class DurableAttributes:
         except CannotKeepError as error:
             raise self._explain(self._durable(), error) from error
 
-    def restore(self, data: bytes | None) -> None:
+    def restore(self, data: bytes | None, segments: Segments | None = None) -> None:
         """Restore the attributes of a snapshot, over those that ``prepare`` set; None: there is no snapshot.
 
         An attribute that the snapshot does not have returns to its value after ``prepare``. An attribute that neither
         has is removed, because only an attempt that was not committed can have created it. Transient attributes are not
         changed.
+
+        Args:
+            data: the snapshot.
+            segments: the state that has the large dicts of the snapshot.
 
         Raises:
             StateError: the snapshot cannot be read, because its classes are missing or reject the old values.
@@ -101,6 +118,7 @@ class DurableAttributes:
         attributes = self._load(self._prepared)
         if data is not None:
             attributes.update(self._load(data))
+        self._large.restore(attributes, segments)
         own, slots = vars(self._instance), slots_of(type(self._instance))
         for name in self._durable():
             if name not in attributes:

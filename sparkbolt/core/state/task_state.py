@@ -27,6 +27,7 @@ from sparkbolt.core.model import durable
 from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.state.keyvalue import KeyValueTable
+from sparkbolt.core.state.large_dicts import PREFIX as LARGE_DICTS
 from sparkbolt.core.state.segments import SegmentStore, physical_key, read_segment
 from sparkbolt.core.state.snapshots import DurableAttributes
 from sparkbolt.errors import StateError, check
@@ -182,6 +183,18 @@ class TaskState:
             name for name, data in self._staged.items() if data is None
         }
         return iter(sorted(name for name in names if name.startswith(prefix) and not name.startswith(_OWN)))
+
+    def own_names(self, prefix: str) -> list[str]:
+        """The committed segments of the engine whose names begin with ``prefix``, which has two underscores; sorted."""
+        check(prefix.startswith(_OWN), f"segments {prefix!r}: names without two underscores are not the engine's")
+        return sorted(name for name in self._directory.stamps if name.startswith(prefix))
+
+    def unstage(self, prefix: str) -> None:
+        """Undo what was staged for the segments whose names begin with ``prefix``."""
+        for name in [name for name in self._staged if name.startswith(prefix)]:
+            del self._staged[name]
+            self._staged_decoded.pop(name, None)
+            self._alone.discard(name)
 
     def read(self, name: str) -> bytes | None:
         """The bytes of a segment, or None if there is none: one call of the store, none for a small one."""
@@ -343,8 +356,11 @@ class TaskState:
         """What proves the content of a segment: its stamp, or the content itself if it is inline."""
         return self._directory.stamps.get(name, self._directory.inline.get(name))
 
-    def _snapshot_proof(self) -> int | bytes | None:
-        return self._directory.stamps.get(_SNAPSHOT)
+    def _snapshot_proof(self) -> object:
+        """What proves the attributes of the instance: the stamps of the snapshot, and of what is kept apart from it."""
+        stamps = self._directory.stamps
+        apart = [stamp for name, stamp in stamps.items() if name.startswith(LARGE_DICTS)]
+        return (stamps.get(_SNAPSHOT), *sorted(apart)) if apart else stamps.get(_SNAPSHOT)
 
     def _opened(self) -> SegmentStore:
         check(self._store is not None, "a TaskState was used before its micro-batch began")

@@ -203,7 +203,7 @@ class Worker:
                 warn_bytes=self.lane.topology.config.state_warn_bytes,
             )
         if not state.instance_is_current:
-            self._durable[number].restore(state.snapshot())
+            self._durable[number].restore(state.snapshot(), state)
         return task
 
     def load_inlet(self, number: int, store: SegmentStore) -> Outbox | None:
@@ -266,6 +266,7 @@ class Worker:
         data = durable.capture()
         tuples = durable.tuples
         state.set_snapshot(data, durable.prove)
+        durable.stage_large(state)
         state.make_ready()
         state.check_held_once(tuples)
 
@@ -284,8 +285,11 @@ class Worker:
             A warning for the user, or None.
         """
         self._states[number].commit(self.environment.stamps)
-        durable = self._durable.get(number)  # an inlet's task has none
-        return durable.warning() if durable is not None else None
+        durable = self._durable.get(number)
+        if durable is None:  # an inlet's task
+            return None
+        durable.committed()
+        return durable.warning()
 
     def begin_again(self, unkept: Unkept) -> None:
         """Begin uncommitted work again, without the call that left something that cannot be kept.

@@ -20,6 +20,7 @@ from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.protocol.acker import gather
 from sparkbolt.core.protocol.exclusion import NOTHING_EXCLUDED
 from sparkbolt.core.protocol.verdicts import KeptRows
+from sparkbolt.core.state.large_dicts import LargeDicts
 from sparkbolt.core.state.task_state import DictStore, TaskState
 from sparkbolt.sim.canonical import same
 from sparkbolt.sim.checkers.base import Checker
@@ -46,8 +47,11 @@ def content_of(store: DictStore, namespace: Any) -> StateContent:
     data = state.snapshot()
     pickling = Pickling(namespace, {"self": "self", "key_value_state": "key_value_state"})
     key_value = state.key_value()
+    attributes = pickling.loads(data) if data is not None else None
+    if attributes is not None:
+        LargeDicts().restore(attributes, state)
     return StateContent(
-        attributes=pickling.loads(data) if data is not None else None,
+        attributes=attributes,
         key_values={key: key_value.get(key) for key in key_value},
         segments={name: state.read(name) for name in state.names()},
     )
