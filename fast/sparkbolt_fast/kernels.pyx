@@ -127,6 +127,7 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
     Py_ssize_t Py_REFCNT(PyObject *thing)
     void Py_DECREF(PyObject *thing)
+    Py_ssize_t PyList_GET_SIZE(PyObject *values)
     PyObject *PyList_GET_ITEM(PyObject *values, Py_ssize_t place)
     PyObject *PyTuple_GET_ITEM(PyObject *values, Py_ssize_t place)
     int PyList_CheckExact(PyObject *thing)
@@ -397,6 +398,13 @@ cdef class Emitter:
         self.count = self.rows = 0
 
 
+cdef inline object value_at(PyObject *column, Py_ssize_t row):
+    """A value of a list, which user code may have made shorter."""
+    if row >= PyList_GET_SIZE(column):
+        raise IndexError("the values of a row were removed while their frame was worked on")
+    return <object>PyList_GET_ITEM(column, row)
+
+
 def run_rows(
     Emitter emitter,
     tuple columns,
@@ -443,10 +451,10 @@ def run_rows(
             kept.append(tup)
             tup = renew(row)
         if single != NULL:
-            PyDict_SetItem(tup, name, <object>PyList_GET_ITEM(single, row))
+            PyDict_SetItem(tup, name, value_at(single, row))
         else:
             for field in range(width):
-                PyDict_SetItem(tup, names[field], <object>PyList_GET_ITEM(<PyObject *>columns[field], row))
+                PyDict_SetItem(tup, names[field], value_at(<PyObject *>columns[field], row))
         set_slot(tup, offset, row)
         returned = call(called, <PyObject *>tup, second)
         if returned == NULL:
@@ -533,7 +541,8 @@ def spread(list distinct, const Code[::1] codes):
     return spread_codes(distinct, <Code *>&codes[0], len(codes)) if len(codes) else []
 
 
-DEF BLOCK = 64
+cdef enum:
+    BLOCK = 64
 
 
 def encode_texts(const int32_t[::1] offsets, const unsigned char[::1] data, uint64_t seed):
