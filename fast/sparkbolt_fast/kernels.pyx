@@ -136,7 +136,8 @@ cdef extern from "Python.h":
     PyObject *PyDict_GetItemWithError(object mapping, object key) except? NULL
 
 cdef Py_ssize_t FIRST_ROOM = 1024
-cdef uint64_t SEED = <uint64_t>PyObject_Hash("sparkbolt")
+cdef uint64_t SEED = <uint64_t><size_t>&FIRST_ROOM * <uint64_t>0x9E3779B97F4A7C15
+"""Where this module is in memory: unknown to whoever chooses words."""
 cdef uint32_t NOT_ASCII = <uint32_t>1 << 31
 
 cdef struct Known:
@@ -184,11 +185,11 @@ cdef class Column:
 
     cdef int begin(self) except -1:
         """Begin again, without values."""
-        self.values = []
+        cdef list before = self.values, known = self.distinct  # dropped at the end: that may run user code
+        self.values, self.distinct = [], []
         self.coded = self.codes_wanted
         self.count = 0
         if self.coded:
-            self.distinct = []
             if self.table == NULL:
                 self.table, self.size = new_table(FIRST_ROOM), FIRST_ROOM
             else:
@@ -262,10 +263,11 @@ cdef class Column:
         return 0
 
     cdef int decode(self) except -1:
-        """Become a plain list."""
-        self.values = spread_codes[int32_t](self.distinct, self.codes, self.count)
+        """Become a plain list. Nothing here makes an object: that could run user code, which could emit."""
+        cdef Py_ssize_t row
         self.coded = False
-        self.distinct = []
+        for row in range(self.count):
+            PyList_Append(self.values, <object>PyList_GET_ITEM(<PyObject *>self.distinct, self.codes[row]))
         return 0
 
     cdef object result(self, Py_ssize_t until):
@@ -283,9 +285,11 @@ ctypedef fused Code:
 
 cdef list spread_codes(list distinct, Code *codes, Py_ssize_t count):
     cdef list values = PyList_New(count)
-    cdef Py_ssize_t row
+    cdef Py_ssize_t row, known = len(distinct)
     cdef object value
     for row in range(count):
+        if not 0 <= codes[row] < known:
+            raise IndexError(f"there is no value with number {codes[row]}: expected less than {known}")
         value = <object>PyList_GET_ITEM(<PyObject *>distinct, codes[row])
         Py_INCREF(value)
         PyList_SET_ITEM(values, row, value)
@@ -307,10 +311,7 @@ cdef class Emitter:
     cdef int64_t *ends
     cdef Py_ssize_t rows, room
 
-    def __cinit__(self):
-        self.ends = NULL
-
-    def __init__(self, coded, stream, otherwise, bint collected):
+    def __cinit__(self, coded, stream, otherwise, bint collected):
         """Begin closed.
 
         Args:
@@ -320,7 +321,8 @@ cdef class Emitter:
                 emitted, a list or tuple of the right length, or None.
             collected: whether values are kept; otherwise they are only counted.
         """
-        self.columns = tuple(Column(flag) for flag in coded)
+        self.ends = NULL
+        self.columns = tuple([Column(flag) for flag in coded])
         self.declared = len(self.columns)
         self.first = self.columns[0]
         self.width = -1
@@ -340,6 +342,9 @@ cdef class Emitter:
             values = self.otherwise(values, stream, anchors)
             if values is None:
                 return
+            values = tuple(values)  # a copy: what was checked in Python may be of an odd class, or have changed
+            if len(<tuple>values) != self.declared:
+                raise ValueError("the values of a tuple have changed while it was emitted")
         self.push(values)
 
     cdef bint fits(self, object values):

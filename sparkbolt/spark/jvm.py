@@ -33,6 +33,9 @@ LOG_ENV = "SPARKBOLT_SPARK_LOG"
 LOG_BYTES_MAX = 16 << 20
 """Above this size the log is copied to ``<name>.1`` and emptied."""
 LOG_CHECK_SECS = 5.0
+SOCKET_PATH_BYTES_MAX = 103
+"""A Unix socket's path may have 107 bytes on Linux, and 103 on macOS."""
+SOCKET_NAME_BYTES = len("/.00000000-0000-0000-0000-000000000000.sock")
 
 
 class _OwnLog:
@@ -69,12 +72,25 @@ class JvmOutput:
         atexit.register(self._end)
 
     def environment(self) -> dict[str, str]:
-        """The Spark settings that give Python workers on this machine the path of the named pipe.
+        """The Spark settings by which the JVM and Python workers on this machine reach one another and this process.
 
-        If this process writes a log to files, they also let them send their log records.
+        Workers get the path of the named pipe; if this process writes a log to files, they also send their log records.
         """
         records = {f"spark.executorEnv.{TASK_LOG_ENV}": "1"} if current_log() is not None else {}
-        return {f"spark.executorEnv.{TASK_STDOUT_ENV}": self.prints.path, **records}
+        return {f"spark.executorEnv.{TASK_STDOUT_ENV}": self.prints.path, **records, **self._sockets()}
+
+    def _sockets(self) -> dict[str, str]:
+        """The Spark settings by which the JVM and Python workers talk over Unix sockets in this process's own folder.
+
+        Over TCP, the second small write of either waits until the first is acknowledged, 40 ms later (Nagle's algorithm
+        and delayed acknowledgements; Spark itself has turned it off for state alone, SPARK-51667).
+        """
+        if len(os.fsencode(self._directory)) + SOCKET_NAME_BYTES > SOCKET_PATH_BYTES_MAX:
+            return {}
+        return {
+            "spark.python.unix.domain.socket.enabled": "true",
+            "spark.python.unix.domain.socket.dir": self._directory,
+        }
 
     def popen_arguments(self) -> dict[str, Any]:
         """The arguments of ``Popen`` for the JVM's process; the log is opened here."""

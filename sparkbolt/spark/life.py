@@ -298,7 +298,7 @@ class Life:
 
     def _collected(self, frame: DataFrame) -> Feedback:
         """Execute a micro-batch, and gather what it returns."""
-        chunks = frame.select("frame").toArrow().column(0).chunks
+        chunks = frame.toArrow().column("frame").chunks
         frames = [value.as_buffer() for chunk in chunks for value in chunk]
         self.collected_bytes += sum(len(frame) for frame in frames)
         return gather(frames)

@@ -93,6 +93,15 @@ def _reader(dirty: dict[Any, Any]) -> Callable[..., Any]:
     return get
 
 
+def _writer(dirty: dict[Any, Any]) -> Callable[[Any, Any], None]:
+    """``put`` as a closure over all that it writes."""
+
+    def put(key: Any, value: Any) -> None:
+        dirty[key] = value
+
+    return put
+
+
 class KeyValueTable:
     """The ``KeyValueState`` of one task; the engine commits it with the micro-batch.
 
@@ -122,7 +131,7 @@ class KeyValueTable:
         native = kernels()
         if native is None:
             self.get = _reader(self._dirty)  # type: ignore[method-assign]
-            self.put = self._dirty.__setitem__  # type: ignore[method-assign, assignment]
+            self.put = _writer(self._dirty)  # type: ignore[method-assign, assignment]
         else:
             direct = native.KeyValues(self._dirty, self._committed, GONE)
             self.get, self.put = direct.get, direct.put  # type: ignore[method-assign]

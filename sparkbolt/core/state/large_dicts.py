@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from itertools import compress, count
 from operator import is_, is_not
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import quote
 
 import numpy as np
 
@@ -154,7 +155,8 @@ class LargeDicts:
         """The keys and values of a dict, and what has changed in it; None if it cannot be kept apart."""
         if getattr(value, "__dict__", None):  # attributes of its own, as a Counter may have
             return None
-        line, before = _Line(list(value), list(dict.values(value))), self._lines.get(name)
+        whole = dict.copy(value)  # at once: a thread of the user's may change it between two looks at it
+        line, before = _Line(list(whole), list(whole.values())), self._lines.get(name)
         changes = _changes(before.keys, before.values, line.keys, line.values) if before is not None else None
         keys, values = (line.keys, line.values) if changes is None else (changes.new_keys, changes.new_values)
         if not (_are_plain(keys, _KEYS) and _are_plain(values, _VALUES)):
@@ -215,7 +217,8 @@ def _read(name: str, segments: Segments) -> _Line:
 
 def _name(attribute: str, number: int | None) -> str:
     """The name of a segment; None: what the names of all segments of the attribute begin with."""
-    return f"{PREFIX}{attribute}/" + ("" if number is None else f"{number:012d}")
+    quoted = quote(attribute, safe="", errors="surrogatepass")
+    return f"{PREFIX}{quoted}/" + ("" if number is None else f"{number:012d}")
 
 
 def _apply(line: _Line, changes: _Changes) -> None:
@@ -240,6 +243,8 @@ def _changes(keys: list[Any], values: list[Any], keys_now: list[Any], values_now
     """
     removed: list[int] = []
     if not (len(keys) <= len(keys_now) and all(map(is_, keys, keys_now))):
+        if not _are_plain(keys_now, _KEYS):  # a key of another type may run user code when it is looked up
+            return None
         left = set(keys_now)
         stays = [key in left for key in keys]
         removed = [place for place, stayed in enumerate(stays) if not stayed]

@@ -73,7 +73,7 @@ class DurableAttributes:
         try:
             data = self._pickling.dumps(attributes)
         except CannotKeepError as error:
-            raise self._explain(attributes, error) from error
+            raise self._explain(self._durable(), error) from error
         self._bytes = len(data)
         return data
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Never
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.base.ids import OBJECT_ORDINAL
@@ -99,7 +100,9 @@ class BasicRowCollector:
     def _emit_otherwise(self, values: Any, stream: Any, anchors: Any) -> Sequence[Any] | None:
         """Emit what compiled code does not: see ``Emitter``. Returns the values if it is to emit them after all."""
         out = self._output.default
-        if isinstance(stream, str) and stream == DEFAULT_STREAM and isinstance(self._row, Tuple) and out is not None:
+        if isinstance(stream, str):
+            stream = str.__str__(stream)  # a subclass may compare as it likes
+        if stream == DEFAULT_STREAM and isinstance(self._row, Tuple) and out is not None:
             self._refuse_anchors(anchors, stream)
             return out.row(values)
         BasicRowCollector.emit(self, values, stream, anchors)
@@ -373,6 +376,13 @@ class ColumnBlockCollector:
 
     def _column(self, column: Any, stream: str) -> Any:
         """A column as an array or a list of fixed length."""
+        if isinstance(column, pa.DictionaryArray):
+            least, most = pc.min_max(column.indices).values()
+            if least.is_valid and not 0 <= least.as_py() <= most.as_py() < len(column.dictionary):
+                raise EmitError(
+                    f"{self._output.component!r} emitted a dictionary array with numbers from {least} to {most} on "
+                    f"{stream!r}, whose dictionary has {len(column.dictionary)} values"
+                )
         if isinstance(column, pa.Array):
             return column
         if not isinstance(column, NO_LISTS) and not isinstance(column, type) and hasattr(column, "__len__"):

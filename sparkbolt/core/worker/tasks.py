@@ -415,8 +415,7 @@ class RowLoop:
         if self._output.native is None:
             self._settle(self._each(rows, failures, execute, None), failures)
         else:
-            emit_returned = partial(emit_all, emit=self._basic.emit, who=self._who)
-            self._compiled(rows, failures, execute, self._basic, emit_returned)
+            self._compiled(rows, failures, execute, self._basic, self._who)
 
     def run_by_hand(
         self, rows: Rows, failures: Failures, execute: Callable[[Tuple, Any], Any], collector: BoltRowCollector
@@ -427,8 +426,7 @@ class RowLoop:
     def run_function(self, rows: Rows, failures: Failures, function: Callable[[Tuple], Any], who: str) -> None:
         """Call the function of a bolt, and emit what it returns; ``who`` names the call."""
         if self._output.native is not None:
-            emit_returned = partial(emit_all, emit=self._basic.emit, who=who)
-            self._compiled(rows, failures, function, None, emit_returned)
+            self._compiled(rows, failures, function, None, who)
             return
 
         def execute(tup: Tuple, collector: BasicRowCollector) -> None:
@@ -506,7 +504,7 @@ class RowLoop:
         failures: Failures,
         execute: Callable[..., Any],
         collector: BasicRowCollector | None,
-        emit_returned: Callable[[Any], None],
+        who: str,
     ) -> None:
         """What ``_each`` does for a bolt that does not ack by hand, by compiled code (``run_rows`` of the kernels)."""
         basic, default = self._basic, self._output.default
@@ -515,6 +513,9 @@ class RowLoop:
             tup = self.shows = Tuple.at(rows.origin, rows, row)
             basic.show(tup)
             return tup
+
+        def emit_returned(returned: Any) -> None:
+            emit_all(returned, basic.emit, who)
 
         kept: list[Tuple] = []
         basic.begin(Tuple.at(rows.origin, rows, 0))

@@ -125,6 +125,7 @@ def emitted_rows_of(out: StreamOut, rows: Rows, tracked: bool) -> Iterator[Emitt
     """Yield what a task emitted on one stream while it worked on ``rows``, as blocks of emitted rows."""
     ordinal_base = 0
     if out.emitter is not None and out.emitter.count:
+        check(not out.values and not out.parents, f"{out.routes.name!r} has emissions beside those of its emitter")
         columns, parents = _of_emitter(out.emitter, rows.count)
         if len(parents):
             yield _block(out, rows, columns, parents, None, tracked, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from collections import Counter, OrderedDict, defaultdict
 from itertools import count
 from typing import Any
@@ -15,6 +16,7 @@ from sparkbolt.core.state import large_dicts
 from sparkbolt.core.state.large_dicts import PREFIX
 from sparkbolt.core.state.snapshots import DurableAttributes
 from sparkbolt.core.state.task_state import DictStore, TaskState
+from sparkbolt.errors import StateError
 
 
 class Bolt:
@@ -158,6 +160,81 @@ def test_a_worker_that_did_not_run_the_last_commit_reads_it_though_only_a_large_
     two.bolt.counts["a"] = 1000
     two.commit()
     assert one.begin().counts == {"a": 1000, "b": 2, "c": 3}
+
+
+@pytest.mark.usefixtures("small")
+def test_a_dict_that_changes_while_it_is_looked_at_is_committed_as_it_was_at_one_moment() -> None:
+    store = DictStore()
+    worker = Worker(store, counts={number: number for number in range(1000)})
+    numbers = count(1000)
+
+    def change(phase: str, info: Any) -> None:
+        counts = worker.bolt.counts
+        for _ in range(3):
+            counts.pop(next(iter(counts)))
+            number = next(numbers)
+            counts[number] = number
+
+    worker.begin()
+    before = gc.get_threshold()
+    gc.callbacks.append(change)
+    gc.set_threshold(1)
+    try:
+        worker.commit()
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(change)
+    committed = Worker(store, counts={}).begin().counts
+    assert len(committed) == 1000
+    assert all(key == value for key, value in committed.items())
+
+
+@pytest.mark.usefixtures("small")
+def test_the_names_of_attributes_do_not_matter() -> None:
+    store = DictStore()
+    names = ["a", "a/b", "a/", "\ud800", "%", ""]
+    worker = Worker(store, **{name: dict.fromkeys("abc", 0) for name in names})
+    for number in range(3):
+        bolt = worker.begin()
+        vars(bolt)["a"]["a"] = vars(bolt)["a/b"]["b"] = vars(bolt)["\ud800"]["c"] = number + 1000
+        worker.commit()
+    other = vars(Worker(store, **dict.fromkeys(names)).begin())
+    assert other == vars(worker.bolt)
+    assert (other["a"]["a"], other["a/b"]["b"], other["\ud800"]["c"]) == (1002, 1002, 1002)
+    for name in store:
+        name.encode()
+
+
+class Unhashable:
+    """A key that has no hash any more."""
+
+    def __init__(self) -> None:
+        self.broken = False
+
+    def __hash__(self) -> int:
+        if self.broken:
+            raise RuntimeError("no hash")
+        return 1
+
+
+@pytest.mark.usefixtures("small")
+def test_a_key_that_may_run_user_code_is_left_to_the_pickle() -> None:
+    worker = Worker(DictStore(), counts=dict.fromkeys("abcd", 0))
+    worker.begin()
+    worker.commit()
+    key = Unhashable()
+    worker.begin().counts = {key: 1, "b": 2, "c": 3}
+    key.broken = True
+    with pytest.raises(StateError, match=r"'counts' of type builtins\.dict cannot be kept"):
+        worker.stage()
+
+
+@pytest.mark.usefixtures("small")
+def test_a_factory_that_cannot_be_kept_is_named_as_what_the_user_has_written() -> None:
+    worker = Worker(DictStore(), counts=None)
+    worker.begin().counts = defaultdict(lambda: 0, a=1, b=2, c=3)
+    with pytest.raises(StateError, match=r"'counts' of type collections\.defaultdict cannot be kept"):
+        worker.stage()
 
 
 @pytest.mark.usefixtures("small")

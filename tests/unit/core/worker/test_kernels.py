@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -26,7 +28,7 @@ from sparkbolt.core.worker.environment import environment_of
 from sparkbolt.core.worker.source_reader import run_entry
 from sparkbolt.core.worker.stage import run_level
 from sparkbolt.core.worker.worker import Worker
-from sparkbolt.errors import Unavailable
+from sparkbolt.errors import EmitError, Unavailable
 from tests.fast import fast
 
 pytestmark = pytest.mark.skipif(
@@ -227,6 +229,83 @@ def test_a_function_that_returns_gives_the_same() -> None:
         return {"none": None, "lists": [["a", 1], ("b", 2)], "str": "a", "number": 5, "one": ["a", 1]}[tup["value"]]
 
     assert_same(["none", "lists", "str", "number", "one"], split)
+
+
+class Flips(str):
+    """A name of a stream that is another one when it is looked at again."""
+
+    looks = 0
+
+    def __eq__(self, other: object) -> bool:
+        self.looks += 1
+        return self.looks > 1
+
+    __hash__ = str.__hash__
+
+
+class LooksLikeAList:
+    """Says that it is a list with two values."""
+
+    __class__ = list  # type: ignore[assignment]
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        return 2
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.values)
+
+
+class Hostile(BasicBolt):
+    """Emits what only looks like a list, or to a stream that only looks like the default one."""
+
+    outputs = ["word", "n"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup["value"] == "stream":
+            collector.emit(["to", 1], stream=Flips("default"))
+            collector.emit(["be", 2])
+        elif tup["value"] in ("list", "short"):
+            collector.emit(LooksLikeAList(["or", 3] if tup["value"] == "list" else []))
+
+
+def test_what_only_looks_like_a_list_or_a_stream_does_no_harm() -> None:
+    seen = outcome(["stream", "list", "short", "be"], Hostile(), Counts(), compiled=True)
+    said = "ValueError: the values of a tuple have changed while it was emitted"
+    assert [reason for _, reason, _ in seen[3]] == [said]
+
+
+def test_emissions_of_a_finalizer_that_runs_meanwhile_do_no_harm() -> None:
+    class Emits:
+        def __init__(self, emit: Any) -> None:
+            self.emit, self.itself = emit, self
+
+        def __del__(self) -> None:
+            with suppress(EmitError):
+                self.emit(["late", 0])
+
+    class Litters(BasicBolt):
+        outputs = ["word", "n"]
+
+        def execute(self, tup: Any, collector: Any) -> None:
+            for number in range(50):
+                Emits(collector.emit)
+                collector.emit([f"word {number}" if number < 40 else number, []])
+
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        outcome(["a", "b"], Litters(), Counts(), compiled=True)
+    finally:
+        gc.set_threshold(*before)
+
+
+def test_numbers_that_have_no_value_are_refused() -> None:
+    for codes in ([0, 4], [-1, 0]):
+        with fast(wanted=True), pytest.raises(IndexError, match="there is no value with number"):
+            spread(["to", "be"], np.array(codes, dtype=np.int32))
 
 
 @given(st.lists(st.integers(0, 3)), st.sampled_from([np.uint16, np.int32, np.int64, np.uint8]))

@@ -1,0 +1,41 @@
+"""What Spark's processes on this machine are told of one another."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sparkbolt.spark import scratch
+from sparkbolt.spark.jvm import JvmOutput
+
+ENABLED, FOLDER = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
+
+
+def settings_with(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The settings of a process whose temporary folders are in this one."""
+    made = str(folder / "sparkbolt-12345678")
+    os.makedirs(made)
+    monkeypatch.setattr(scratch, "make", lambda: made)
+    output = JvmOutput()
+    output._end()
+    return output.environment()
+
+
+def test_workers_talk_to_the_jvm_over_unix_sockets_in_a_folder_of_this_process(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(os.path.realpath("/tmp")) / f"jvm{os.getpid()}"
+    settings = settings_with(folder, monkeypatch)
+    folder.rmdir() if folder.exists() and not any(folder.iterdir()) else None
+    assert settings[ENABLED] == "true"
+    assert settings[FOLDER] == f"{folder}/sparkbolt-12345678"
+
+
+def test_where_the_path_of_a_socket_would_be_too_long_they_talk_over_tcp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_with(tmp_path / ("long" * 20), monkeypatch)
+    assert ENABLED not in settings
+    assert settings["spark.executorEnv.SPARKBOLT_PRINTS"].endswith("/prints")
