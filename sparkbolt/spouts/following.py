@@ -227,6 +227,8 @@ class Follower:
         self._next_look: float | None = None
         self.live: dict[str, Followed] = {}
         """Files that are there, by source."""
+        self._there: dict[str, Followed] = {}
+        """The live files by path, while new files are met."""
         self._gone: dict[str, Followed] = {}
         self._emptied: list[Followed] = []
         """Emptied files that a copy may continue."""
@@ -348,6 +350,7 @@ class Follower:
     def _meet_all(self, paths: Sequence[str], progress: Progress, *, first: bool) -> None:
         """Start to follow unknown files that have a whole line."""
         taken = self._taken() if paths else set()
+        self._there = {one.path: one for one in self.live.values()} if paths else {}
         for path in paths:
             inode = _inode(path)
             if inode is None or inode in taken:
@@ -414,13 +417,12 @@ class Follower:
         id_, emptied = FileId.of_head(path, found.st_ino, head), {one.id.source for one in self._emptied}
         while any(id_.source in used for used in (self._known, self.live, self._gone, emptied)):
             id_ = FileId.of_head(path, found.st_ino, head, id_.generation + 1)
-        self.live[id_.source] = Followed(id_, path, found.st_dev, begin)
+        self.live[id_.source] = self._there[path] = Followed(id_, path, found.st_dev, begin)
 
     def _is_in_the_making(self, path: str, head: bytes, size: int) -> bool:
         """Whether a new file seems to be an unfinished copy, compressed or not, of a live file."""
-        for one in self.live.values():
-            if not path.startswith(one.path) or path == one.path or not one.id.has_head(head):
-                continue
+        shorter = (self._there.get(path[:length]) for length in range(1, len(path)))
+        for one in (one for one in shorter if one is not None and one.id.has_head(head)):
             if os.path.splitext(path)[0] == one.path and is_compressed(path):
                 if path not in self._told:
                     self._told.add(path)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import bisect
 import os
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -119,7 +120,9 @@ class FilePlanner:
         if not follow:
             tell_passed_over(there.passed_over)
             self._ends = {escape(path): UnpackedEnd(path) if is_compressed(path) else FixedEnd(path) for path in found}
-        self._sources = list(self._ends)  # in the order of their paths
+        self._unread = deque(self._ends)
+        """Sources in the order of their paths, without the first ones that are planned to their ends: progress never
+        goes back, so these need not be looked at again. If files are followed: the sources at the last look."""
         self._last = ""
 
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> list[Range]:
@@ -127,18 +130,17 @@ class FilePlanner:
         if self._follower is not None:
             self._follower.update(progress)
             self._ends = dict(self._follower.live)
-            self._sources = sorted(self._ends)
+            self._unread = deque(sorted(self._ends))
+            self._unread.rotate(-bisect.bisect_right(self._unread, self._last))
         return spread(self._pieces(progress, budget), self._parallelism)
 
     def _pieces(self, progress: Mapping[str, int], budget: int) -> list[_Piece]:
         """Return what can be read, up to the budget; followed files take turns in being the first."""
-        sources = self._sources
-        if self._follower is not None:
-            first = bisect.bisect_right(sources, self._last)
-            sources = sources[first:] + sources[:first]
+        while self._unread and self._ends[self._unread[0]].reached(self._position(self._unread[0], progress)):
+            self._unread.popleft()
         share = -(-budget // self._parallelism)
         pieces: list[_Piece] = []
-        for source in sources:
+        for source in self._unread:
             if budget <= 0 or len(pieces) >= RANGES_MAX * self._parallelism:
                 break
             end = self._ends[source]
@@ -161,7 +163,8 @@ class FilePlanner:
         """Whether every file is planned to its end; always False while files are followed."""
         if self._follower is not None:
             return False
-        return all(end.reached(self._position(source, progress)) for source, end in self._ends.items())
+        ends = reversed(self._ends.items())  # the last one is read last, so that one look is enough until then
+        return all(end.reached(self._position(source, progress)) for source, end in ends)
 
     def close(self) -> None:
         """Close open files."""

@@ -18,6 +18,7 @@ from benchmarks.runs import Mark, in_turn, steady_marks, steady_rate
 from benchmarks.spouts import Numbers
 from benchmarks.text import WORDS_A_LINE, spelling, zipf_text
 from sparkbolt import Range
+from sparkbolt.core.driver.history import MicroBatchRecord
 from tests.tidy.repo import ROOT
 
 
@@ -155,3 +156,114 @@ def test_numbers_are_filled_within_the_budget_and_then_come_in_steps(fill, steps
     assert list(spout.next_ranges(progress, budget)) == []
     after = sizes[-(-fill // budget) :]
     assert (sum(sizes) - sum(after), after) == (fill, steps * cycles)
+
+
+def test_the_steps_of_a_micro_batch_follow_one_another_and_add_up_to_it():
+    budget = pytest.importorskip("benchmarks.budget", exc_type=ImportError)
+    ends = {"plan": 10, "read": 40, "level 1": 90, "acker": 110, "stage": 112, "commit": 118, "promotion": 120}
+    parts = [(part, float(end) - 1, float(end)) for part, end in ends.items()]
+    record = MicroBatchRecord(7, began_ms=1000, elapsed_ms=120.0, parts=parts, busy_ms={})
+    steps = budget.steps_of(record, [{"submitted": 1030, "completed": 1050}, {"submitted": 1052, "completed": 1100}])
+    assert steps.pop("all") == sum(steps.values()) == 120.0
+    assert (steps["source: until a worker reads"], steps["level: until a worker works"]) == (9.0, 39.0)
+
+
+def test_time_of_an_inner_part_does_not_count_for_the_outer_one(monkeypatch, tmp_path):
+    budget = pytest.importorskip("benchmarks.budget", exc_type=ImportError)
+    now = iter([0.0, 1.0, 3.0, 6.0, 10.0])
+    monkeypatch.setattr(budget.time, "process_time", lambda: next(now))
+    monkeypatch.setattr(budget, "PARTS", tmp_path)
+
+    class Work:
+        def outer(self):
+            self.inner()
+
+        def inner(self):
+            pass
+
+    watch = budget.Stopwatch()
+    watch.time(Work, "outer", "level")
+    watch.time(Work, "inner", "state")
+    Work().outer()
+    assert watch.spent == {"rest": 1.0, "level": 2.0 + 4.0, "state": 3.0}
+    assert [json.loads(path.read_text()) for path in tmp_path.iterdir()] == [watch.spent]
+
+
+def test_a_latency_begins_when_the_sentence_is_due_and_those_of_the_first_seconds_do_not_count():
+    latency = pytest.importorskip("benchmarks.latency", exc_type=ImportError)
+    warm = 10 * latency.WARM_SECS
+    seen = latency.Seen(latency.Clock(10, 1, start_s=100.0), [(0, warm, 190.0), (warm, warm + 10, 121.0)])
+    assert seen.latencies_ms().tolist() == pytest.approx([1000.0 - 100 * i for i in range(10)])
+
+
+def test_a_run_in_which_a_sentence_was_not_done_has_no_latency():
+    latency = pytest.importorskip("benchmarks.latency", exc_type=ImportError)
+    with pytest.raises(RuntimeError, match="5 sentences were done, 210 were due"):
+        latency.Seen(latency.Clock(10, 1, start_s=0.0), [(0, 5, 1.0)]).latencies_ms()
+
+
+def test_the_growth_of_a_cost_is_that_of_its_least_samples_over_the_last_decade():
+    from benchmarks.scale_growth import Axis, Cost
+
+    noise = iter([1.0, 1.0, 1.0, 9.0, 1.0, 5.0])
+    axis = Axis("sources", (1, 100, 1000), lambda size: {"a poll": Cost(size * next(noise))}, rounds=2)
+    *sizes, growth = axis.figures(rounds=3)
+    assert [(figure.name, figure.samples) for figure in sizes] == [
+        ("a poll, 1 sources", (1.0, 9.0)),
+        ("a poll, 100 sources", (100.0, 100.0)),
+        ("a poll, 1,000 sources", (1000.0, 5000.0)),
+    ]
+    assert (growth.name, growth.value, growth.aim.reached(growth.value)) == ("a poll, growth by sources", 1.0, True)
+
+
+def test_a_contender_that_fails_is_not_called_again_and_says_why():
+    peers = pytest.importorskip("benchmarks.peers", exc_type=ImportError)
+    calls = []
+
+    def measure():
+        calls.append(1)
+        raise RuntimeError("does not install:\n  no wheel")
+
+    guarded = peers.Guarded(measure)
+    assert np.isnan([guarded(), guarded()]).all()
+    assert (len(calls), guarded.reason) == (1, "does not install: no wheel")
+
+
+def test_a_line_without_a_figure_gives_the_reason(capsys):
+    peers = pytest.importorskip("benchmarks.peers", exc_type=ImportError)
+    missing = peers.NoFigure("peers", "storm", (), "words/s", reason="there is no javac")
+    Printer(as_json=False).figure(missing)
+    Printer(as_json=True).figure(missing)
+    for_people, as_json = capsys.readouterr().out.splitlines()
+    assert for_people.endswith("no figure: there is no javac")
+    assert json.loads(as_json)["reason"] == "there is no javac"
+
+
+def test_the_pieces_of_a_text_are_its_first_words_in_order(tmp_path, monkeypatch):
+    peers = pytest.importorskip("benchmarks.peers", exc_type=ImportError)
+    monkeypatch.setattr(peers, "CACHE", tmp_path)
+    text = zipf_text(2_000, directory=tmp_path)
+    pieces = sorted(peers.parts(text, 1_500).iterdir())
+    assert len(pieces) == peers.PIECES
+    assert text.path.read_text().startswith(together := "".join(piece.read_text() for piece in pieces))
+    assert len(together.split()) == 1_500
+
+
+def test_what_storm_is_made_of_is_made_anew_if_its_source_changes(tmp_path):
+    storm = importlib.import_module("benchmarks.storm")
+    source = tmp_path / "Words.java"
+    source.write_text("one")
+    first = storm._folder("classes", source)
+    assert storm._folder("classes", source) == first
+    source.write_text("two")
+    assert storm._folder("classes", source) != first
+
+
+def test_storms_latencies_have_the_names_of_their_shares(monkeypatch, tmp_path):
+    storm = importlib.import_module("benchmarks.storm")
+    said = [["latency", "1", "2", "3", "4"], ["since_due", "5", "6", "7", "8"], ["ended", "100", "0"]]
+    monkeypatch.setattr(storm, "run", lambda *_: said)
+    monkeypatch.setattr(storm, "zipf_text", lambda words: zipf_text(100, directory=tmp_path))
+    told = storm.latency(1000, 5)
+    assert (told["p50"], told["p99.9"], told["max"], told["due_max"]) == (1, 3, 4, 8)
+    assert (told["acked"], told["failed"]) == (100, 0)

@@ -217,6 +217,8 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
         self._stop_later = set(self._watcher.look.silent)
         """Kafka_partitions whose end was unknown at the start: each is read up to the end that it reports first."""
         self._positions: dict[Source, int] = {}
+        self._turns: dict[KafkaPartition, int] = {}
+        """The newest turn of each kafka_partition among these sources."""
         self._elsewhere: set[KafkaPartition] = set()
         """Kafka_partitions for which the store has progress of another checkpoint that ours does not have."""
         self._tokens, self._tokens_at = float(self.max_records_per_sec or 0), time.monotonic()
@@ -337,7 +339,8 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
             counts = source.turn == 0 and source.place not in self._elsewhere
             earlier = look.finished.get(source.place, ()) if counts else ()
             position = self._positions[source] = first_outside(view.finished, earlier)
-            if any(other.place == source.place and other.turn > source.turn for other in self._positions):
+            newest = self._turns[source.place] = max(source.turn, self._turns.get(source.place, 0))
+            if newest > source.turn:
                 continue
             finished = clip(union(view.done(INTERVALS_MAX), earlier), start=position)
             news[source.place] = self._told_as(source, position, finished)

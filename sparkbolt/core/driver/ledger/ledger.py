@@ -34,7 +34,7 @@ from sparkbolt.core.base.ids import (
 )
 from sparkbolt.core.driver.ledger import log as ledger_log
 from sparkbolt.core.driver.ledger.messages import Messages, Tally
-from sparkbolt.core.driver.ledger.open_trees import RotatingMap
+from sparkbolt.core.driver.ledger.open_trees import RotatingMap, distinct
 from sparkbolt.core.driver.ledger.outages import Outages
 from sparkbolt.core.driver.ledger.outbox_acks import OutboxAcks
 from sparkbolt.core.driver.ledger.outcomes import SpoutInfo
@@ -352,7 +352,7 @@ class Ledger:
         check(self._staged is None, f"trees cannot expire while micro-batch {self.staged} awaits its promotion")
         keys, xors, holders = self._trees.rotate()
         self._trees.put(keys, xors, holders)
-        self._expiring = np.union1d(self._expiring, keys)
+        self._expiring = distinct(np.concatenate((self._expiring, keys)))
         return self.expiring()
 
     def expiring(self, limit: int | None = None) -> tuple[int, ...]:
@@ -375,9 +375,9 @@ class Ledger:
         """Restart the timeouts of trees, uint64[keys] (Storm's ``resetTimeout``); unknown keys are ignored."""
         if len(keys) == 0:
             return
-        wanted = np.unique(keys)
+        wanted = distinct(keys)
         self._trees.touch(wanted)
-        self._expiring = np.setdiff1d(self._expiring, wanted, assume_unique=True)
+        self._expiring = self._expiring[~locate(wanted, self._expiring)[1]]
 
     # Snapshots.
 
@@ -464,7 +464,7 @@ class Ledger:
     def _time_out(self, plan: MicroBatchPlan, promotion: Promotion) -> None:
         if not plan.expired:
             return
-        keys = np.unique(np.array(plan.expired, dtype=np.uint64))
+        keys = distinct(np.array(plan.expired, dtype=np.uint64))
         keys = keys[self._trees.find(keys)[1]]
         fails, number = [], plan.micro_batch_id
         lives = self.messages.lives_of(keys)

@@ -15,11 +15,10 @@ Read before: ``plan``, ``acker``, ``open_trees``, ``partition_manager``, ``outco
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import compress
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -40,12 +39,11 @@ from sparkbolt.core.base.ids import (
     tree_key,
 )
 from sparkbolt.core.driver.ledger.attempt_store import AttemptStore, MessageKey
-from sparkbolt.core.driver.ledger.due_queue import DueQueue
-from sparkbolt.core.driver.ledger.live_entries import LiveEntries, columns_of, slots
 from sparkbolt.core.driver.ledger.open_trees import RotatingMap
 from sparkbolt.core.driver.ledger.outages import Outages
 from sparkbolt.core.driver.ledger.outcomes import SpoutInfo, Terms, Whose, decide
 from sparkbolt.core.driver.ledger.partition_manager import Live, PartitionManager, Retry, SourceState
+from sparkbolt.core.driver.ledger.retry_queue import RetryQueue
 from sparkbolt.core.model.causes import EXHAUSTED, Cause, MessageOutcome
 from sparkbolt.core.model.dead_letters import ExhaustedMessage
 from sparkbolt.core.model.measurements import OWN_TREES, Flow, FlowCounts
@@ -135,9 +133,7 @@ class Messages:
         """The attempts at messages that may become dead letters."""
         self._managers: dict[str, dict[str, PartitionManager]] = {}
         self._progress: dict[str, dict[str, int]] = {}
-        self._dues: dict[tuple[str, str], int] = {}
-        """When the first record of each (component, source) is due, for those with records that wait for a retry."""
-        self._by_due = DueQueue[tuple[str, str, int]](lambda due: self._dues.get(due[:2]) == due[2])
+        self._retries = RetryQueue()
         self._live = LiveEntries(state.live)
         self._restore(state.sources)
 
@@ -152,7 +148,7 @@ class Messages:
             place = of.component, of.source
             manager = PartitionManager.restore(of, entries.get(place, ()))
             self._managers.setdefault(of.component, {})[of.source] = manager
-            self._note_waiting(manager)
+            self._retries.note(manager)
         self._show_progress(self._managers)
 
     def state(self) -> MessagesState:
@@ -212,46 +208,17 @@ class Messages:
 
     def waiting(self) -> dict[str, int]:
         """How many records of each component wait for a retry; components without any are left out."""
-        counts: dict[str, int] = {}
-        for component, source in self._dues:
-            counts[component] = counts.get(component, 0) + self._managers[component][source].waiting
-        return counts
+        return self._retries.counts()
 
     def first_retries(
         self, limit: int, now_ms: int | None = None, rooms: Mapping[str, int] | None = None
     ) -> list[Retry]:
-        """Up to ``limit`` records that are due at ``now_ms`` (None: at any time), by due time; they stay queued.
-
-        ``rooms`` limits the number of records of some components; records that wait for dead letters have no limit.
-        """
-        left = dict(rooms or {})
-        places = sorted({(component, source) for component, source, _ in self._by_due.due(now_ms)})
-        managers = [self._managers[component][source] for component, source in places]
-        queues = [one.due(now_ms) for one in managers if left.get(one.component) != 0 or one.has_letters]
-        merged = heapq.merge(*queues, key=lambda retry: retry.due_ms)
-        return list(islice((retry for retry in merged if self._has_room(retry, left)), limit))
-
-    def _has_room(self, retry: Retry, left: dict[str, int]) -> bool:
-        """Whether a record fits into the room that is left for its component; a range uses all of it."""
-        component = self._spouts[retry.task].component
-        if component not in left or retry.letter is not None:
-            return True
-        if left[component] == 0:
-            return False
-        left[component] = left[component] - 1 if retry.end is None else 0
-        return True
+        """Up to ``limit`` records that are due at ``now_ms``, as in ``RetryQueue.first``."""
+        return self._retries.first(limit, now_ms, rooms)
 
     def next_retry_ms(self, not_before: Mapping[str, int] | None = None) -> int | None:
-        """When the first waiting record is due; for components in ``not_before``, not before that time."""
-        if not not_before:
-            return self._by_due.next_due_ms()
-        dues: list[int] = []
-        for (component, source), due_ms in self._dues.items():
-            least, manager = not_before.get(component, 0), self._managers[component][source]
-            dues.append(max(due_ms, least))
-            if least and manager.has_letters:
-                dues.append(next(retry.due_ms for retry in manager.due() if retry.letter is not None))
-        return min(dues, default=None)
+        """When the first waiting record is due, as in ``RetryQueue.next_due_ms``."""
+        return self._retries.next_due_ms(not_before)
 
     def takes_more(self, component: str, source: str, max_uncommitted: int | None) -> bool:
         """Whether a new range of the source may be planned, as in ``PartitionManager.takes_more``."""
@@ -269,8 +236,8 @@ class Messages:
             return keys
         tasks = (keys >> np.uint64(SEQUENCE_BITS)).astype(np.intp)
         needed = keys & np.uint64(MAX_SEQUENCE) >= self._planned_from.take(tasks, mode="clip")
-        entries = columns_of(sorted(plan.reserving, key=lambda entry: entry.first_key))
-        strangers: U64 = keys[needed & (slots(*entries, keys) < 0)]
+        entries = _columns(sorted(plan.reserving, key=lambda entry: entry.first_key))
+        strangers: U64 = keys[needed & (_slots(*entries, keys) < 0)]
         return strangers
 
     def lives_of(self, keys: U64) -> list[Live | None]:
@@ -357,7 +324,7 @@ class Messages:
                 position = manager.advance(trees)
                 if position is not None:
                     moved.setdefault(component, {})[source] = position
-                self._note_waiting(manager)
+                self._retries.note(manager)
         self._show_progress(self.changed)
         return moved
 
@@ -400,15 +367,6 @@ class Messages:
         if source not in managers:
             managers[source] = PartitionManager(component, source)
         return self.changed.setdefault(component, {}).setdefault(source, managers[source])
-
-    def _note_waiting(self, manager: PartitionManager) -> None:
-        """Note whether records of a source wait, and until when."""
-        place, due_ms = (manager.component, manager.source), manager.next_due_ms()
-        if due_ms is None:
-            self._dues.pop(place, None)
-        elif self._dues.get(place) != due_ms:
-            self._dues[place] = due_ms
-            self._by_due.put(due_ms, (*place, due_ms))
 
     def _decide(self, fail: Fail, live: Live | None, notes: TreeNotes, now_ms: int) -> FailedTree:
         """Decide the outcome of one failed tree; its message is queued for a retry or set aside."""
@@ -465,6 +423,66 @@ class Messages:
 
     def _all_managers(self) -> Iterator[PartitionManager]:
         return (manager for managers in self._managers.values() for manager in managers.values())
+
+
+class LiveEntries(list[Live]):
+    """Entries by slot, ascending by key, with their columns; only ``add`` and ``keep`` may change the list.
+
+    >>> entries = LiveEntries([])
+    >>> entries.add([Live(Entry(2, 0, "b", 0, 9), 0, 0), Live(Entry(1, 0, "a", 0, 9), 0, 0, unfinished=1)])
+    >>> entries.slots_of(np.array([(1 << 48) + 8, (2 << 48) + 9], dtype=np.uint64)).tolist()
+    [0, -1]
+    >>> entries.keep(lambda live: live.unfinished > 0)
+    >>> [live.entry.source for live in entries]
+    ['a']
+    """
+
+    def __init__(self, live: Iterable[Live]) -> None:
+        """Begin with these entries, in any order."""
+        self._first_keys, self._reserved = _columns([])
+        self.add(live)
+
+    def add(self, live: Iterable[Live]) -> None:
+        """Add entries, none of which reserves a key of another."""
+        new = sorted(live, key=lambda one: one.entry.first_key)
+        first_keys, reserved = _columns([one.entry for one in new])
+        places = np.searchsorted(self._first_keys, first_keys)
+        merged: list[Live] = []
+        start = 0
+        for place, one in zip(places.tolist(), new, strict=True):
+            merged += self[start:place]
+            merged.append(one)
+            start = place
+        self[:] = merged + self[start:]
+        self._first_keys = np.insert(self._first_keys, places, first_keys)
+        self._reserved = np.insert(self._reserved, places, reserved)
+
+    def keep(self, wanted: Callable[[Live], object]) -> None:
+        """Drop the entries that are not wanted."""
+        kept = list(map(wanted, self))
+        if not all(kept):
+            mask = np.array(kept, dtype=bool)
+            self[:] = compress(self, kept)
+            self._first_keys, self._reserved = self._first_keys[mask], self._reserved[mask]
+
+    def slots_of(self, keys: U64) -> npt.NDArray[np.intp]:
+        """intp[keys]: the slot of the entry that reserved each key, or -1."""
+        return _slots(self._first_keys, self._reserved, keys)
+
+
+def _columns(entries: Sequence[Entry]) -> tuple[U64, U64]:
+    """(first key, number of reserved sequences) of each entry: uint64[entries] each."""
+    first = np.array([entry.first_key for entry in entries], dtype=np.uint64)
+    return first, np.array([entry.reserved for entry in entries], dtype=np.uint64)
+
+
+def _slots(first_keys: U64, reserved: U64, keys: U64) -> npt.NDArray[np.intp]:
+    """intp[keys]: the index of the entry that reserved each key, or -1; ``first_keys`` are ascending."""
+    if len(first_keys) == 0 or len(keys) == 0:
+        return np.full(len(keys), -1, dtype=np.intp)
+    found = np.searchsorted(first_keys, keys, side="right") - 1
+    found[keys - first_keys[found] >= reserved[found]] = -1  # true also for slot -1, because the difference wraps
+    return found
 
 
 _TASK_SHIFT = constant(SEQUENCE_BITS)

@@ -260,5 +260,20 @@ def _moved(capacity: int, living: npt.NDArray[np.intp], column: npt.NDArray[_T])
     return moved
 
 
+def distinct(keys: U64) -> U64:
+    """Each key once, ascending: uint64[keys] in any order.
+
+    ``np.unique`` puts them into a hash table, which takes a microsecond a key: twenty times as long as to sort them.
+
+    >>> distinct(np.array([7, 5, 7], dtype=np.uint64)).tolist()
+    [5, 7]
+    """
+    if rise(keys):
+        return keys
+    ordered = np.sort(keys, kind="stable")
+    once: U64 = ordered[run_starts(ordered)]
+    return once
+
+
 def _check_rising(keys: U64) -> None:
     check(rise(keys), "keys of open trees must be strictly rising: the acker combines them")

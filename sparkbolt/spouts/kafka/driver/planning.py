@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sparkbolt.core.base.intervals import Intervals, first_outside, subtract
 from sparkbolt.core.model.components import Range
@@ -106,6 +106,24 @@ class Gap:
         return f"{what}; {skipped}reading goes on at offset {self.offset}"
 
 
+class Named(NamedTuple):
+    """A source with its names, which are needed at each poll, for each kafka_partition."""
+
+    source: Source
+    name: str
+    place: str
+    """The name of the kafka_partition."""
+    later: Source
+    """The source that would follow, if the topic were made again."""
+    later_name: str
+
+    @classmethod
+    def of(cls, source: Source) -> Named:
+        """Return the names of a source."""
+        later = source._replace(turn=source.turn + 1)
+        return cls(source, str(source), str(source.place), later, str(later))
+
+
 @dataclass
 class OffsetPlanner:
     """Plans ranges of offsets; its only state follows from a ``Gap``, until the ledger's progress has it.
@@ -125,15 +143,17 @@ class OffsetPlanner:
     """Where reading goes on after a gap, until the progress shows it."""
     _behind_since: dict[Source, float] = field(default_factory=dict)
     _turn: int = 0
+    _first: dict[KafkaPartition, Named] = field(default_factory=dict)
+    """The first source of each kafka_partition that was ever planned."""
 
-    def current(self, place: KafkaPartition, progress: Mapping[str, int]) -> Source:
+    def _current(self, place: KafkaPartition, progress: Mapping[str, int]) -> Named:
         """Return the source that now stands for a kafka_partition."""
-        source = Source(*place)
-        while True:
-            later = source._replace(turn=source.turn + 1)
-            if str(later) not in progress and later not in self._resumes:
-                return source
-            source = later
+        named = self._first.get(place)
+        if named is None:
+            named = self._first[place] = Named.of(Source(*place))
+        while named.later_name in progress or named.later in self._resumes:
+            named = Named.of(named.later)
+        return named
 
     def plan(
         self,
@@ -162,12 +182,12 @@ class OffsetPlanner:
         places = sorted(logs)
         room: dict[int, tuple[Source, int, int]] = {}
         for index, place in enumerate(places):
-            source = self.current(place, progress)
-            start = self._next_of(source, progress, firsts)
+            named = self._current(place, progress)
+            source, start = named.source, self._next_of(named, progress, firsts.get(place, -1))
             if start < 0:
                 continue
             log = logs[place]
-            was, now = _id_of(source, known, ids), ids.now.get(place.topic)
+            was, now = _id_of(named, place, known, ids), ids.now.get(place.topic)
             other = (was, now) if was and now and was != now else None
             gap = self._made_again(source, start, log, other) if other else self._gap(source, start, log, now_s)
             if gap is not None:
@@ -182,8 +202,9 @@ class OffsetPlanner:
                 room[index] = (source, start, most)
         shares = self._shares({index: most for index, (_, _, most) in room.items()}, budget)
         if self.sizes is not None:
-            fits = self.sizes.fit({str(room[index][0]): share for index, share in shares.items()})
-            shares = {index: fits[str(room[index][0])] for index in shares if str(room[index][0]) in fits}
+            names = {index: str(room[index][0]) for index in shares}
+            fits = self.sizes.fit({names[index]: share for index, share in shares.items()})
+            shares = {index: fits[name] for index, name in names.items() if name in fits}
         ranges: list[Range] = []
         for index in sorted(shares):
             source, start, _ = room[index]
@@ -192,10 +213,10 @@ class OffsetPlanner:
                 ranges.append(Range(index % self.parallelism, str(source), first, end))
         return ranges, gaps
 
-    def _next_of(self, source: Source, progress: Mapping[str, int], firsts: Mapping[KafkaPartition, int]) -> int:
-        """Return the next offset of a source; -1 if it is unknown."""
-        start = max(progress.get(str(source), -1), self._resumes.get(source, -1))
-        return start if start >= 0 else firsts.get(source.place, -1)
+    def _next_of(self, named: Named, progress: Mapping[str, int], first: int) -> int:
+        """Return the next offset of a source: ``first`` if it was never planned; -1 if it is unknown."""
+        start = max(progress.get(named.name, -1), self._resumes.get(named.source, -1))
+        return start if start >= 0 else first
 
     def planned_to(
         self,
@@ -222,10 +243,10 @@ class OffsetPlanner:
         """
         known = marked(progress)
         for place, end in ends.items():
-            source = self.current(place, progress)
-            was, now = _id_of(source, known, ids), ids.now.get(place.topic)
-            done = finished.get(place, ()) if source.turn == 0 else ()
-            if first_outside(self._next_of(source, progress, firsts), done) < end:
+            named = self._current(place, progress)
+            was, now = _id_of(named, place, known, ids), ids.now.get(place.topic)
+            done = finished.get(place, ()) if named.source.turn == 0 else ()
+            if first_outside(self._next_of(named, progress, firsts.get(place, -1)), done) < end:
                 return False
             if was and place in places and now not in ("", was):
                 return False
@@ -247,14 +268,16 @@ class OffsetPlanner:
         [Range(task=0, source='orders/0#Xk5q', start=0, end=1)]
         """
         known = marked(progress)
-        begun = progress.keys() | {range_.source for range_ in ranges}
+        begins = {range_.source for range_ in ranges}
         found = []
         for index, place in enumerate(sorted(places)):
-            source = self.current(place, progress)
-            topic_id = _id_of(source, {}, ids) or ids.now.get(place.topic)
-            if topic_id and str(source) in begun and (str(place), source.turn) not in known:
-                mark = mark_of(source, topic_id)
-                found.append(Range(index % self.parallelism, mark, source.turn, source.turn + 1))
+            named = self._current(place, progress)
+            turn = named.source.turn
+            if (named.place, turn) in known or (named.name not in progress and named.name not in begins):
+                continue
+            topic_id = _id_of(named, place, {}, ids) or ids.now.get(place.topic)
+            if topic_id:
+                found.append(Range(index % self.parallelism, mark_of(named.source, topic_id), turn, turn + 1))
         return found
 
     def _made_again(self, source: Source, start: int, log: PartitionLog, ids: tuple[str, str]) -> Gap:
@@ -300,7 +323,7 @@ class OffsetPlanner:
         return shares
 
 
-def _id_of(source: Source, known: Mapping[tuple[str, int], str], ids: TopicIds) -> str | None:
+def _id_of(named: Named, place: KafkaPartition, known: Mapping[tuple[str, int], str], ids: TopicIds) -> str | None:
     """Return the id of the topic to which a source's positions belong: from the ledger, else as stored at the start."""
-    first = ids.stored.get(source.place) if source.turn == 0 else None
-    return known.get((str(source.place), source.turn), first)
+    first = ids.stored.get(place) if named.source.turn == 0 else None
+    return known.get((named.place, named.source.turn), first)
