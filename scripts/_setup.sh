@@ -114,6 +114,7 @@ setup_wanted_stamp() {
 
 setup_packages() {
     local began=$SECONDS
+    [ ! -L .venv ] || setup_die ".venv is a link: what is made here would replace what it leads to; remove the link"
     # A moved virtual environment still points to where it was made.
     if [ "$(cat .venv/place 2>/dev/null)" != "$(pwd)" ] || ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
         setup_make_venv
