@@ -22,17 +22,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from py4j import java_gateway
 
 from sparkbolt.operate.logs import current_log
 from sparkbolt.spark import scratch
 from sparkbolt.spark.task_stdout import TASK_LOG_ENV, TASK_STDOUT_ENV, StdoutReader
+from sparkbolt.spark.versions import number_of
 
 LOG_ENV = "SPARKBOLT_SPARK_LOG"
 """Where Spark's log goes: ``-`` means standard error, a path means that file; not set means a temporary file."""
 LOG_BYTES_MAX = 16 << 20
 """Above this size the log is copied to ``<name>.1`` and emptied."""
 LOG_CHECK_SECS = 5.0
+UNIX_SOCKETS_FROM = (4, 3)
+"""The first version of Spark on which Unix sockets were tried; older ones speak TCP."""
 SOCKET_PATH_BYTES_MAX = 103
 """A Unix socket's path may have 107 bytes on Linux, and 103 on macOS."""
 SOCKET_NAME_BYTES = len("/.00000000-0000-0000-0000-000000000000.sock")
@@ -85,6 +89,8 @@ class JvmOutput:
         Over TCP, the second small write of either waits until the first is acknowledged, 40 ms later (Nagle's algorithm
         and delayed acknowledgements; Spark itself has turned it off for state alone, SPARK-51667).
         """
+        if number_of(pyspark.__version__) < UNIX_SOCKETS_FROM:
+            return {}
         if len(os.fsencode(self._directory)) + SOCKET_NAME_BYTES > SOCKET_PATH_BYTES_MAX:
             return {}
         return {
