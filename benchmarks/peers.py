@@ -49,8 +49,7 @@ TIMEOUT_SECS = 600
 
 PARK = "org.apache.storm.policy.WaitStrategyPark"
 STORM_TUNED = {"topology.bolt.wait.strategy": PARK, "topology.bolt.wait.park.microsec": 1000}
-"""A bolt that has nothing to do sleeps for a millisecond. By default it wakes up so often that on two cores it takes
-more than half of the time of those that have."""
+"""A bolt that has nothing to do sleeps for a millisecond, which leaves the two cores to those that have."""
 ACKED = {**STORM_TUNED, "topology.max.spout.pending": 1000}
 UNACKED = {**STORM_TUNED, "ackers": 0}
 

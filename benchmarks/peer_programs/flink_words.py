@@ -1,7 +1,7 @@
 """PyFlink's word count, two tasks a step: `flink_words.py DIRECTORY`. Run by ``peers`` where PyFlink is installed.
 
 Split is a Python table function; the counting is Flink's own SQL, with a checkpoint each second. With a Python function
-that keeps the counts in keyed state it takes more than ten times as long, since each access is a message to the JVM.
+that keeps the counts in keyed state it took more than ten times as long in a trial.
 Prints ``mark SECONDS WORDS`` for each block of words that one of the splitting processes has passed on, and
 at the end ``ended WORDS``.
 """
