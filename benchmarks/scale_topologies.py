@@ -22,6 +22,8 @@ from sparkbolt.sim.engine import LocalEngine
 
 SMALL, LARGE = 10, 20_000
 """Tuples of a small micro-batch, and of one that is not."""
+EACH_TO_EACH = 100_000
+"""So many that each of 200 tasks has something for each of 200 others."""
 TURNS = 10
 """Small micro-batches."""
 TOUCHED = 1_000
@@ -53,10 +55,10 @@ def built(declare: Callable[[TopologyBuilder], None], spout: Words) -> Topology:
 
 
 def with_tasks(count: int, spout: Words) -> Topology:
-    """Two bolts of so many tasks each, of which the second keeps counts."""
+    """Two bolts of so many tasks each, of which the second keeps counts; each task sends to each."""
 
     def declare(builder: TopologyBuilder) -> None:
-        builder.set_bolt("pass", PassOn(), parallelism=count).fields_grouping("source", ["word"])
+        builder.set_bolt("pass", PassOn(), parallelism=count, fuse=False).shuffle_grouping("source")
         builder.set_bolt("count", WordCount(), parallelism=count).fields_grouping("pass", ["word"])
 
     return built(declare, spout)
@@ -84,6 +86,9 @@ def fan_out(count: int, spout: Words) -> Topology:
     return built(declare, spout)
 
 
+NAMES = {with_tasks: "each to each", chain: "in a row", fan_out: "side by side"}
+
+
 def _engine(topology: Topology) -> LocalEngine:
     return LocalEngine(topology, now_ms=1_800_000_000_000)
 
@@ -94,20 +99,20 @@ def _step(engine: LocalEngine, times: int = 1) -> None:
         engine.now_ms += 1000
 
 
-def shape(of: Callable[[int, Words], Topology]) -> Callable[[int], dict[str, Cost]]:
+def shape(of: Callable[[int, Words], Topology], large: int = LARGE) -> Callable[[int], dict[str, Cost]]:
     """The costs of topologies of a shape."""
 
     def costs(count: int) -> dict[str, Cost]:
-        engine = _engine(of(count, words(LARGE, SMALL)))
+        engine = _engine(of(count, words(large, SMALL)))
         first = spent_s(lambda: _step(engine))
         _step(engine)
         small = spent_s(lambda: _step(engine, TURNS)) / TURNS
-        assert engine.ledger.metrics.of("source").acked == LARGE + SMALL * (TURNS + 1)
+        assert engine.ledger.metrics.of("source").acked == large + SMALL * (TURNS + 1)
         engine.close()
-        name = of.__name__.replace("_", " ")
+        name = NAMES[of]
         return {
             f"a small micro-batch, {name}": Cost(small),
-            f"{LARGE:,} tuples, {name}": Cost(first),
+            f"{large:,} tuples, {name}": Cost(first),
         }
 
     return costs
@@ -138,7 +143,7 @@ def _fill(engine: LocalEngine, count: int) -> None:
 
 
 AXES = (
-    Axis("tasks of each bolt", (2, 6, 20, 60, 200), shape(with_tasks), rounds=2),
+    Axis("tasks of each bolt", (2, 6, 20, 60, 200), shape(with_tasks, EACH_TO_EACH), rounds=1),
     Axis("bolts", (3, 5, 10, 20, 50), shape(chain), rounds=2),
     Axis("bolts", (3, 5, 10, 20, 50), shape(fan_out), rounds=2),
     Axis("distinct words", (1_000, 10_000, 100_000, 1_000_000, 3_000_000), vocabulary, rounds=1),
