@@ -3,24 +3,22 @@
 Which question it answers: how much processor time does the word count take in one process and without Spark, with the
 kernels of ``sparkbolt[fast]`` and in pure Python? So nothing else counts: neither Spark, nor the waiting of processes.
 
-Read before: ``history``, ``words``, ``sparkbolt.core.base.native``.
+Read before: ``history``, ``words``, ``fast``.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 
 from benchmarks.columns import CountColumns, SplitColumns
+from benchmarks.fast import fast
 from benchmarks.figures import Aim, Figure, ratios
 from benchmarks.runs import Options, in_turn
 from benchmarks.text import Text, zipf_text
 from benchmarks.words import SplitSentence, WordCount, word_count
 from sparkbolt import bolt
-from sparkbolt.core.base.native import FAST_ENV, kernels
 from sparkbolt.core.model.components import BoltBase
 from sparkbolt.sim.engine import LocalEngine
 
@@ -32,23 +30,6 @@ WORDS = 2_000_000
 def split(tup):
     for word in tup["line"].split():
         yield [word]
-
-
-@contextmanager
-def fast(wanted: bool) -> Iterator[None]:
-    """Use the kernels, or do without them."""
-    before = os.environ.get(FAST_ENV)
-    os.environ[FAST_ENV] = "" if wanted else "off"
-    kernels.cache_clear()
-    try:
-        if wanted and kernels() is None:
-            raise RuntimeError("the kernels are not installed: pip install ./fast")
-        yield
-    finally:
-        del os.environ[FAST_ENV]
-        if before is not None:
-            os.environ[FAST_ENV] = before
-        kernels.cache_clear()
 
 
 def nanoseconds(text: Text, splits: BoltBase, counts: BoltBase, *, compiled: bool) -> float:

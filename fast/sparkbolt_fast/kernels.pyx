@@ -185,12 +185,14 @@ cdef class Column:
 
     cdef int begin(self) except -1:
         """Begin again, without values."""
-        cdef list before = self.values, known = self.distinct  # dropped at the end: that may run user code
+        cdef list before = self.values, known = self.distinct or []  # dropped at the end: that may run user code
         self.values, self.distinct = [], []
         self.coded = self.codes_wanted
         self.count = 0
         if self.coded:
-            if self.table == NULL:
+            if self.table == NULL or 32 * (len(known) + FIRST_ROOM) < self.size:  # a large one takes long to clear
+                PyMem_Free(self.table)
+                self.table = NULL
                 self.table, self.size = new_table(FIRST_ROOM), FIRST_ROOM
             else:
                 memset(self.table, 0xFF, <size_t>self.size * sizeof(Known))

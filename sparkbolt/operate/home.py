@@ -130,6 +130,11 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def process_of(entry: TopologyEntry) -> ProcessNote:
+    """The process that works on a topology, or has worked on it."""
+    return ProcessNote(entry["host"], entry["pid"], entry["pid_started"], entry["pid_space"])
+
+
 def no_gist() -> Gist:
     """The numbers of a topology that has done nothing yet."""
     return Gist(**_NO_GIST)
@@ -241,7 +246,7 @@ class Home:
     def _judged(self, entry: TopologyEntry) -> TopologyEntry:
         if not TopologyState.of(entry["state"]).runs:
             return {**entry, "control": None}
-        ended = gone(ProcessNote(entry["host"], entry["pid"], entry["pid_started"], entry["pid_space"]))
+        ended = gone(process_of(entry))
         if ended:
             why = f"its process ({entry['pid']}) is gone, and has not said how it ended"
         elif (silent := self._silent_secs(entry)) <= BEAT_LOST_SECS:

@@ -150,7 +150,7 @@ def staged() -> Iterator[None]:
 def _collect(*, full: bool) -> None:
     """Collect cyclic garbage, and hide what is left from PySpark's own ``gc.collect()`` behind each spark_task.
 
-    That is a full one, and would look at all cached state each time: 20 ms for 150,000 keys.
+    That is a full one, and would look at all cached state each time.
     """
     if full:
         gc.unfreeze()

@@ -86,8 +86,8 @@ class JvmOutput:
     def _sockets(self) -> dict[str, str]:
         """The Spark settings by which the JVM and Python workers talk over Unix sockets in this process's own folder.
 
-        Over TCP, the second small write of either waits until the first is acknowledged, 40 ms later (Nagle's algorithm
-        and delayed acknowledgements; Spark itself has turned it off for state alone, SPARK-51667).
+        Over TCP there are gaps of 40 ms in a small micro-batch (``scripts/bench budget``): a second small write seems
+        to wait until the first is acknowledged. Spark itself has turned that off for state alone (SPARK-51667).
         """
         if number_of(pyspark.__version__) < UNIX_SOCKETS_FROM:
             return {}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
+from benchmarks.fast import fast
+from sparkbolt.core.base.native import kernels
 from sparkbolt.core.model.topology import Topology
 from tests.contract.engines import Engine, OnSpark, Sim
-from tests.fast import fast
 
 Begin: TypeAlias = Callable[[Callable[[str], Topology]], Any]
 
@@ -22,13 +24,15 @@ def begin(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
     Python runs the loops of ``sim``, and the kernels of ``fast/`` those of ``compiled`` and of Spark.
     """
+    if request.param == "compiled" and kernels() is None and os.environ.get("CI") != "true":
+        pytest.skip("the kernels are not installed: pip install ./fast")
     spark = request.getfixturevalue("spark") if request.param == "spark" else None
 
     @contextmanager
     def run(make: Callable[[str], Topology]) -> Iterator[Engine]:
         directory: Path = tmp_path_factory.mktemp(make.__name__)
         topology = make(str(directory))
-        with fast(request.param != "sim"):
+        with fast(request.param == "compiled") if spark is None else nullcontext():
             engine = OnSpark(topology, directory, spark) if spark is not None else Sim(topology, directory)
             try:
                 yield engine

@@ -18,8 +18,9 @@ from sparkbolt.cli.operate.overview import runs
 from sparkbolt.cli.operate.sheets import plain
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_SET_ASIDE, EXIT_TIME_OVER, UNDER_WAY
 from sparkbolt.operate.documents import TopologyEntry, TopologyState
+from sparkbolt.operate.home import process_of
 from sparkbolt.operate.operator import Operator
-from sparkbolt.operate.processes import ProcessNote, gone
+from sparkbolt.operate.processes import gone
 
 POLL_SECS = 0.3
 END_SECS = 30.0
@@ -110,7 +111,7 @@ def await_end(
 def _is_leaving(entry: TopologyEntry) -> bool:
     """Whether a topology has ended and the command that ran it has not: its exit code is still to come."""
     ours = bool(entry["command"]) and entry["exit_code"] is None
-    return ours and gone(ProcessNote(entry["host"], entry["pid"], entry["pid_started"], entry["pid_space"])) is False
+    return ours and gone(process_of(entry)) is False
 
 
 def _end_of(entry: TopologyEntry) -> tuple[str, int]:

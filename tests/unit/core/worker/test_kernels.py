@@ -15,12 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.fast import fast
 from sparkbolt import BasicBolt, Config, KeyValueState, Topology, TopologyBuilder, bolt
 from sparkbolt.core.base import native
 from sparkbolt.core.base.native import kernels
 from sparkbolt.core.base.text_arrays import dictionary_of
 from sparkbolt.core.model.components import BoltBase, PartitionedSpout, Range
 from sparkbolt.core.model.lane import lay_out
+from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.core.protocol.frames import Moment, spread
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.core.state.task_state import DictStore
@@ -29,7 +31,6 @@ from sparkbolt.core.worker.source_reader import run_entry
 from sparkbolt.core.worker.stage import run_level
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EmitError, Unavailable
-from tests.fast import fast
 
 pytestmark = pytest.mark.skipif(
     kernels() is None and os.environ.get("CI") != "true", reason="the kernels are not installed: pip install ./fast"
@@ -183,6 +184,28 @@ def test_many_distinct_strings_are_numbered_in_their_order() -> None:
     values = [forms[number % 6].format(number * 7919 % 20_000) for number in range(30_000)]
     seen = assert_same(values, Splits())
     assert len(seen[0]) >= 2
+
+
+def test_few_strings_behind_very_many_are_numbered_anew() -> None:
+    with fast(wanted=True):
+        emitter = kernels().Emitter([True], "default", None, True)
+    for words in (list(map(str, range(100_000))), ["to", "be"], ["be", "or", "be"], list(map(str, range(5_000)))):
+        emitter.open(True)
+        for word in words:
+            emitter.emit([word])
+        kernels().run_rows(emitter, ([0],), ("n",), 1, Tuple._row, one_tuple, print_nothing, None, None, None, [])
+        [(codes, distinct)], _ = emitter.taken()
+        assert [distinct[code] for code in np.frombuffer(codes, dtype=np.int32)] == words
+        assert distinct == list(dict.fromkeys(words))
+        emitter.clear()
+
+
+def one_tuple(row: int) -> Tuple:
+    return Tuple.of(Origin("lines", 0, "default", ("n",)), [row])
+
+
+def print_nothing(tup: Tuple) -> None:
+    """Do what a bolt does that emits nothing."""
 
 
 def test_the_rest_of_a_frame_is_not_tried_when_a_bolt_was_away_for_ten_rows() -> None:
@@ -341,6 +364,9 @@ def test_kernels_of_another_version_are_not_used(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(native, "KERNELS", 0)
-    with fast(wanted=True):
+    kernels.cache_clear()
+    try:
         assert kernels() is None
+    finally:
+        kernels.cache_clear()
     assert "pip install --upgrade 'sparkbolt[fast]'" in caplog.text
