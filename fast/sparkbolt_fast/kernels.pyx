@@ -12,12 +12,13 @@ user code has not kept it.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_SetItem
 from cpython.list cimport PyList_Append, PyList_New, PyList_SET_ITEM
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.object cimport PyObject, PyObject_Hash
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memset
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 cdef extern from *:
     """
@@ -124,6 +125,9 @@ cdef extern from *:
     int same_text(PyObject *one, PyObject *other)
 
 cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *length) noexcept
+    object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t length, const char *errors)
+    void PyErr_Clear()
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
     Py_ssize_t Py_REFCNT(PyObject *thing)
     void Py_DECREF(PyObject *thing)
@@ -139,6 +143,10 @@ cdef Py_ssize_t FIRST_ROOM = 1024
 cdef uint64_t SEED = <uint64_t><size_t>&FIRST_ROOM * <uint64_t>0x9E3779B97F4A7C15
 """Where this module is in memory: unknown to whoever chooses words."""
 cdef uint32_t NOT_ASCII = <uint32_t>1 << 31
+cdef Py_ssize_t MOST = 0x7FFFFFFF
+
+cdef enum:
+    BLOCK = 64
 
 cdef struct Known:
     uint64_t begin
@@ -154,6 +162,28 @@ cdef Known *new_table(Py_ssize_t size) except NULL:
     return table
 
 
+cdef void *more_room(void *begin, size_t nbytes) except NULL:
+    cdef void *found = PyMem_Realloc(begin, nbytes)
+    if found == NULL:
+        raise MemoryError
+    return found
+
+
+cdef const unsigned char *utf8_of(object key, size_t *length) noexcept:
+    """The UTF-8 of a string, as long as it lives; NULL if it has none."""
+    cdef Py_ssize_t found
+    cdef const char *text
+    if is_ascii(<PyObject *>key):
+        length[0] = <size_t>PyUnicode_GET_LENGTH(key)
+        return <const unsigned char *>text_data(<PyObject *>key)
+    text = PyUnicode_AsUTF8AndSize(key, &found)
+    if text == NULL:
+        PyErr_Clear()
+        return NULL
+    length[0] = <size_t>found
+    return <const unsigned char *>text
+
+
 cdef class Column:
     """The values of one field, one after the other; strings may be held as numbers of distinct strings.
 
@@ -162,40 +192,50 @@ cdef class Column:
     another type it becomes a plain list.
 
     The table of known strings has the first eight bytes of an ASCII string and its length, so that a short one is
-    compared without its object, which may be far away; of any other string it has Python's hash.
+    compared without its object, which may be far away; of any other string it has Python's hash. Codes in the table
+    begin at ``base``: what is below is of an earlier frame, and counts as empty, so that nothing needs to be cleared.
+    The text of a distinct string is copied when it comes first, while it is near.
     """
 
     cdef list values
-    cdef bint coded, codes_wanted
+    cdef bint coded, codes_wanted, has_text
     cdef list distinct
+    cdef int32_t base
+    cdef int32_t *offsets
+    cdef Py_ssize_t offset_room
+    cdef unsigned char *text
+    cdef Py_ssize_t text_room
     cdef int32_t *codes
     cdef Py_ssize_t count, room
     cdef Known *table
     cdef Py_ssize_t size
 
     def __cinit__(self, bint coded):
-        self.codes = NULL
+        self.codes = self.offsets = NULL
+        self.text = NULL
         self.table = NULL
         self.codes_wanted = coded
         self.begin()
 
     def __dealloc__(self):
         PyMem_Free(self.codes)
+        PyMem_Free(self.offsets)
+        PyMem_Free(self.text)
         PyMem_Free(self.table)
 
     cdef int begin(self) except -1:
         """Begin again, without values."""
         cdef list before = self.values, known = self.distinct or []  # dropped at the end: that may run user code
         self.values, self.distinct = [], []
-        self.coded = self.codes_wanted
+        self.coded = self.has_text = self.codes_wanted
         self.count = 0
         if self.coded:
-            if self.table == NULL or 32 * (len(known) + FIRST_ROOM) < self.size:  # a large one takes long to clear
+            if self.table == NULL or 32 * (len(known) + FIRST_ROOM) < self.size or self.base > MOST // 2:
                 PyMem_Free(self.table)
                 self.table = NULL
-                self.table, self.size = new_table(FIRST_ROOM), FIRST_ROOM
+                self.table, self.size, self.base = new_table(FIRST_ROOM), FIRST_ROOM, 0
             else:
-                memset(self.table, 0xFF, <size_t>self.size * sizeof(Known))
+                self.base += <int32_t>len(known)
         return 0
 
     cdef int append(self, PyObject *value) except -1:
@@ -210,12 +250,12 @@ cdef class Column:
         cdef Known *found
         while True:
             found = &self.table[place]
-            if found.code < 0:
+            if found.code < self.base:
                 key.code = self.add(value, place, &key)
                 break
             if found.begin == key.begin and found.length == key.length:
-                if key.length <= 8 or same_text(PyList_GET_ITEM(<PyObject *>self.distinct, found.code), value):
-                    key.code = found.code
+                key.code = found.code - self.base
+                if key.length <= 8 or same_text(PyList_GET_ITEM(<PyObject *>self.distinct, key.code), value):
                     break
             place = (place + 1) & (self.size - 1)
         if self.count == self.room:
@@ -241,13 +281,15 @@ cdef class Column:
         cdef Known *larger
         cdef Known moved
         self.distinct.append(<object>value)
+        if self.has_text:
+            self.copy(<object>value, code)
         if 2 * <Py_ssize_t>code < self.size:
             self.table[place] = key[0]
-            self.table[place].code = code
+            self.table[place].code = self.base + code
             return code
         larger = new_table(4 * self.size)
         PyMem_Free(self.table)
-        self.table, self.size = larger, 4 * self.size
+        self.table, self.size, self.base = larger, 4 * self.size, 0
         for other in range(code + 1):
             place = self.place_of(PyList_GET_ITEM(<PyObject *>self.distinct, other), &moved)
             while self.table[place].code >= 0:
@@ -255,6 +297,27 @@ cdef class Column:
             self.table[place] = moved
             self.table[place].code = other
         return code
+
+    cdef int copy(self, object value, int32_t code) except -1:
+        """Copy the text of a string that is not known yet."""
+        cdef size_t length
+        cdef const unsigned char *text = utf8_of(value, &length)
+        cdef Py_ssize_t end
+        if code + 1 >= self.offset_room:
+            self.offset_room = max(FIRST_ROOM, 2 * self.offset_room)
+            self.offsets = <int32_t *>more_room(self.offsets, <size_t>self.offset_room * sizeof(int32_t))
+        if code == 0:
+            self.offsets[0] = 0
+        if text == NULL or self.offsets[code] + <Py_ssize_t>length > MOST:
+            self.has_text = False
+            return 0
+        end = self.offsets[code] + <Py_ssize_t>length
+        if end > self.text_room:
+            self.text_room = max(16 * FIRST_ROOM, 2 * end)
+            self.text = <unsigned char *>more_room(self.text, <size_t>self.text_room)
+        memcpy(self.text + self.offsets[code], text, length)
+        self.offsets[code + 1] = <int32_t>end
+        return 0
 
     cdef int make_room(self) except -1:
         cdef Py_ssize_t room = max(FIRST_ROOM, 2 * self.room)
@@ -273,11 +336,23 @@ cdef class Column:
         return 0
 
     cdef object result(self, Py_ssize_t until):
-        """The first values: a list; or (codes as bytes of int32, distinct strings)."""
+        """The first values: a list; or (codes as bytes of int32, distinct strings, their text).
+
+        The text is None if a string has no UTF-8, or if all are longer than 2 GiB; otherwise it is (where each begins
+        and ends, as bytes of int32[strings + 1]; UTF-8).
+        """
+        cdef Py_ssize_t known = len(self.distinct) if self.coded else 0
+        text = None
         if not self.coded:
             del self.values[until:]
             return self.values
-        return PyBytes_FromStringAndSize(<char *>self.codes, until * <Py_ssize_t>sizeof(int32_t)), self.distinct
+        if self.has_text and known:
+            text = (
+                PyBytes_FromStringAndSize(<char *>self.offsets, (known + 1) * <Py_ssize_t>sizeof(int32_t)),
+                PyBytes_FromStringAndSize(<char *>self.text, self.offsets[known]),
+            )
+        codes = PyBytes_FromStringAndSize(<char *>self.codes, until * <Py_ssize_t>sizeof(int32_t))
+        return codes, self.distinct, text
 
 
 ctypedef fused Code:
@@ -389,8 +464,8 @@ cdef class Emitter:
         """What was emitted for the rows, and its end for each row.
 
         Returns:
-            The columns, each a list or (codes as bytes of int32, distinct strings); and the number of emissions after
-            each row, as bytes of int64.
+            The columns, each as ``Column.result`` returns it; and the number of emissions after each row, as bytes of
+            int64.
         """
         cdef Py_ssize_t until = self.ends[self.rows - 1] if self.rows else 0
         ends = PyBytes_FromStringAndSize(<char *>self.ends, self.rows * <Py_ssize_t>sizeof(int64_t))
@@ -511,45 +586,446 @@ cdef int emit_what_returned(Emitter emitter, object returned, bint is_function, 
     return 0
 
 
+cdef struct Number:
+    uint64_t begin
+    int64_t value
+    int64_t at
+    uint32_t length
+    int32_t change
+    uint32_t hash
+    bint there
+
+
+cdef struct Place:
+    uint32_t hash
+    int32_t number
+
+
+cdef struct Change:
+    int64_t before
+    int32_t number
+    bint there_before
+
+
+cdef class TextNumbers:
+    """Strings and their numbers, committed and uncommitted; reference: the dicts of ``keyvalue.KeyValueTable``.
+
+    A key is a str (no subclass) without NUL that UTF-8 can encode, a value an int (no subclass) of 64 bits. Entries are
+    in the order in which they came first, so frequent keys are close together. An uncommitted change has the value from
+    before, and is undone by it.
+    """
+
+    cdef public bint current
+    """Whether the newest committed changes are here."""
+    cdef public bint complete
+    """Whether all committed keys are here."""
+    cdef Number *numbers
+    cdef Py_ssize_t count, room, present
+    cdef Place *places
+    cdef Py_ssize_t size
+    cdef Change *changes
+    cdef Py_ssize_t changed, change_room
+    cdef unsigned char *texts
+    cdef Py_ssize_t used, text_room
+    cdef object last_key
+    cdef int32_t last
+
+    def __cinit__(self):
+        self.room = self.change_room = FIRST_ROOM
+        self.text_room = 16 * FIRST_ROOM
+        self.numbers = <Number *>more_room(NULL, <size_t>self.room * sizeof(Number))
+        self.changes = <Change *>more_room(NULL, <size_t>self.change_room * sizeof(Change))
+        self.texts = <unsigned char *>more_room(NULL, <size_t>self.text_room)
+        self.size = 2 * FIRST_ROOM
+        self.places = <Place *>more_room(NULL, <size_t>self.size * sizeof(Place))
+        memset(self.places, 0xFF, <size_t>self.size * sizeof(Place))
+        self.last = -1
+
+    def __dealloc__(self):
+        PyMem_Free(self.numbers)
+        PyMem_Free(self.changes)
+        PyMem_Free(self.texts)
+        PyMem_Free(self.places)
+
+    def __len__(self):
+        """How many keys there are."""
+        return self.present
+
+    cdef int32_t find(self, const unsigned char *text, size_t length, uint64_t begin, uint32_t hash) noexcept:
+        """The number of the entry with this text; -1: there is none."""
+        cdef Py_ssize_t mask = self.size - 1, at = <Py_ssize_t>hash & mask
+        cdef Place *place
+        cdef Number *found
+        while True:
+            place = &self.places[at]
+            if place.number < 0:
+                return -1
+            if place.hash == hash:
+                found = &self.numbers[place.number]
+                if found.begin == begin and found.length == length:
+                    if length <= 8 or memcmp(self.texts + found.at, text, length) == 0:
+                        return place.number
+            at = (at + 1) & mask
+
+    cdef int32_t add(self, const unsigned char *text, size_t length, uint64_t begin, uint32_t hash) except -1:
+        """Add an entry that is not there yet, in neither sense; its number."""
+        cdef int32_t number = <int32_t>self.count
+        cdef Number *fresh
+        if self.count >= MOST:
+            raise MemoryError("a key-value state has too many keys in one task")
+        if self.count == self.room:
+            self.numbers = <Number *>more_room(self.numbers, 2 * <size_t>self.room * sizeof(Number))
+            self.room *= 2
+        while self.used + <Py_ssize_t>length > self.text_room:
+            self.texts = <unsigned char *>more_room(self.texts, 2 * <size_t>self.text_room)
+            self.text_room *= 2
+        if 5 * self.count >= 3 * self.size:
+            self.grow()
+        memcpy(self.texts + self.used, text, length)
+        fresh = &self.numbers[number]
+        fresh.begin, fresh.value, fresh.at, fresh.length = begin, 0, self.used, <uint32_t>length
+        fresh.change, fresh.hash, fresh.there = -1, hash, False
+        self.used += <Py_ssize_t>length
+        self.count += 1
+        self.put_place(hash, number)
+        return number
+
+    cdef void put_place(self, uint32_t hash, int32_t number) noexcept:
+        cdef Py_ssize_t mask = self.size - 1, at = <Py_ssize_t>hash & mask
+        while self.places[at].number >= 0:
+            at = (at + 1) & mask
+        self.places[at].hash, self.places[at].number = hash, number
+
+    cdef int grow(self) except -1:
+        cdef Place *larger = <Place *>more_room(NULL, 2 * <size_t>self.size * sizeof(Place))
+        cdef Py_ssize_t number
+        PyMem_Free(self.places)
+        self.places, self.size = larger, 2 * self.size
+        memset(self.places, 0xFF, <size_t>self.size * sizeof(Place))
+        for number in range(self.count):
+            self.put_place(self.numbers[number].hash, <int32_t>number)
+        return 0
+
+    cdef int32_t number_of(self, object key) noexcept:
+        """The number of a string's entry; -1: there is none; -2: it is no key that could be here."""
+        cdef size_t length
+        cdef uint64_t begin
+        cdef const unsigned char *text
+        if key is self.last_key:
+            return self.last
+        text = utf8_of(key, &length)
+        if text == NULL:
+            return -2
+        begin = first_bytes(text, length)
+        self.last = self.find(text, length, begin, <uint32_t>text_hash(text, length, begin, SEED))
+        self.last_key = key
+        return self.last
+
+    cdef bint set(self, object key, object value) except -1:
+        """Set the value of a string without committing it; returns whether key and value can be here."""
+        cdef int overflow
+        cdef long long number = PyLong_AsLongLongAndOverflow(value, &overflow)
+        cdef int32_t entry
+        cdef size_t length
+        cdef const unsigned char *text
+        cdef uint64_t begin
+        if overflow:
+            return False
+        entry = self.number_of(key)
+        if entry == -2:
+            return False
+        if entry == -1:
+            text = utf8_of(key, &length)
+            if length >= MOST or memchr(text, 0, length) != NULL:
+                return False
+            begin = first_bytes(text, length)
+            entry = self.last = self.add(text, length, begin, <uint32_t>text_hash(text, length, begin, SEED))
+        self.change(entry, number)
+        return True
+
+    cdef int change(self, int32_t entry, int64_t value) except -1:
+        cdef Number *of = &self.numbers[entry]
+        if of.change < 0:
+            if self.changed == self.change_room:
+                self.changes = <Change *>more_room(self.changes, 2 * <size_t>self.change_room * sizeof(Change))
+                self.change_room *= 2
+            of.change = <int32_t>self.changed
+            self.changes[self.changed].before = of.value
+            self.changes[self.changed].number = entry
+            self.changes[self.changed].there_before = of.there
+            self.changed += 1
+            if not of.there:
+                of.there = True
+                self.present += 1
+        of.value = value
+        return 0
+
+    def find_value(self, key):
+        """The value of a key; None: there is none; False: it is no key that could be here."""
+        cdef int32_t number
+        if not PyUnicode_CheckExact(key):
+            return False
+        number = self.number_of(key)
+        if number >= 0 and self.numbers[number].there:
+            return self.numbers[number].value
+        return False if number == -2 else None
+
+    def put(self, key, value):
+        """Set a value without committing it; returns whether key and value can be here."""
+        return PyUnicode_CheckExact(key) and PyLong_CheckExact(value) and self.set(key, value)
+
+    def put_many(self, list keys, list values):
+        """Set values without committing them, up to the first that cannot be here; returns whether there is none."""
+        for key, value in zip(keys, values):
+            if not (PyUnicode_CheckExact(key) and PyLong_CheckExact(value) and self.set(key, value)):
+                return False
+        return True
+
+    def get_many(self, list keys, default):
+        """The values of keys; None if a key cannot be here, or is not and not all are."""
+        cdef list found = []
+        cdef int32_t number
+        for key in keys:
+            number = self.number_of(key) if PyUnicode_CheckExact(key) else -2
+            if number >= 0 and self.numbers[number].there:
+                found.append(self.numbers[number].value)
+            elif number == -2 or not self.complete:
+                return None
+            else:
+                found.append(default)
+        return found
+
+    def apply(self, const int32_t[::1] offsets, const unsigned char[::1] data, const int64_t[::1] values, bint newer):
+        """Take committed values.
+
+        Args:
+            offsets: int32[rows + 1], ascending: where each key begins and ends.
+            data: the keys.
+            values: int64[rows].
+            newer: whether they replace what is here; nothing is uncommitted then. Otherwise they are older.
+        """
+        cdef Py_ssize_t rows = len(values), first, until, row
+        cdef int32_t numbers[BLOCK]
+        cdef uint64_t begins[BLOCK]
+        cdef uint32_t hashes[BLOCK]
+        cdef size_t length
+        cdef const unsigned char *base = &data[0] if len(data) else NULL
+        cdef const unsigned char *text
+        cdef Number *of
+        cdef Place *place
+        self.last_key, self.last = None, -1
+        for first in range(0, rows, BLOCK):
+            until = min(rows, first + BLOCK)
+            for row in range(first, until):
+                length = <size_t>(offsets[row + 1] - offsets[row])
+                text = base + offsets[row]
+                begins[row - first] = first_bytes(text, length)
+                hashes[row - first] = <uint32_t>text_hash(text, length, begins[row - first], SEED)
+                prefetch(&self.places[<Py_ssize_t>hashes[row - first] & (self.size - 1)])
+            for row in range(first, until):
+                place = &self.places[<Py_ssize_t>hashes[row - first] & (self.size - 1)]
+                if place.number >= 0:
+                    prefetch(&self.numbers[place.number])
+            for row in range(first, until):
+                length = <size_t>(offsets[row + 1] - offsets[row])
+                text = base + offsets[row]
+                numbers[row - first] = self.find(text, length, begins[row - first], hashes[row - first])
+                if numbers[row - first] < 0:
+                    numbers[row - first] = self.add(text, length, begins[row - first], hashes[row - first])
+                of = &self.numbers[numbers[row - first]]
+                if of.change >= 0:
+                    if not self.changes[of.change].there_before:
+                        self.changes[of.change].before = values[row]
+                        self.changes[of.change].there_before = True
+                elif newer or not of.there:
+                    self.present += not of.there
+                    of.value, of.there = values[row], True
+
+    def undo(self):
+        """Forget what is not committed."""
+        cdef Py_ssize_t row
+        cdef Number *of
+        for row in range(self.changed):
+            of = &self.numbers[self.changes[row].number]
+            of.value, of.there, of.change = self.changes[row].before, self.changes[row].there_before, -1
+            self.present -= not of.there
+        self.changed = 0
+
+    def commit(self):
+        """What was not committed is, from now on."""
+        cdef Py_ssize_t row
+        for row in range(self.changed):
+            self.numbers[self.changes[row].number].change = -1
+        self.changed = 0
+
+    @property
+    def uncommitted(self):
+        """How many keys have a value that is not committed."""
+        return self.changed
+
+    @property
+    def fresh(self):
+        """How many of these have no committed value here."""
+        cdef Py_ssize_t row, found = 0
+        for row in range(self.changed):
+            found += not self.changes[row].there_before
+        return found
+
+    def changes_of(self):
+        """What is not committed, in the order in which it was put first.
+
+        Returns:
+            The bytes of int32[rows + 1], where each key begins and ends; the keys; and the bytes of int64[rows], their
+            values. None if the keys are longer than 2 GiB.
+        """
+        cdef Py_ssize_t row, ahead, total = 0
+        cdef Number *of
+        offsets_bytes = PyBytes_FromStringAndSize(NULL, (self.changed + 1) * <Py_ssize_t>sizeof(int32_t))
+        values_bytes = PyBytes_FromStringAndSize(NULL, self.changed * <Py_ssize_t>sizeof(int64_t))
+        cdef int32_t *offsets = <int32_t *>PyBytes_AS_STRING(offsets_bytes)
+        cdef int64_t *values = <int64_t *>PyBytes_AS_STRING(values_bytes)
+        for row in range(self.changed):
+            if row + 16 < self.changed:
+                prefetch(&self.numbers[self.changes[row + 16].number])
+            of = &self.numbers[self.changes[row].number]
+            if total + of.length >= MOST:
+                return None
+            offsets[row] = <int32_t>total
+            values[row] = of.value
+            total += of.length
+        offsets[self.changed] = <int32_t>total
+        data_bytes = PyBytes_FromStringAndSize(NULL, total)
+        cdef char *data = PyBytes_AS_STRING(data_bytes)
+        for row in range(self.changed):
+            if row + 16 < self.changed:
+                ahead = self.numbers[self.changes[row + 16].number].at
+                prefetch(self.texts + ahead)
+            of = &self.numbers[self.changes[row].number]
+            memcpy(data + offsets[row], self.texts + of.at, of.length)
+        return offsets_bytes, data_bytes, values_bytes
+
+    cdef object key_of(self, Number *of):
+        return PyUnicode_DecodeUTF8(<const char *>self.texts + of.at, of.length, NULL)
+
+    def keys(self):
+        """All keys that there are."""
+        return [self.key_of(&self.numbers[number]) for number in range(self.count) if self.numbers[number].there]
+
+    def content(self):
+        """All committed values, and all that are not committed; two dicts."""
+        cdef Py_ssize_t number
+        cdef Number *of
+        cdef Change *change
+        cdef dict committed = {}, uncommitted = {}
+        for number in range(self.count):
+            of = &self.numbers[number]
+            if of.change < 0 and of.there:
+                committed[self.key_of(of)] = of.value
+            elif of.change >= 0 and self.changes[of.change].there_before:
+                committed[self.key_of(of)] = self.changes[of.change].before
+        for number in range(self.changed):
+            of = &self.numbers[self.changes[number].number]
+            uncommitted[self.key_of(of)] = of.value
+        return committed, uncommitted
+
+
 cdef class KeyValues:
     """``get`` and ``put`` of a key-value state; reference: ``sparkbolt.core.state.keyvalue.KeyValueTable``."""
 
-    cdef object dirty, committed, gone
+    cdef object dirty, committed, put_otherwise, gone
+    cdef public TextNumbers numbers
+    """Where keys and values are, as long as all are strings and numbers; None: they are in dicts."""
 
-    def __init__(self, dirty, committed, gone):
+    def __init__(self, dirty, committed, put_otherwise, gone):
         """Read and write uncommitted values.
 
         Args:
             dirty: a dict, key to uncommitted value.
-            committed: called with a key that is not in ``dirty``; returns its committed value, or ``gone``.
+            committed: called with a key that has no uncommitted value; returns its committed value, or ``gone``.
+            put_otherwise: called with a key and a value that ``numbers`` does not take.
             gone: stands for the value of a key that does not exist.
         """
         if not isinstance(dirty, dict):
             raise TypeError("uncommitted values are in a dict")
-        self.dirty, self.committed, self.gone = dirty, committed, gone
+        self.dirty, self.committed, self.put_otherwise, self.gone = dirty, committed, put_otherwise, gone
 
     def get(self, key, default=None):
         """The value of a key, or ``default``."""
-        cdef PyObject *found = PyDict_GetItemWithError(self.dirty, key)
+        cdef PyObject *found
         cdef object value
-        if found != NULL:
-            value = <object>found
-        else:
-            value = self.committed(key)
+        cdef int32_t number
+        cdef TextNumbers numbers = self.numbers
+        if numbers is None:
+            found = PyDict_GetItemWithError(self.dirty, key)
+            value = <object>found if found != NULL else self.committed(key)
+            return default if value is self.gone else value
+        if numbers.current and PyUnicode_CheckExact(key):
+            number = numbers.number_of(key)
+            if number >= 0 and numbers.numbers[number].there:
+                return numbers.numbers[number].value
+            if number != -2 and numbers.complete:
+                return default
+        value = self.committed(key)
         return default if value is self.gone else value
 
     def put(self, key, value):
         """Set the value of a key."""
-        PyDict_SetItem(self.dirty, key, value)
+        cdef TextNumbers numbers = self.numbers
+        if numbers is None:
+            PyDict_SetItem(self.dirty, key, value)
+        elif not (
+            numbers.current and PyUnicode_CheckExact(key) and PyLong_CheckExact(value) and numbers.set(key, value)
+        ):
+            self.put_otherwise(key, value)
+
+
+def crc32s(const int32_t[::1] offsets, const unsigned char[::1] data, const uint32_t[::1] table):
+    """``zlib.crc32`` of each text; reference: ``sparkbolt.core.base.text_arrays.crc32s``.
+
+    Args:
+        offsets: int32[rows + 1], ascending: where each text begins and ends.
+        data: the texts.
+        table: uint32[256], the CRC of each byte.
+
+    Returns:
+        The bytes of uint32[rows].
+    """
+    cdef Py_ssize_t rows = len(offsets) - 1, row
+    cdef int32_t at
+    cdef uint32_t crc
+    found = PyBytes_FromStringAndSize(NULL, rows * <Py_ssize_t>sizeof(uint32_t))
+    cdef uint32_t *crcs = <uint32_t *>PyBytes_AS_STRING(found)
+    for row in range(rows):
+        crc = <uint32_t>0xFFFFFFFF
+        for at in range(offsets[row], offsets[row + 1]):
+            crc = table[(crc ^ data[at]) & 255] ^ (crc >> 8)
+        crcs[row] = ~crc
+    return found
+
+
+def texts_of(const int32_t[::1] offsets, const unsigned char[::1] data):
+    """Strings; reference: ``pyarrow.StringArray.to_pylist``, of an array without nulls.
+
+    Args:
+        offsets: int32[rows + 1], ascending: where each text begins and ends.
+        data: their UTF-8.
+    """
+    cdef Py_ssize_t rows = len(offsets) - 1, row
+    cdef list found = PyList_New(rows)
+    cdef const char *base = <const char *>&data[0] if len(data) else NULL
+    for row in range(rows):
+        if offsets[row] == offsets[row + 1]:
+            text = ""
+        else:
+            text = PyUnicode_DecodeUTF8(base + offsets[row], offsets[row + 1] - offsets[row], NULL)
+        Py_INCREF(text)
+        PyList_SET_ITEM(found, row, text)
+    return found
 
 
 def spread(list distinct, const Code[::1] codes):
     """For each code, the value with that number: ``[distinct[code] for code in codes]``; codes: uint16 or int32."""
     return spread_codes(distinct, <Code *>&codes[0], len(codes)) if len(codes) else []
-
-
-cdef enum:
-    BLOCK = 64
 
 
 def encode_texts(const int32_t[::1] offsets, const unsigned char[::1] data, uint64_t seed):

@@ -45,14 +45,28 @@ def dictionary_of(array: pa.Array) -> pa.DictionaryArray:
     native = kernels()
     if native is None or not pa.types.is_string(array.type) or array.null_count or not len(array):
         return array.dictionary_encode()
-    offsets, data = _buffers(array)
+    offsets, data = buffers_of(array)
     codes, firsts = native.encode_texts(offsets, data, _SEED)
     distinct = array.take(pa.array(np.frombuffer(firsts, dtype=np.int32)))
     return pa.DictionaryArray.from_arrays(np.frombuffer(codes, dtype=np.int32), distinct, safe=False)
 
 
-def _buffers(text: pa.StringArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """Where each string begins and ends, int32[strings + 1]; and the bytes of all."""
+def strings_of(array: pa.Array) -> list[Any]:
+    """Return ``array.to_pylist()``, in less time if the array has strings and there are kernels.
+
+    >>> strings_of(pa.array(["to", "be"])), strings_of(pa.array([1, None]))
+    (['to', 'be'], [1, None])
+    """
+    native = kernels()
+    if native is None or not pa.types.is_string(array.type) or array.null_count or not len(array):
+        plain: list[Any] = array.to_pylist()
+        return plain
+    strings: list[Any] = native.texts_of(*buffers_of(array))
+    return strings
+
+
+def buffers_of(text: pa.StringArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """Return where each string begins and ends, int32[strings + 1]; and the bytes of all."""
     _, offset_buffer, data_buffer = text.buffers()
     offsets = np.frombuffer(offset_buffer, dtype=np.int32)[text.offset : text.offset + len(text) + 1]
     data = np.frombuffer(data_buffer, dtype=np.uint8) if data_buffer is not None else np.empty(0, dtype=np.uint8)
@@ -78,7 +92,10 @@ def crc32s(text: pa.StringArray) -> npt.NDArray[np.uint32]:
     >>> crc32s(pa.array(["to", "", "being"])).tolist() == [crc32(b"to"), 0, crc32(b"being")]
     True
     """
-    offsets, data = _buffers(text)
+    offsets, data = buffers_of(text)
+    native = kernels()
+    if native is not None and len(text):
+        return np.frombuffer(native.crc32s(offsets, data, _CRC_OF_BYTE), dtype=np.uint32)
     result = np.full(len(text), 0xFFFFFFFF, dtype=np.uint32)
     left = np.diff(offsets)
     rows = np.flatnonzero(left)
@@ -116,3 +133,25 @@ def joined(text: pa.StringArray) -> bytes | None:
     whole = pa.ListArray.from_arrays(pa.array([0, len(text)], pa.int32()), text)
     data: bytes = pc.binary_join(whole, "\0")[0].as_buffer().to_pybytes()
     return data if data.count(b"\0") == len(text) - 1 else None
+
+
+def separated(data: bytes) -> pa.StringArray | None:
+    r"""Return the strings that ``joined`` has made the data of; None if they are not UTF-8.
+
+    >>> separated(b"to\0\0be").to_pylist()
+    ['to', '', 'be']
+    """
+    try:
+        data.isascii() or data.decode()
+    except UnicodeDecodeError:
+        return None
+    letters = np.frombuffer(data, dtype=np.uint8)
+    is_letter = letters != 0
+    ends = np.append(np.flatnonzero(~is_letter), len(data))
+    offsets = np.append(np.int64(0), ends - np.arange(len(ends)))
+    return text_from(offsets.astype(np.int32).tobytes(), letters[is_letter].tobytes())
+
+
+def text_from(offsets: bytes, data: bytes) -> pa.StringArray:
+    """Return strings of int32[strings + 1], where each begins and ends, and their UTF-8."""
+    return pa.StringArray.from_buffers(len(offsets) // 4 - 1, pa.py_buffer(offsets), pa.py_buffer(data))

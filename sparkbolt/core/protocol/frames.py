@@ -30,7 +30,7 @@ from sparkbolt.core.base.intervals import Interval
 from sparkbolt.core.base.native import kernels
 from sparkbolt.core.base.packing import KEY_ARRAYS, keys_to_pack, narrow, pack, packed_keys, unpack
 from sparkbolt.core.base.salvage import salvage
-from sparkbolt.core.base.text_arrays import dictionary_of
+from sparkbolt.core.base.text_arrays import dictionary_of, strings_of
 from sparkbolt.core.protocol.edges import Anchoring, EdgeOrigins
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.errors import EmitError, check
@@ -199,13 +199,12 @@ def python_values(column: Column) -> Sequence[Any]:
         if column.null_count:
             nulls: list[Any] = column.to_pylist()
             return nulls
-        return spread(column.dictionary.to_pylist(), column.indices.to_numpy())
+        return spread(strings_of(column.dictionary), column.indices.to_numpy())
     if isinstance(column, pa.Array):
         if pa.types.is_int64(column.type) and not column.null_count:
             numbers: list[Any] = column.to_numpy().tolist()
             return numbers
-        plain: list[Any] = column.to_pylist()
-        return plain
+        return strings_of(column)
     return column
 
 

@@ -10,11 +10,13 @@ worker's cache ends at a delta that is still listed, the worker reads the later 
 its stamp is not listed (its attempt was never committed, or it was away too long), it starts with an empty cache.
 Rule 3: uncommitted values are only in ``_dirty``, and ``_attach`` clears it.
 Rule 4: a returned value is a cached object only if nothing can change it in place (``segments``, rule 3).
+Rule 5: with compiled kernels, keys and values are in a ``TextNumbers`` instead of dicts, as long as all of them are
+strings and integers. With the first that it does not take, they move to the dicts for good.
 
 The first bits of a hash choose the bucket. So when the number of buckets doubles, the two halves of a bucket share its
 segment until each is rewritten. Prior art: log-structured stores, linear hashing (Litwin, 1980).
 
-Read before: ``segments``, ``bucket_table``.
+Read before: ``segments``, ``bucket_table``, ``bucket_contents``.
 """
 
 from __future__ import annotations
@@ -22,14 +24,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import repeat
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from sparkbolt.core.base.exceptions import line_of, pass_on, printed
 from sparkbolt.core.base.native import kernels
+from sparkbolt.core.base.text_arrays import buffers_of, text_from
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling
 from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.core.state.bucket_contents import content_of, due, rewritten
 from sparkbolt.core.state.bucket_table import BucketTable
 from sparkbolt.core.state.segments import (
     GONE,
@@ -49,19 +53,16 @@ from sparkbolt.errors import StateError, check
 
 BUCKET_KEYS = 2048
 """When buckets have more keys than this on average, their number doubles."""
-DELTAS_MIN = 8
-"""Buckets are rewritten only after at least this many deltas; a worker may be away for as many commits."""
-DELTAS_MAX = 512
-"""The oldest buckets are rewritten after at most this many deltas; never more than twice as many accumulate."""
 CACHED_KEYS_MAX = 4_000_000
 """With more cached keys than this a worker drops its cache between two micro-batches."""
+CACHED_NUMBERS_MAX = 16_000_000
+"""The same for keys and numbers without an object for each; they take about as much memory."""
 
 _BITS_MAX = 20
 _BUCKET_NAME = "kv/b"
 _DELTA_NAME = "kv/d"
 _MISSING: Any = object()
 _NO_BUCKETS = BucketTable()
-_Rows: TypeAlias = tuple[list[Any], list[Any]]
 
 
 def _listed(values: Any) -> list[Any]:
@@ -126,17 +127,26 @@ class KeyValueTable:
         self._store: SegmentStore | None = None
         self._table = _NO_BUCKETS
         self._synced = True
+        self._native = kernels()
+        self._direct = self._numbers = None
+        if self._native is not None:
+            self._direct = self._native.KeyValues(self._dirty, self._committed, self._put_otherwise, GONE)
+            self._numbers = self._native.TextNumbers()
+            """Keys and values, committed and not, while all are strings and integers; None: they are in the dicts."""
         self._forget()
+        self._note_loaded()
         # Both are called for every tuple: without a method in between, a get and a put cost half as much.
-        native = kernels()
-        if native is None:
+        if self._direct is None:
             self.get = _reader(self._dirty)  # type: ignore[method-assign]
             self.put = _writer(self._dirty)  # type: ignore[method-assign, assignment]
         else:
-            direct = native.KeyValues(self._dirty, self._committed, GONE)
-            self.get, self.put = direct.get, direct.put  # type: ignore[method-assign]
+            self.get, self.put = self._direct.get, self._direct.put  # type: ignore[method-assign]
 
     def _forget(self) -> None:
+        if self._numbers is not None:
+            assert self._direct is not None
+            assert self._native is not None
+            self._numbers = self._direct.numbers = self._native.TextNumbers()
         self._values: dict[Any, Any] = {}
         """Committed values: all keys of loaded buckets, and the keys of the deltas that are not deleted."""
         self._window: dict[int, Entries] = {}
@@ -157,6 +167,8 @@ class KeyValueTable:
 
     def delete(self, key: Any) -> Any:
         """Remove a key; returns its old value, or None if it was not there."""
+        if self._numbers is not None:
+            self._leave_numbers()
         value = self.get(key, _MISSING)
         if value is _MISSING:
             return None
@@ -172,6 +184,14 @@ class KeyValueTable:
         [1, 0, 2]
         """
         wanted = _listed(keys)
+        if self._numbers is not None:
+            if not (self._synced and self._numbers.complete):
+                self._load_all_of(wanted)
+            if self._numbers is not None:
+                known: list[Any] | None = self._numbers.get_many(wanted, default)
+                if known is not None:
+                    return known
+                self._leave_numbers()
         self._load_all_of(wanted)
         found = list(map(self._values.get, wanted, repeat(GONE)))
         if self._dirty:
@@ -186,6 +206,13 @@ class KeyValueTable:
         names, items = _listed(keys), _listed(values)
         if len(names) != len(items):
             raise StateError(f"put_many got {len(names)} keys and {len(items)} values, expected as many")
+        if self._numbers is not None:
+            if not self._synced:
+                self._sync()
+            if self._numbers is not None:
+                if self._numbers.put_many(names, items):
+                    return
+                self._leave_numbers()
         self._dirty.update(zip(names, items, strict=True))
 
     def __contains__(self, key: Any) -> bool:
@@ -214,6 +241,12 @@ class KeyValueTable:
         """The committed value of a key, or ``GONE``; its bucket is loaded if necessary."""
         if not self._synced:
             self._sync()
+        if self._numbers is not None:
+            known = self._number_of(key)
+            if self._numbers is not None:
+                return known
+            if key in self._dirty:
+                return self._dirty[key]
         value = self._values.get(key, _MISSING)
         if value is _MISSING:
             bucket = key_hash(key) >> (HASH_BITS - self._table.bits)
@@ -237,12 +270,53 @@ class KeyValueTable:
                 ) from error
         return self._thawed[key]
 
+    def _number_of(self, key: Any) -> Any:
+        """The value of a key, or ``GONE``; its bucket is loaded if necessary. It may leave ``_numbers``."""
+        assert self._numbers is not None
+        found = self._numbers.find_value(key)
+        if found is None and not self._numbers.complete:
+            bucket = key_hash(key) >> (HASH_BITS - self._table.bits)
+            if not self._loaded[bucket]:
+                self._load(bucket)
+            if self._numbers is not None:
+                found = self._numbers.find_value(key)
+        if found is False and self._numbers is not None:
+            self._leave_numbers()
+        return GONE if found is None else found
+
+    def _put_otherwise(self, key: Any, value: Any) -> None:
+        """Put what ``_numbers`` did not take, because it is not synced or cannot have it."""
+        if not self._synced:
+            self._sync()
+        if self._numbers is not None:
+            if self._numbers.put(key, value):
+                return
+            self._leave_numbers()
+        self._dirty[key] = value
+
+    def _leave_numbers(self) -> None:
+        """Move all keys and values to the dicts."""
+        assert self._direct is not None
+        assert self._numbers is not None
+        committed, uncommitted = self._numbers.content()
+        self._numbers = self._direct.numbers = None
+        self._values.update(committed)
+        self._dirty.update(uncommitted)
+
+    def _note_loaded(self) -> None:
+        if self._numbers is not None:
+            self._numbers.current = self._synced
+            self._numbers.complete = self._synced and bool(self._loaded.all())
+
     def _load_all_of(self, keys: Sequence[Any]) -> None:
         """Load the buckets of some keys."""
         if not self._synced:
             self._sync()
         if not self._loaded.all():
-            unknown = [key for key in keys if key not in self._values]
+            if self._numbers is not None:
+                unknown = [key for key in keys if self._numbers.find_value(key) is None]
+            else:
+                unknown = [key for key in keys if key not in self._values]
             buckets = key_hashes(unknown).astype(np.int64) >> (HASH_BITS - self._table.bits)
             for bucket in np.unique(buckets).tolist():
                 if not self._loaded[bucket]:
@@ -254,6 +328,9 @@ class KeyValueTable:
         for bucket in np.flatnonzero(~self._loaded).tolist():
             if not self._loaded[bucket]:
                 self._load(bucket)
+        if self._numbers is not None:
+            known: list[Any] = self._numbers.keys()
+            return known
         dirty = self._dirty
         keys = [key for key in self._values if dirty.get(key) is not GONE]
         return keys + [key for key, value in dirty.items() if value is not GONE and key not in self._values]
@@ -262,82 +339,95 @@ class KeyValueTable:
         """Bring the cache up to the newest delta, or start with an empty cache."""
         table = self._table
         stamps = table.deltas
-        if self._as_of not in stamps or len(self._values) > CACHED_KEYS_MAX:
+        if self._as_of not in stamps or self._too_many():
             self._forget()
         elif len(self._loaded) != len(table.stamps):
             self._loaded = np.repeat(self._loaded, len(table.stamps) // len(self._loaded))
         new = stamps[stamps.index(self._as_of) + 1 :] if self._as_of else stamps
         for stamp in new:
             self._window[stamp] = self._read(_DELTA_NAME, stamp)
-            self._window[stamp].apply_to(self._values)
+            self._take(self._window[stamp], newer=True)
         listed = set(stamps)
         for stamp in [stamp for stamp in self._window if stamp not in listed]:
             del self._window[stamp]
         self._as_of = stamps[-1] if stamps else 0
         self._synced = True
+        self._note_loaded()
+
+    def _too_many(self) -> bool:
+        return len(self._values) > CACHED_KEYS_MAX or (
+            self._numbers is not None and len(self._numbers) > CACHED_NUMBERS_MAX
+        )
+
+    def _take(self, entries: Entries, *, newer: bool) -> bool:
+        """Take committed entries.
+
+        Args:
+            entries: any.
+            newer: whether they are newer than what is cached; otherwise they are older, and are taken only into
+                ``_numbers``.
+
+        Returns:
+            Whether they were taken.
+        """
+        if self._numbers is not None:
+            arrays = entries.arrays()
+            if arrays is not None:
+                self._numbers.apply(*buffers_of(arrays[0]), arrays[1], newer)
+                return True
+            self._leave_numbers()
+        if newer:
+            entries.apply_to(self._values)
+        return newer
 
     def _read(self, name: str, stamp: int) -> Entries:
         check(self._store is not None, "a KeyValueState was read before its task began")
         assert self._store is not None
         return Entries.decode(read_segment(self._store, name, stamp), self._pickling)
 
+    def _bucket_of(self, stamp: int) -> Entries:
+        return self._read(_BUCKET_NAME, stamp)
+
     def _load(self, bucket: int) -> None:
         """Load a bucket, and the buckets that still share its segment."""
-        stamp = self._table.stamps[bucket]
-        sharing = np.flatnonzero((self._table.stamps == stamp) & ~self._loaded)
+        table = self._table
+        stamp = table.stamps[bucket]
+        sharing = np.flatnonzero((table.stamps == stamp) & ~self._loaded)
         # Deltas are applied already, so an empty bucket has nothing to add to them.
         if stamp:
-            base = self._read(_BUCKET_NAME, int(stamp))
+            base = self._bucket_of(int(stamp))
+            bounds = base.bounds(table.bits)
             for part in sharing.tolist():
-                self._values.update(self._content(part, base, self._changes(part)))
+                if self._numbers is not None:
+                    start, stop = bounds[part], bounds[part + 1]
+                    if start == stop or (base.arrays() is not None and self._take(base.cut(start, stop), newer=False)):
+                        continue
+                    self._leave_numbers()
+                self._values.update(content_of(table, self._window, part, base))
         self._loaded[sharing] = True
-
-    def _content(self, bucket: int, base: Entries | None, changes: _Rows) -> dict[Any, Any]:
-        """The bucket's keys and values, up to the newest delta.
-
-        Args:
-            bucket: its number.
-            base: its segment, which may be shared with other buckets.
-            changes: the result of ``_changes`` for it.
-        """
-        keys, values = changes
-        if base is not None:
-            bounds = base.bounds(self._table.bits)
-            start, stop = bounds[bucket], bounds[bucket + 1]
-            keys, values = base.keys[start:stop] + keys, base.values[start:stop] + values
-        content = dict(zip(keys, values, strict=True))
-        if has_gone(values):
-            return {key: value for key, value in content.items() if value is not GONE}
-        return content
-
-    def _changes(self, bucket: int) -> _Rows:
-        """Keys and values of the deltas that the bucket's segment does not include, oldest first."""
-        first = self._table.last - len(self._table.deltas) + 1
-        skipped = max(0, int(self._table.included[bucket]) + 1 - first)
-        bits, following = self._table.bits, bucket + 1
-        keys: list[Any] = []
-        values: list[Any] = []
-        for stamp in self._table.deltas[skipped:]:
-            entries = self._window[stamp]
-            bounds = entries.bounds(bits)
-            start, stop = bounds[bucket], bounds[following]
-            if start < stop:
-                keys += entries.keys[start:stop]
-                values += entries.values[start:stop]
-        return keys, values
+        self._note_loaded()
 
     # What the task's state calls.
 
     def _attach(self, store: SegmentStore, table: bytes | None) -> None:
         """Begin a micro-batch: drop what was not committed."""
-        self._dirty.clear()
-        self._thawed.clear()
+        self._drop_uncommitted()
         self._encoded = None
         self._held.clear()
         self._put_tuples = []
         self._store = store
         self._table = BucketTable.decode(table) if table is not None else _NO_BUCKETS
         self._synced = False
+        self._note_loaded()
+
+    def _drop_uncommitted(self) -> None:
+        self._dirty.clear()
+        self._thawed.clear()
+        if self._numbers is not None:
+            self._numbers.undo()
+
+    def _uncommitted(self) -> int:
+        return len(self._dirty) if self._numbers is None else self._numbers.uncommitted
 
     def _commit(self, stamps: Callable[[], int]) -> tuple[bytes, int] | None:
         """Write what is dirty; returns the new table and the number of bytes written, None if nothing is dirty.
@@ -345,7 +435,8 @@ class KeyValueTable:
         Raises:
             StateError: a key or value cannot be pickled.
         """
-        if not self._dirty:
+        changed = self._uncommitted()
+        if not changed:
             return None
         if not self._synced:
             self._sync()
@@ -353,12 +444,16 @@ class KeyValueTable:
         self._encoded = None
         stamp = stamps()
         self._put(_DELTA_NAME, stamp, data)
-        known = len(self._values)
-        if plain:  # in the order of the puts: in the order of hashes each key would wait for memory
-            self._values.update(self._dirty)
+        if self._numbers is not None:
+            fresh = self._numbers.fresh
+            self._numbers.commit()
         else:
-            delta.apply_to(self._values)
-        fresh = max(0, len(self._values) - known)
+            known = len(self._values)
+            if plain:  # in the order of the puts: in the order of hashes each key would wait for memory
+                self._values.update(self._dirty)
+            else:
+                delta.apply_to(self._values)
+            fresh = max(0, len(self._values) - known)
         table, number = self._table, self._table.last + 1
         fresh_counts = np.append(table.fresh, np.uint32(fresh))
         table = replace(table, last=number, deltas=(*table.deltas, stamp), fresh=fresh_counts)
@@ -372,10 +467,9 @@ class KeyValueTable:
         self._table = table
         self._window[stamp] = delta
         self._as_of = stamp
-        written = len(data) + self._rewrite_oldest(size // len(self._dirty) * 2, stamps)
+        written = len(data) + self._rewrite_oldest(size // changed * 2, stamps)
         self._drop_included()
-        self._dirty.clear()
-        self._thawed.clear()
+        self._drop_uncommitted()
         return self._table.encode(), written
 
     def _put(self, name: str, stamp: int, data: bytes) -> None:
@@ -397,10 +491,17 @@ class KeyValueTable:
         Raises:
             StateError: a key or value cannot be kept.
         """
-        self._encoded = self._encode_dirty() if self._dirty else None
+        self._encoded = self._encode_dirty() if self._uncommitted() else None
 
     def _encode_dirty(self) -> tuple[Entries, bytes, bool]:
         """The dirty entries, their bytes, and whether the values are stored as they are: none is frozen or gone."""
+        if self._numbers is not None:
+            changes = self._numbers.changes_of()
+            if changes is not None:
+                offsets, text, numbers = changes
+                delta = Entries.of_arrays(text_from(offsets, text), np.frombuffer(numbers, dtype=np.int64))
+                return delta, delta.encode(self._pickling), True
+            self._leave_numbers()
         keys, values = list(self._dirty), list(self._dirty.values())
         tuples: list[Tuple] = []
         try:
@@ -432,29 +533,18 @@ class KeyValueTable:
         commit rewrites its share of the buckets, so that all buckets include the oldest delta before twice as many
         deltas have accumulated.
         """
-        limit = min(max(wanted, DELTAS_MIN), DELTAS_MAX)
         table = self._table
-        due = np.flatnonzero(table.last - table.included >= limit)
-        if not len(due):
+        chosen = due(table, wanted)
+        if not chosen:
             return 0
-        share = -(-len(table.stamps) // limit)
-        chosen = due[np.argsort(table.included[due], kind="stable")][:share]
         new_stamps, included, counts = table.stamps.copy(), table.included.copy(), table.counts.copy()
-        bases: dict[int, Entries] = {}
+        included[chosen] = table.last
         written = 0
-        for bucket in chosen.tolist():
-            included[bucket] = table.last
-            changes = self._changes(bucket)
-            if not changes[0]:
-                continue
-            old = int(table.stamps[bucket])
-            if old and old not in bases:
-                bases[old] = self._read(_BUCKET_NAME, old)
-            content = self._content(bucket, bases.get(old), changes)
-            counts[bucket] = len(content)
-            new_stamps[bucket] = stamps() if content else 0
-            if content:
-                data = Entries.of(list(content), list(content.values())).encode(self._pickling)
+        for bucket, content in rewritten(table, self._window, chosen, self._bucket_of).items():
+            counts[bucket] = len(content.hashes)
+            new_stamps[bucket] = stamps() if counts[bucket] else 0
+            if counts[bucket]:
+                data = content.encode(self._pickling)
                 self._put(_BUCKET_NAME, int(new_stamps[bucket]), data)
                 written += len(data)
         assert self._store is not None

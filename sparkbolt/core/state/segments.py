@@ -8,7 +8,8 @@ Rule 3: a value that could be changed in place is stored as its own pickle until
 changes the state.
 
 A column of str, of int or of float is packed into one buffer. Strings are joined by NUL: splitting takes 30 ns per key,
-while Arrow's ``to_pylist`` takes 150 ns. Any other column is pickled.
+while Arrow's ``to_pylist`` takes 150 ns. Any other column is pickled. Keys that are strings whose values are integers
+(counts by word) are worked on as arrays, without an object for each.
 
 Read before: ``hashing``, ``text_arrays``, ``snapshots``.
 """
@@ -24,15 +25,18 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sparkbolt.core.base.hashing import hash_value
-from sparkbolt.core.base.text_arrays import crc32s, joined, order_of, text_of
+from sparkbolt.core.base.text_arrays import crc32s, joined, order_of, separated, text_of
 from sparkbolt.core.model import durable
 from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.errors import StateError
 
 U32: TypeAlias = npt.NDArray[np.uint32]
+Arrays: TypeAlias = tuple[pa.StringArray, npt.NDArray[np.int64]]
+"""Keys, none with a NUL; and their values, int64[keys]."""
 
 _Packed: TypeAlias = tuple[str, bytes]
 """(encoding, bytes)."""
@@ -42,6 +46,7 @@ HASH_BITS = 32
 _FORMAT = 1
 _MANY = 1024
 """From this number of keys on, vectorized code is faster."""
+_INTEGERS = ("<i4", "<i8")
 _ATOMS = frozenset({int, str, float, bytes, bool, type(None), complex})
 
 
@@ -129,15 +134,25 @@ def key_hashes(keys: Sequence[object]) -> U32:
 class Entries:
     """Keys and values sorted by hash, in three columns of equal length; values may be ``Frozen`` or ``GONE``.
 
-    Columns of many strings or numbers stay packed until they are read.
+    Columns of many strings or numbers stay packed, or arrays, until they are read.
     """
 
-    __slots__ = ("_bounds", "_bounds_bits", "_keys", "_values", "gone", "hashes")
+    __slots__ = ("_arrays", "_bounds", "_bounds_bits", "_keys", "_values", "gone", "hashes")
 
-    def __init__(self, hashes: U32, keys: _Column, values: _Column, *, gone: bool = False) -> None:
+    def __init__(
+        self,
+        hashes: U32,
+        keys: _Column | None,
+        values: _Column | None,
+        *,
+        gone: bool = False,
+        arrays: Arrays | None = None,
+    ) -> None:
         self.hashes = hashes
         self._keys = keys
         self._values = values
+        self._arrays: Arrays | bool | None = arrays
+        """Keys and values as arrays; None: not known; False: they cannot be arrays. Columns that are None are in it."""
         self.gone = gone
         """Whether ``GONE`` is among the values."""
         self._bounds = array("i")
@@ -158,18 +173,67 @@ class Entries:
             sorted_values = [values[row] for row in order.tolist()]
         return cls(hashes[order], sorted_keys, sorted_values, gone=gone)
 
+    @classmethod
+    def of_arrays(cls, text: pa.StringArray, numbers: npt.NDArray[np.int64]) -> Entries:
+        """Create sorted entries from at least one key, none with a NUL, in any order, each once; and int64[keys]."""
+        hashes = crc32s(text)
+        order = order_of(hashes)
+        return cls(hashes[order], None, None, arrays=(text.take(pa.array(order)), numbers[order]))
+
+    def arrays(self) -> Arrays | None:
+        """Keys and values as arrays; None unless all keys are strings without NUL, and all values int of 64 bits."""
+        if self._arrays is None:
+            self._arrays = self._as_arrays() or False
+        return self._arrays or None  # type: ignore[return-value]
+
+    def _as_arrays(self) -> Arrays | None:
+        if self.gone or not len(self.hashes):
+            return None
+        assert self._keys is not None
+        assert self._values is not None
+        numbers = _numbers_of(self._values)
+        if numbers is None:
+            return None
+        if isinstance(self._keys, tuple):
+            text = separated(self._keys[1]) if self._keys[0] == "str" else None
+        else:
+            text = text_of(self._keys)
+            if text is not None and joined(text) is None:
+                return None
+        return (text, numbers) if text is not None else None
+
+    def cut(self, start: int, stop: int) -> Entries:
+        """Some rows of entries that are arrays."""
+        arrays = self.arrays()
+        assert arrays is not None
+        return Entries(
+            self.hashes[start:stop], None, None, arrays=(arrays[0].slice(start, stop - start), arrays[1][start:stop])
+        )
+
     @property
     def keys(self) -> list[Any]:
         """The keys."""
-        if isinstance(self._keys, tuple):
-            self._keys = _unpack_plain(self._keys)
+        self._keys = _listed(self._packed_keys())
         return self._keys
 
     @property
     def values(self) -> list[Any]:
         """The values."""
-        if isinstance(self._values, tuple):
-            self._values = _unpack_plain(self._values)
+        self._values = _listed(self._packed_values())
+        return self._values
+
+    def _packed_keys(self) -> _Column:
+        if self._keys is None:
+            assert isinstance(self._arrays, tuple)
+            data = joined(self._arrays[0])
+            assert data is not None
+            return "str", data
+        return self._keys
+
+    def _packed_values(self) -> _Column:
+        if self._values is None:
+            assert isinstance(self._arrays, tuple)
+            return _pack_wide(self._arrays[1])
         return self._values
 
     def bounds(self, bits: int) -> array[int]:
@@ -183,9 +247,10 @@ class Entries:
 
     def apply_to(self, target: dict[Any, Any]) -> None:
         """Apply all entries to a dict; deleted keys are removed from it."""
-        target.update(zip(self.keys, self.values, strict=True))
+        keys, values = _listed(self._packed_keys()), _listed(self._packed_values())
+        target.update(zip(keys, values, strict=True))
         if self.gone:
-            for key, value in zip(self.keys, self.values, strict=True):
+            for key, value in zip(keys, values, strict=True):
                 if value is GONE:
                     del target[key]
 
@@ -195,13 +260,14 @@ class Entries:
         Raises:
             CannotKeepError: a key, or a value that is not frozen yet, cannot be pickled or unpickled.
         """
-        values, gone_rows = self._values, b""
+        keys, values, gone_rows = self._packed_keys(), self._packed_values(), b""
         if self.gone:
             values = self.values
             rows = [row for row, value in enumerate(values) if value is GONE]
             gone_rows = np.array(rows, dtype=np.uint32).tobytes()
             values = [value for value in values if value is not GONE]
-        keys = self._keys if isinstance(self._keys, tuple) else _pack(self._keys, pickling)
+        if not isinstance(keys, tuple):
+            keys = _pack(keys, pickling)
         if keys[0] == "pickle" and pickling.doubtful:
             dict.fromkeys(pickling.loads(keys[1]))  # they must work as keys of a dict again, or raise now
         packed = values if isinstance(values, tuple) else _pack_values(values, pickling)
@@ -222,10 +288,40 @@ class Entries:
             )
         keys, values = _unpack(packed_keys, pickling), _unpack(packed_values, pickling)
         if gone_rows:
-            live = iter(values)
+            live = iter(_listed(values))
             gone = set(np.frombuffer(gone_rows, dtype=np.uint32).tolist())
-            values = [GONE if row in gone else next(live) for row in range(len(keys))]
+            values = [GONE if row in gone else next(live) for row in range(len(hashes) // 4)]
         return cls(np.frombuffer(hashes, dtype=np.uint32), keys, values, gone=bool(gone_rows))
+
+
+def merged(slices: Sequence[tuple[Entries, int, int]]) -> Entries | None:
+    """The newest entry of each key in some rows of entries; None if some of them cannot be arrays.
+
+    Args:
+        slices: entries, first row, and the row behind the last; the oldest first, none of them empty.
+    """
+    texts, numbers = [], []
+    for entries, start, stop in slices:
+        arrays = entries.arrays()
+        if arrays is None:
+            return None
+        texts.append(arrays[0].slice(start, stop - start))
+        numbers.append(arrays[1][start:stop])
+    hashes = np.concatenate([entries.hashes[start:stop] for entries, start, stop in slices])
+    text = pa.concat_arrays(texts)
+    order = order_of(hashes)  # equal hashes stay in their order, so the newest is the last
+    hashes = hashes[order]
+    newest = np.append(hashes[1:] != hashes[:-1], True)
+    followed = np.flatnonzero(~newest)
+    equal = pc.equal(text.take(pa.array(order[followed])), text.take(pa.array(order[followed + 1])))
+    for shared in np.unique(hashes[followed[~np.asarray(equal)]]).tolist():  # different keys with one hash
+        rows = range(*np.searchsorted(hashes, [shared, shared + 1]).tolist())
+        last = {text[order[row]].as_py(): row for row in rows}
+        newest[rows.start : rows.stop] = False
+        newest[list(last.values())] = True
+    chosen = order[newest]
+    arrays = text.take(pa.array(chosen)), np.concatenate(numbers)[chosen]
+    return Entries(hashes[newest], None, None, arrays=arrays)
 
 
 def freeze(values: Sequence[Any], pickling: Pickling, tuples: list[Tuple] | None = None) -> list[Any]:
@@ -286,24 +382,43 @@ def _pack_ints(values: Sequence[int], order: npt.NDArray[np.intp] | None = None)
         wide = np.array(values, dtype=np.int64)
     except OverflowError:
         return None
-    if order is not None:
-        wide = wide.take(order)
+    return _pack_wide(wide if order is None else wide.take(order))
+
+
+def _pack_wide(wide: npt.NDArray[np.int64]) -> _Packed:
     small = wide.astype(np.int32)
     return ("<i4", small.tobytes()) if bool((small == wide).all()) else ("<i8", wide.tobytes())
 
 
-def _unpack(packed: _Packed, pickling: Pickling) -> list[Any]:
+def _numbers_of(column: _Column) -> npt.NDArray[np.int64] | None:
+    """A column as int64[rows]; None if a value is no int of 64 bits."""
+    if isinstance(column, tuple):
+        how, data = column
+        return np.frombuffer(data, dtype=np.dtype(how)).astype(np.int64) if how in _INTEGERS else None
+    if set(map(type, column)) != {int}:
+        return None
+    try:
+        return np.array(column, dtype=np.int64)
+    except OverflowError:
+        return None
+
+
+def _unpack(packed: _Packed, pickling: Pickling) -> _Column:
+    """A column, packed if it has strings or numbers."""
     how, data = packed
     if how == "pickle":
         values: list[Any] = pickling.loads(data)
         return values
     if how == "frozen":
         return [Frozen(one) for one in durable.loads(data)]
-    return _unpack_plain(packed)
+    return packed
 
 
-def _unpack_plain(packed: _Packed) -> list[Any]:
-    how, data = packed
+def _listed(column: _Column) -> list[Any]:
+    """The values of a column that is a list or packed."""
+    if not isinstance(column, tuple):
+        return column
+    how, data = column
     if how == "str":
         return data.decode("utf-8", "surrogatepass").split("\0")
     plain: list[Any] = np.frombuffer(data, dtype=np.dtype(how)).tolist()

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.base.ids import U64, ordinals_within
+from sparkbolt.core.base.text_arrays import text_from
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling
 from sparkbolt.core.model.story import short
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, AnchorPairs, Origin, Tuple
@@ -168,15 +169,16 @@ def _of_emitter(emitter: Any, rows: int) -> tuple[list[Column], npt.NDArray[np.i
     return columns, np.arange(rows, dtype=np.int64).repeat(per_row)
 
 
-def _coded(codes: bytes, distinct: list[str]) -> Column:
+def _coded(codes: bytes, distinct: list[str], text: tuple[bytes, bytes] | None) -> Column:
     """What ``column_of`` makes of strings for a field that is sent as a dictionary.
 
     Args:
         codes: int32[rows], the number of each row's string.
         distinct: the strings.
+        text: of the same strings, int32[strings + 1], where each begins and ends, and their UTF-8; None: not known.
     """
     numbers = np.frombuffer(codes, dtype=np.int32)
-    array = column_of(distinct)
+    array = column_of(distinct) if text is None else text_from(*text)
     if not isinstance(array, pa.Array):  # a lone surrogate, or more than 2 GiB of text
         return spread(distinct, numbers)
     return pa.DictionaryArray.from_arrays(numbers, array, safe=False)

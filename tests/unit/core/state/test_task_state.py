@@ -1,5 +1,6 @@
 """TaskState and KeyValueTable against plain dicts, with two workers, crashes and attempts that run again."""
 
+import os
 import pickle
 import random
 from collections.abc import Callable
@@ -12,9 +13,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from benchmarks.fast import fast
+from sparkbolt.core.base.native import kernels
 from sparkbolt.core.model.pickling import Pickling
-from sparkbolt.core.state import keyvalue
-from sparkbolt.core.state.segments import GONE, Entries, Frozen, key_hash, key_hashes
+from sparkbolt.core.state import bucket_contents, keyvalue
+from sparkbolt.core.state.segments import GONE, Entries, Frozen, key_hash, key_hashes, merged
 from sparkbolt.core.state.task_state import DictStore, KeyValueTable, TaskState
 from sparkbolt.errors import InvariantError, StateError
 
@@ -62,142 +65,226 @@ class CountingStore(DictStore):
         super().delete(key)
 
 
-class TwoWorkers(RuleBasedStateMachine):
-    """Any worker may run any attempt; an attempt may crash before, within or after its commit."""
+def two_workers(
+    keys_: st.SearchStrategy, values_: st.SearchStrategy, *, bucket_keys: int, compiled: bool, deletes: bool = True
+) -> type[RuleBasedStateMachine]:
+    """The state machine of two workers that put such keys and values.
 
-    bucket_keys = 4
+    Args:
+        keys_: of the entries.
+        values_: of the entries.
+        bucket_keys: ``BUCKET_KEYS``.
+        compiled: whether the kernels are used.
+        deletes: whether keys are deleted.
+    """
 
-    @initialize(seed=st.integers(0, 1 << 30))
-    def start(self, seed: int) -> None:
-        self.stamps = stamps(seed)
-        self.workers = [TaskState(), TaskState()]
-        self.store: dict[str, bytes] = {}
-        self.previous: dict[str, bytes] = {}
-        self.model: dict = {}
-        self.previous_model: dict = {}
-        self.segments: dict[str, bytes] = {}
-        self.previous_segments: dict[str, bytes] = {}
-        self.worker: TaskState | None = None
-        self.old = keyvalue.BUCKET_KEYS
-        keyvalue.BUCKET_KEYS = self.bucket_keys
+    class TwoWorkers(RuleBasedStateMachine):
+        """Any worker may run any attempt; an attempt may crash before, within or after its commit."""
 
-    def teardown(self) -> None:
-        keyvalue.BUCKET_KEYS = getattr(self, "old", keyvalue.BUCKET_KEYS)
+        @initialize(seed=st.integers(0, 1 << 30))
+        def start(self, seed: int) -> None:
+            self.kernels = fast(compiled)
+            self.kernels.__enter__()
+            self.stamps = stamps(seed)
+            self.workers = [TaskState(), TaskState()]
+            self.store: dict[str, bytes] = {}
+            self.previous: dict[str, bytes] = {}
+            self.model: dict = {}
+            self.previous_model: dict = {}
+            self.segments: dict[str, bytes] = {}
+            self.previous_segments: dict[str, bytes] = {}
+            self.worker: TaskState | None = None
+            self.old = keyvalue.BUCKET_KEYS
+            keyvalue.BUCKET_KEYS = bucket_keys
 
-    def _begin(self, which: int) -> None:
-        self.worker = self.workers[which]
-        self.attempt_store = DictStore(self.store)
-        self.worker.begin(self.attempt_store)
-        self.attempt = copy_of(self.model)
-        self.attempt_segments = dict(self.segments)
+        def teardown(self) -> None:
+            if hasattr(self, "old"):
+                keyvalue.BUCKET_KEYS = self.old
+                self.kernels.__exit__(None, None, None)
 
-    @precondition(lambda self: self.worker is None)
-    @rule(which=st.integers(0, 1))
-    def begin(self, which: int) -> None:
-        self._begin(which)
+        def _begin(self, which: int) -> None:
+            self.worker = self.workers[which]
+            self.attempt_store = DictStore(self.store)
+            self.worker.begin(self.attempt_store)
+            self.attempt = copy_of(self.model)
+            self.attempt_segments = dict(self.segments)
 
-    @precondition(lambda self: self.worker is None)
-    @rule(which=st.integers(0, 1), again=st.booleans())
-    def the_last_micro_batch_runs_again(self, which: int, again: bool) -> None:
-        self.store, self.model, self.segments = self.previous, self.previous_model, self.previous_segments
-        self._begin(which)
+        @precondition(lambda self: self.worker is None)
+        @rule(which=st.integers(0, 1))
+        def begin(self, which: int) -> None:
+            self._begin(which)
 
-    @precondition(lambda self: self.worker is None)
-    @rule(which=st.integers(0, 1))
-    def a_worker_process_ends(self, which: int) -> None:
-        self.workers[which] = TaskState()
+        @precondition(lambda self: self.worker is None)
+        @rule(which=st.integers(0, 1), again=st.booleans())
+        def the_last_micro_batch_runs_again(self, which: int, again: bool) -> None:
+            self.store, self.model, self.segments = self.previous, self.previous_model, self.previous_segments
+            self._begin(which)
 
-    @precondition(lambda self: self.worker is not None)
-    @rule(pairs=st.lists(st.tuples(KEYS, VALUES), max_size=12))
-    def put(self, pairs: list) -> None:
-        for key, value in pairs:
-            self.worker.key_value().put(key, value)
-            self.attempt[key] = copy_of({0: value})[0]
+        @precondition(lambda self: self.worker is None)
+        @rule(which=st.integers(0, 1))
+        def a_worker_process_ends(self, which: int) -> None:
+            self.workers[which] = TaskState()
 
-    @precondition(lambda self: self.worker is not None)
-    @rule(keys=st.lists(KEYS, max_size=5))
-    def get_and_change_in_place(self, keys: list) -> None:
-        for key in keys:
-            value = self.worker.key_value().get(key, "none")
-            assert value == self.attempt.get(key, "none")
-            assert (key in self.worker.key_value()) == (key in self.attempt)
-            if isinstance(value, list):
-                value.append(1)
+        @precondition(lambda self: self.worker is not None)
+        @rule(pairs=st.lists(st.tuples(keys_, values_), max_size=12))
+        def put(self, pairs: list) -> None:
+            for key, value in pairs:
                 self.worker.key_value().put(key, value)
-                self.attempt[key] = list(value)
+                self.attempt[key] = copy_of({0: value})[0]
 
-    @precondition(lambda self: self.worker is not None)
-    @rule(pairs=st.lists(st.tuples(KEYS, VALUES), max_size=12))
-    def put_many(self, pairs: list) -> None:
-        self.worker.key_value().put_many([key for key, _ in pairs], [value for _, value in pairs])
-        self.attempt.update(copy_of(dict(pairs)))
+        @precondition(lambda self: self.worker is not None)
+        @rule(keys=st.lists(keys_, max_size=5))
+        def get_and_change_in_place(self, keys: list) -> None:
+            for key in keys:
+                value = self.worker.key_value().get(key, "none")
+                assert value == self.attempt.get(key, "none")
+                assert (key in self.worker.key_value()) == (key in self.attempt)
+                if isinstance(value, list):
+                    value.append(1)
+                    self.worker.key_value().put(key, value)
+                    self.attempt[key] = list(value)
 
-    @precondition(lambda self: self.worker is not None)
-    @rule(keys=st.lists(KEYS, max_size=12))
-    def get_many(self, keys: list) -> None:
-        assert self.worker.key_value().get_many(keys, "none") == [self.attempt.get(key, "none") for key in keys]
+        @precondition(lambda self: self.worker is not None)
+        @rule(pairs=st.lists(st.tuples(keys_, values_), max_size=12))
+        def put_many(self, pairs: list) -> None:
+            self.worker.key_value().put_many([key for key, _ in pairs], [value for _, value in pairs])
+            self.attempt.update(copy_of(dict(pairs)))
 
-    @precondition(lambda self: self.worker is not None)
-    @rule(keys=st.lists(KEYS, max_size=5))
-    def delete(self, keys: list) -> None:
-        for key in keys:
-            assert self.worker.key_value().delete(key) == self.attempt.pop(key, None)
+        @precondition(lambda self: self.worker is not None)
+        @rule(keys=st.lists(keys_, max_size=12))
+        def get_many(self, keys: list) -> None:
+            assert self.worker.key_value().get_many(keys, "none") == [self.attempt.get(key, "none") for key in keys]
 
-    @precondition(lambda self: self.worker is not None)
-    @rule()
-    def iterate(self) -> None:
-        pairs = list(self.worker.key_value())
-        assert len(pairs) == len(self.attempt) == len(self.worker.key_value())
-        assert dict(pairs) == self.attempt
+        @precondition(lambda self: self.worker is not None and deletes)
+        @rule(keys=st.lists(keys_, max_size=5))
+        def delete(self, keys: list) -> None:
+            for key in keys:
+                assert self.worker.key_value().delete(key) == self.attempt.pop(key, None)
 
-    @precondition(lambda self: self.worker is not None)
-    @rule(name=st.sampled_from("pqr"), data=st.one_of(st.none(), st.binary(max_size=3), st.just(b"x" * 300)))
-    def write_or_drop_a_segment(self, name: str, data: bytes | None) -> None:
-        if data is None:
-            self.worker.drop(name)
-            self.attempt_segments.pop(name, None)
-        else:
-            self.worker.write(name, data)
-            self.attempt_segments[name] = data
+        @precondition(lambda self: self.worker is not None)
+        @rule()
+        def iterate(self) -> None:
+            pairs = list(self.worker.key_value())
+            assert len(pairs) == len(self.attempt) == len(self.worker.key_value())
+            assert dict(pairs) == self.attempt
 
-    @precondition(lambda self: self.worker is not None)
-    @rule(name=st.sampled_from("pqr"))
-    def read_segments(self, name: str) -> None:
-        assert list(self.worker.names()) == sorted(self.attempt_segments)
-        assert self.worker.read(name) == self.attempt_segments.get(name)
-        assert self.worker.load(name, bytes) == self.attempt_segments.get(name)
+        @precondition(lambda self: self.worker is not None)
+        @rule(name=st.sampled_from("pqr"), data=st.one_of(st.none(), st.binary(max_size=3), st.just(b"x" * 300)))
+        def write_or_drop_a_segment(self, name: str, data: bytes | None) -> None:
+            if data is None:
+                self.worker.drop(name)
+                self.attempt_segments.pop(name, None)
+            else:
+                self.worker.write(name, data)
+                self.attempt_segments[name] = data
 
-    @precondition(lambda self: self.worker is not None)
-    @rule(outcome=st.sampled_from(["durable", "durable", "durable", "crash before", "crash after"]))
-    def end(self, outcome: str) -> None:
-        if outcome != "crash before":
-            self.worker.commit(self.stamps)
-        if outcome == "durable":
-            self.previous, self.previous_model = self.store, self.model
-            self.previous_segments = self.segments
-            self.store, self.model = dict(self.attempt_store), self.attempt
-            self.segments = self.attempt_segments
-        self.worker = None
+        @precondition(lambda self: self.worker is not None)
+        @rule(name=st.sampled_from("pqr"))
+        def read_segments(self, name: str) -> None:
+            assert list(self.worker.names()) == sorted(self.attempt_segments)
+            assert self.worker.read(name) == self.attempt_segments.get(name)
+            assert self.worker.load(name, bytes) == self.attempt_segments.get(name)
 
-    @invariant()
-    def a_fresh_worker_reads_the_same(self) -> None:
-        if getattr(self, "worker", 1) is None:
-            fresh = TaskState()
-            fresh.begin(DictStore(self.store))
-            assert dict(fresh.key_value()) == self.model
-            assert {name: fresh.read(name) for name in fresh.names()} == self.segments
+        @precondition(lambda self: self.worker is not None)
+        @rule(outcome=st.sampled_from(["durable", "durable", "durable", "crash before", "crash after"]))
+        def end(self, outcome: str) -> None:
+            if outcome != "crash before":
+                self.worker.commit(self.stamps)
+            if outcome == "durable":
+                self.previous, self.previous_model = self.store, self.model
+                self.previous_segments = self.segments
+                self.store, self.model = dict(self.attempt_store), self.attempt
+                self.segments = self.attempt_segments
+            self.worker = None
+
+        @invariant()
+        def a_fresh_worker_reads_the_same(self) -> None:
+            if getattr(self, "worker", 1) is None:
+                fresh = TaskState()
+                fresh.begin(DictStore(self.store))
+                assert dict(fresh.key_value()) == self.model
+                assert {name: fresh.read(name) for name in fresh.names()} == self.segments
+
+    return TwoWorkers
 
 
-TestTwoWorkers = TwoWorkers.TestCase
-TestTwoWorkers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+WORDS = st.one_of(
+    st.sampled_from(["to", "be", "or", "not", "", "plumless", "buckeroo", "é", "long" * 20]), st.text("ab€", max_size=2)
+)
+"""Strings; ``plumless`` and ``buckeroo`` have the same CRC-32."""
+COUNTS = st.one_of(st.integers(-5, 5), st.sampled_from([1 << 31, -(1 << 63), (1 << 63) - 1]))
+with_kernels = pytest.mark.skipif(
+    kernels() is None and os.environ.get("CI") != "true", reason="the kernels are not installed: pip install ./fast"
+)
 
-
-class TwoWorkersWithOneBucket(TwoWorkers):
-    bucket_keys = 1 << 20
-
-
-TestTwoWorkersWithOneBucket = TwoWorkersWithOneBucket.TestCase
+TestTwoWorkers = two_workers(KEYS, VALUES, bucket_keys=4, compiled=False).TestCase
+TestTwoWorkers.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestTwoWorkersWithOneBucket = two_workers(KEYS, VALUES, bucket_keys=1 << 20, compiled=False).TestCase
 TestTwoWorkersWithOneBucket.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+TestTwoWorkersThatCount = two_workers(WORDS, COUNTS, bucket_keys=2, compiled=False).TestCase
+TestTwoWorkersThatCount.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+TestTwoCompiledWorkers = with_kernels(two_workers(KEYS, VALUES, bucket_keys=4, compiled=True).TestCase)
+TestTwoCompiledWorkers.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestTwoCompiledWorkersThatCount = with_kernels(
+    two_workers(WORDS, COUNTS, bucket_keys=2, compiled=True, deletes=False).TestCase
+)
+TestTwoCompiledWorkersThatCount.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+ODD = [None, 1.5, True, 1 << 63, ("a",), "a\0b", "\ud800", b"x"]
+
+
+def contents(seed: int, *, compiled: bool) -> list[dict[str, bytes]]:
+    """The store after each of many commits, of words that are counted; few things are neither str nor int."""
+    with fast(compiled):
+        rng, store, give = random.Random(seed), DictStore(), stamps(seed)
+        workers, seen = [TaskState(), TaskState()], []
+        words = [f"w{number}" for number in range(rng.choice([20, 3000]))]
+        odd = rng.choice([0, 0, 0.001, 0.01])
+        for _ in range(30):
+            worker = rng.choice(workers)
+            worker.begin(store)
+            state = worker.key_value()
+            for word in rng.choices(words, k=rng.choice([1, 50, 2000])):
+                if rng.random() < odd:
+                    state.put(rng.choice([word, *ODD]), rng.choice(ODD))
+                elif rng.random() < odd:
+                    state.delete(word)
+                else:
+                    known = state.get(word, 0)
+                    state.put(word, known + 1 if type(known) is int else 1)
+            if rng.random() < 0.3:
+                some = sorted(rng.choices(words, k=5))
+                state.put_many(some, [len(word) for word in some])
+                assert all(state.get_many(some))
+            if rng.random() < 0.1:
+                continue  # the attempt is lost
+            worker.commit(give)
+            seen.append(dict(store))
+        return seen
+
+
+@with_kernels
+@pytest.mark.parametrize("seed", range(40))
+def test_compiled_and_python_write_the_same_bytes(seed: int) -> None:
+    assert contents(seed, compiled=True) == contents(seed, compiled=False)
+
+
+def test_different_keys_with_one_hash_are_merged_apart() -> None:
+    assert key_hash("plumless") == key_hash("buckeroo")
+    older = Entries.of(["plumless", "to", "buckeroo"], [1, 2, 3])
+    newer = Entries.of(["buckeroo", "be"], [4, 5])
+    whole = merged([(older, 0, 3), (newer, 0, 2)])
+    assert whole is not None
+    assert dict(zip(whole.keys, whole.values, strict=True)) == {"plumless": 1, "to": 2, "buckeroo": 4, "be": 5}
+    assert whole.hashes.tolist() == sorted(map(key_hash, ["plumless", "buckeroo", "to", "be"]))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("a\0b", 1), ("\ud800", 1), (1, 1), ("a", 1.5), ("a", True), ("a", 1 << 63)]
+)
+def test_entries_that_are_not_words_and_numbers_are_not_merged_as_arrays(key: object, value: object) -> None:
+    assert merged([(Entries.of(["to", key], [1, value]), 0, 2)]) is None
 
 
 def run_long(keys: int, touched: int, micro_batches: int, seed: int) -> tuple[CountingStore, dict, list[int]]:
@@ -230,7 +317,7 @@ def test_many_micro_batches_over_two_workers_keep_every_key(keys, touched, micro
 def test_the_store_holds_nothing_that_the_directory_does_not_need():
     store, model, _ = run_long(2000, 500, 80, seed=3)
     size = sum(map(len, store.values()))
-    assert size < 40 * len(model) * (2 * keyvalue.DELTAS_MIN + 1)
+    assert size < 40 * len(model) * (2 * bucket_contents.DELTAS_MIN + 1)
     worker = TaskState()
     worker.begin(store)
     touched = set()

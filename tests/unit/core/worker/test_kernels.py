@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import count
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from benchmarks.fast import fast
 from sparkbolt import BasicBolt, Config, KeyValueState, Topology, TopologyBuilder, bolt
 from sparkbolt.core.base import native
 from sparkbolt.core.base.native import kernels
-from sparkbolt.core.base.text_arrays import dictionary_of
+from sparkbolt.core.base.text_arrays import crc32s, dictionary_of, joined, separated, strings_of, text_from
 from sparkbolt.core.model.components import BoltBase, PartitionedSpout, Range
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.tuples import Origin, Tuple
@@ -194,9 +195,9 @@ def test_few_strings_behind_very_many_are_numbered_anew() -> None:
         for word in words:
             emitter.emit([word])
         kernels().run_rows(emitter, ([0],), ("n",), 1, Tuple._row, one_tuple, print_nothing, None, None, None, [])
-        [(codes, distinct)], _ = emitter.taken()
+        [(codes, distinct, text)], _ = emitter.taken()
         assert [distinct[code] for code in np.frombuffer(codes, dtype=np.int32)] == words
-        assert distinct == list(dict.fromkeys(words))
+        assert distinct == list(dict.fromkeys(words)) == text_from(*text).to_pylist()
         emitter.clear()
 
 
@@ -370,3 +371,41 @@ def test_kernels_of_another_version_are_not_used(
     finally:
         kernels.cache_clear()
     assert "pip install --upgrade 'sparkbolt[fast]'" in caplog.text
+
+
+@given(st.lists(st.text(max_size=12), max_size=40), st.integers(0, 3))
+def test_strings_and_their_checksums_are_the_same(texts: list[str], skipped: int) -> None:
+    array = pa.array(texts, pa.string()).slice(skipped)
+    for compiled in (False, True):
+        with fast(compiled):
+            assert strings_of(array) == texts[skipped:]
+            assert crc32s(array).tolist() == [crc32(text.encode()) for text in texts[skipped:]]
+            data = joined(array) if len(array) else None
+            assert data is None or separated(data).to_pylist() == texts[skipped:]
+
+
+def test_uncommitted_numbers_are_undone() -> None:
+    numbers = kernels().TextNumbers()
+    numbers.current = numbers.complete = True
+    assert numbers.put("to", 1)
+    assert numbers.put("be", 2)
+    numbers.commit()
+    assert numbers.put("to", 5)
+    assert numbers.put("or", 7)
+    assert (numbers.fresh, numbers.uncommitted, len(numbers)) == (1, 2, 3)
+    assert numbers.content() == ({"to": 1, "be": 2}, {"to": 5, "or": 7})
+    numbers.undo()
+    assert numbers.content() == ({"to": 1, "be": 2}, {})
+    assert (len(numbers), sorted(numbers.keys()), numbers.find_value("or")) == (2, ["be", "to"], None)
+    assert numbers.put("or", 8)
+    assert (len(numbers), numbers.find_value("or")) == (3, 8)
+
+
+@pytest.mark.parametrize("key", ["a\0b", "\ud800", Text("be"), b"be", None])
+def test_numbers_are_held_by_plain_strings_alone(key: Any) -> None:
+    numbers = kernels().TextNumbers()
+    assert not numbers.put(key, 1)
+    assert not numbers.put("be", True)
+    assert not numbers.put("be", 1 << 63)
+    assert not numbers.put_many(["be", key], [1, 1])
+    assert len(numbers) == 1
