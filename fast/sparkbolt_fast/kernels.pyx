@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, nonecheck=False
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, nonecheck=False, binding=False
 """Kernels: the loops that every tuple passes, compiled.
 
 Which question it answers: what would Sparkbolt's own loops cost, if the interpreter did not run them?
@@ -147,6 +147,7 @@ cdef Py_ssize_t MOST = 0x7FFFFFFF
 
 cdef enum:
     BLOCK = 64
+    AHEAD = 16
 
 cdef struct Known:
     uint64_t begin
@@ -480,112 +481,6 @@ cdef class Emitter:
         self.count = self.rows = 0
 
 
-cdef inline object value_at(PyObject *column, Py_ssize_t row):
-    """A value of a list, which user code may have made shorter."""
-    if row >= PyList_GET_SIZE(column):
-        raise IndexError("the values of a row were removed while their frame was worked on")
-    return <object>PyList_GET_ITEM(column, row)
-
-
-def run_rows(
-    Emitter emitter,
-    tuple columns,
-    tuple names,
-    Py_ssize_t count,
-    object slot,
-    object renew,
-    object execute,
-    object collector,
-    object emit_returned,
-    object failed,
-    list kept,
-):
-    """Call user code for each row; reference: ``sparkbolt.core.worker.tasks.BoltTask._each``.
-
-    Args:
-        emitter: the default stream of the task; None if its ends are not noted.
-        columns: for each field, the list of its values.
-        names: the fields.
-        count: how many rows there are.
-        slot: the descriptor of the tuple's slot for the number of its row.
-        renew: called with the first row, and with each row before which user code has kept the tuple; returns a tuple
-            that shows the row.
-        execute: user code. With a collector it is called with the tuple and the collector; without one, with the tuple
-            alone, and a generator that it returns is emitted.
-        collector: the collector, or None.
-        emit_returned: called with what user code returned, if it is neither None nor emitted already.
-        failed: called with a row and the exception that user code raised; returns whether the rest is not tried.
-        kept: gets the tuples that user code has kept.
-    """
-    cdef Py_ssize_t row, field, offset = slot_offset(slot), width = len(names), alone
-    cdef PyObject *returned
-    cdef PyObject *second = <PyObject *>collector if collector is not None else NULL
-    cdef PyObject *called = <PyObject *>execute
-    cdef bint stop = False
-    cdef object tup = renew(0)
-    cdef object name = names[0] if width == 1 else None
-    cdef PyObject *single = <PyObject *>columns[0] if width == 1 else NULL
-    if offset < 0:
-        raise TypeError("the tuple has no slot of that name")
-    alone = Py_REFCNT(<PyObject *>tup)
-    for row in range(count):
-        if Py_REFCNT(<PyObject *>tup) != alone:
-            kept.append(tup)
-            tup = renew(row)
-        if single != NULL:
-            PyDict_SetItem(tup, name, value_at(single, row))
-        else:
-            for field in range(width):
-                PyDict_SetItem(tup, names[field], value_at(<PyObject *>columns[field], row))
-        set_slot(tup, offset, row)
-        returned = call(called, <PyObject *>tup, second)
-        if returned == NULL:
-            stop = failed(row, raised())
-        elif returned == <PyObject *>None:
-            Py_DECREF(returned)
-        else:
-            stop = emit_or_fail(emitter, returned, second == NULL, emit_returned, failed, row)
-        if emitter is not None:
-            emitter.end_row()
-        if stop:
-            break
-    if emitter is not None:
-        while emitter.rows < count:
-            emitter.end_row()
-    if Py_REFCNT(<PyObject *>tup) != alone:
-        kept.append(tup)
-
-
-cdef bint emit_or_fail(
-    Emitter emitter, PyObject *returned, bint is_function, object emit_returned, object failed, Py_ssize_t row
-) except -1:
-    """Emit what user code returned, and drop it; returns whether the rest is not tried, since that raised."""
-    cdef object error
-    try:
-        try:
-            emit_what_returned(emitter, <object>returned, is_function, emit_returned)
-        finally:
-            Py_DECREF(returned)  # a generator that raised would hold the tuple
-    except BaseException as raised_error:
-        error = raised_error
-    else:
-        return False
-    return failed(row, error)
-
-
-cdef int emit_what_returned(Emitter emitter, object returned, bint is_function, object emit_returned) except -1:
-    """Emit what user code returned."""
-    if is_function and emitter is not None and PyGen_CheckExact(<PyObject *>returned):
-        for values in returned:
-            if emitter.fits(values):
-                emitter.push(values)
-            else:
-                emitter.emit(values)
-    else:
-        emit_returned(returned)
-    return 0
-
-
 cdef struct Number:
     uint64_t begin
     int64_t value
@@ -605,6 +500,13 @@ cdef struct Change:
     int64_t before
     int32_t number
     bint there_before
+
+
+cdef struct Foreseen:
+    PyObject *key
+    size_t length
+    uint64_t begin
+    uint32_t hash
 
 
 cdef class TextNumbers:
@@ -720,6 +622,32 @@ cdef class TextNumbers:
         self.last = self.find(text, length, begin, <uint32_t>text_hash(text, length, begin, SEED))
         self.last_key = key
         return self.last
+
+    cdef void foresee(self, PyObject *key, Foreseen *slot) noexcept:
+        """Note where a string will be looked for, and ask memory for it; nothing for what is no string in ASCII."""
+        cdef const unsigned char *text
+        slot.key = NULL
+        if not PyUnicode_CheckExact(<object>key) or not is_ascii(key):
+            return
+        text = <const unsigned char *>text_data(key)
+        slot.length = <size_t>PyUnicode_GET_LENGTH(<object>key)
+        slot.begin = first_bytes(text, slot.length)
+        slot.hash = <uint32_t>text_hash(text, slot.length, slot.begin, SEED)
+        slot.key = key
+        prefetch(&self.places[<Py_ssize_t>slot.hash & (self.size - 1)])
+
+    cdef void foresee_number(self, Foreseen *slot) noexcept:
+        """Ask memory for the entry that a noted string probably has."""
+        cdef Place *place = &self.places[<Py_ssize_t>slot.hash & (self.size - 1)]
+        if slot.key != NULL and place.number >= 0:
+            prefetch(&self.numbers[place.number])
+
+    cdef void look_up(self, PyObject *key, Foreseen *slot) noexcept:
+        """Have the number of a string at hand, if it was noted."""
+        if slot.key != key or key == NULL:
+            return
+        self.last = self.find(<const unsigned char *>text_data(key), slot.length, slot.begin, slot.hash)
+        self.last_key = <object>key
 
     cdef bint set(self, object key, object value) except -1:
         """Set the value of a string without committing it; returns whether key and value can be here."""
@@ -979,6 +907,149 @@ cdef class KeyValues:
             self.put_otherwise(key, value)
 
 
+cdef inline object value_at(PyObject *column, Py_ssize_t row):
+    """A value of a list, which user code may have made shorter."""
+    if row >= PyList_GET_SIZE(column):
+        raise IndexError("the values of a row were removed while their frame was worked on")
+    return <object>PyList_GET_ITEM(column, row)
+
+
+def run_rows(
+    Emitter emitter,
+    tuple columns,
+    tuple names,
+    Py_ssize_t count,
+    object slot,
+    object renew,
+    object execute,
+    object collector,
+    object emit_returned,
+    object failed,
+    list kept,
+    KeyValues state,
+):
+    """Call user code for each row; reference: ``sparkbolt.core.worker.tasks.BoltTask._each``.
+
+    Args:
+        emitter: the default stream of the task; None if its ends are not noted.
+        columns: for each field, the list of its values.
+        names: the fields.
+        count: how many rows there are.
+        slot: the descriptor of the tuple's slot for the number of its row.
+        renew: called with the first row, and with each row before which user code has kept the tuple; returns a tuple
+            that shows the row.
+        execute: user code. With a collector it is called with the tuple and the collector; without one, with the tuple
+            alone, and a generator that it returns is emitted.
+        collector: the collector, or None.
+        emit_returned: called with what user code returned, if it is neither None nor emitted already.
+        failed: called with a row and the exception that user code raised; returns whether the rest is not tried.
+        kept: gets the tuples that user code has kept.
+        state: the state that user code may ask for values of its rows, or None. It decides nothing: once user code was
+            seen to use a field's value as a key, the keys of later rows are asked for ahead of their use, since
+            otherwise each would wait for memory.
+    """
+    cdef Py_ssize_t row, field, offset = slot_offset(slot), width = len(names), alone
+    cdef PyObject *returned
+    cdef PyObject *second = <PyObject *>collector if collector is not None else NULL
+    cdef PyObject *called = <PyObject *>execute
+    cdef bint stop = False
+    cdef object tup = renew(0)
+    cdef object name = names[0] if width == 1 else None
+    cdef PyObject *single = <PyObject *>columns[0] if width == 1 else NULL
+    cdef PyObject *keys = NULL
+    cdef Foreseen foreseen[AHEAD]
+    memset(foreseen, 0, sizeof(foreseen))
+    if offset < 0:
+        raise TypeError("the tuple has no slot of that name")
+    alone = Py_REFCNT(<PyObject *>tup)
+    for row in range(count):
+        if Py_REFCNT(<PyObject *>tup) != alone:
+            kept.append(tup)
+            tup = renew(row)
+        if single != NULL:
+            PyDict_SetItem(tup, name, value_at(single, row))
+        else:
+            for field in range(width):
+                PyDict_SetItem(tup, names[field], value_at(<PyObject *>columns[field], row))
+        set_slot(tup, offset, row)
+        if keys != NULL:
+            foresee(state, keys, row, foreseen)
+        returned = call(called, <PyObject *>tup, second)
+        if returned == NULL:
+            stop = failed(row, raised())
+        elif returned == <PyObject *>None:
+            Py_DECREF(returned)
+        else:
+            stop = emit_or_fail(emitter, returned, second == NULL, emit_returned, failed, row)
+        if emitter is not None:
+            emitter.end_row()
+        if stop:
+            break
+        if row < BLOCK and keys == NULL and state is not None:
+            keys = keys_among(state, columns, row)
+    if emitter is not None:
+        while emitter.rows < count:
+            emitter.end_row()
+    if Py_REFCNT(<PyObject *>tup) != alone:
+        kept.append(tup)
+
+
+cdef PyObject *keys_among(KeyValues state, tuple columns, Py_ssize_t row) noexcept:
+    """The column whose value user code has just used as a key; NULL: none."""
+    cdef Py_ssize_t field
+    cdef PyObject *column
+    if state.numbers is not None and state.numbers.last_key is not None:
+        for field in range(len(columns)):
+            column = <PyObject *>columns[field]
+            if row < PyList_GET_SIZE(column) and PyList_GET_ITEM(column, row) == <PyObject *>state.numbers.last_key:
+                return column
+    return NULL
+
+
+cdef void foresee(KeyValues state, PyObject *keys, Py_ssize_t row, Foreseen *foreseen) noexcept:
+    """Look up the key of a row, and ask memory for what later rows need."""
+    cdef TextNumbers numbers = state.numbers
+    cdef Py_ssize_t count = PyList_GET_SIZE(keys)
+    if numbers is None or not numbers.current or row >= count:
+        return
+    numbers.look_up(PyList_GET_ITEM(keys, row), &foreseen[row % AHEAD])
+    if row + 2 * AHEAD < count:
+        prefetch(PyList_GET_ITEM(keys, row + 2 * AHEAD))
+    if row + AHEAD < count:
+        numbers.foresee(PyList_GET_ITEM(keys, row + AHEAD), &foreseen[row % AHEAD])
+        numbers.foresee_number(&foreseen[(row + AHEAD // 2) % AHEAD])
+
+
+cdef bint emit_or_fail(
+    Emitter emitter, PyObject *returned, bint is_function, object emit_returned, object failed, Py_ssize_t row
+) except -1:
+    """Emit what user code returned, and drop it; returns whether the rest is not tried, since that raised."""
+    cdef object error
+    try:
+        try:
+            emit_what_returned(emitter, <object>returned, is_function, emit_returned)
+        finally:
+            Py_DECREF(returned)  # a generator that raised would hold the tuple
+    except BaseException as raised_error:
+        error = raised_error
+    else:
+        return False
+    return failed(row, error)
+
+
+cdef int emit_what_returned(Emitter emitter, object returned, bint is_function, object emit_returned) except -1:
+    """Emit what user code returned."""
+    if is_function and emitter is not None and PyGen_CheckExact(<PyObject *>returned):
+        for values in returned:
+            if emitter.fits(values):
+                emitter.push(values)
+            else:
+                emitter.emit(values)
+    else:
+        emit_returned(returned)
+    return 0
+
+
 def crc32s(const int32_t[::1] offsets, const unsigned char[::1] data, const uint32_t[::1] table):
     """``zlib.crc32`` of each text; reference: ``sparkbolt.core.base.text_arrays.crc32s``.
 
@@ -1044,6 +1115,8 @@ def encode_texts(const int32_t[::1] offsets, const unsigned char[::1] data, uint
     """
     cdef Py_ssize_t rows = len(offsets) - 1, row, first, until, size = FIRST_ROOM
     cdef int32_t code, texts = 0
+    while 8 * size < rows:
+        size *= 2
     cdef uint64_t begins[BLOCK]
     cdef Py_ssize_t places[BLOCK]
     cdef size_t length

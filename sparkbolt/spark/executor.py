@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import cloudpickle
+import numpy as np
 import pyarrow as pa
 
 from sparkbolt.core.base.exceptions import end_if_forked, line_of, own_process
@@ -39,7 +40,7 @@ from sparkbolt.core.worker.environment import (
 )
 from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.worker import Worker
-from sparkbolt.errors import EngineError
+from sparkbolt.errors import EngineError, check
 from sparkbolt.spark.activity_pages import LookOut
 from sparkbolt.spark.failure_text import errors_carried
 from sparkbolt.spark.job_bundle import JobBundle
@@ -208,8 +209,11 @@ def parts_of(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 def _batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
     dests = pa.array([dest for dest, _ in rows], type=pa.int32())
-    # A frame that only passes through is a pyarrow buffer, which Arrow accepts only as a memoryview.
-    frames = pa.array([memoryview(frame) for _, frame in rows], type=pa.binary())
+    # In one piece and of the right size at once: Arrow's own way appends frame after frame, which takes twice as long.
+    ends = np.cumsum([0, *(len(frame) for _, frame in rows)])
+    check(int(ends[-1]) < 1 << 31, "a frame is larger than 2 GiB")
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(frame for _, frame in rows))]
+    frames = pa.Array.from_buffers(pa.binary(), len(rows), buffers)
     return pa.RecordBatch.from_arrays([dests, frames], schema=ARROW_SCHEMA)
 
 

@@ -154,6 +154,11 @@ class KeyValueTable:
         self._as_of = 0
         self._loaded = np.zeros(1 << self._table.bits, dtype=bool)
 
+    @property
+    def native(self) -> Any:
+        """``get`` and ``put`` as the kernels have them; None: there are no kernels."""
+        return self._direct
+
     # What users call.
 
     def get(self, key: Any, default: Any = None) -> Any:

@@ -44,6 +44,7 @@ from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.tuples import AnchorPairs, Tuple
 from sparkbolt.core.protocol.frames import arrow_of
+from sparkbolt.core.state.keyvalue import KeyValueTable
 from sparkbolt.core.worker.activity import ActivityMonitor
 from sparkbolt.core.worker.bolt_runtime import BoltRuntime, RuntimeEffects, joined
 from sparkbolt.core.worker.collectors import BasicRowCollector, BoltRowCollector, ColumnBlockCollector
@@ -101,6 +102,10 @@ class BoltTask:
             if self.watch is not None:
                 self.runtime.showing = self.watch.window
             self._work = self._work_in_runtime
+
+    def use_state(self, state: KeyValueTable) -> None:
+        """Note the key-value state that the bolt was given."""
+        self._loop.state = state.native
 
     def cleanup(self) -> None:
         """Call the bolt's ``cleanup``, and close the event loop."""
@@ -409,6 +414,8 @@ class RowLoop:
         self._who = who
         self.shows: Tuple | None = None
         """The tuple that user code sees now."""
+        self.state: Any = None
+        """What the kernels know of the task's key-value state, if it has one."""
 
     def run(self, rows: Rows, failures: Failures, execute: Callable[[Tuple, Any], Any]) -> None:
         """Call ``execute`` of a bolt that does not ack by hand."""
@@ -532,6 +539,7 @@ class RowLoop:
                 emit_returned,
                 partial(_failed, failures, rows.count),
                 kept,
+                self.state,
             )
         finally:
             self.shows = None

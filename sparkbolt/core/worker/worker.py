@@ -191,6 +191,7 @@ class Worker:
         task = self.bolt(number)
         if fresh:
             key_value = state.key_value()
+            task.use_state(key_value)
             if hasattr(task.bolt, "init_state"):
                 with preparing(f"init_state of {task.context.component!r}"):
                     task.bolt.init_state(key_value)

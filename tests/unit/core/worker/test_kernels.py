@@ -194,7 +194,7 @@ def test_few_strings_behind_very_many_are_numbered_anew() -> None:
         emitter.open(True)
         for word in words:
             emitter.emit([word])
-        kernels().run_rows(emitter, ([0],), ("n",), 1, Tuple._row, one_tuple, print_nothing, None, None, None, [])
+        kernels().run_rows(emitter, ([0],), ("n",), 1, Tuple._row, one_tuple, print_nothing, None, None, None, [], None)
         [(codes, distinct, text)], _ = emitter.taken()
         assert [distinct[code] for code in np.frombuffer(codes, dtype=np.int32)] == words
         assert distinct == list(dict.fromkeys(words)) == text_from(*text).to_pylist()
