@@ -16,8 +16,11 @@ import pyarrow.compute as pc
 from benchmarks.figures import Aim, Figure, ratios
 from benchmarks.runs import Options, in_turn, rate_of
 from benchmarks.text import zipf_text
-from benchmarks.words import TARGET_MS, bare_loop, warm, word_count
+from benchmarks.words import bare_loop, warm, word_count
 from sparkbolt import ColumnBolt, KeyValueState
+
+TARGET_MS = 3000
+"""Half of that of ``words``, so that the text is more than a few micro-batches."""
 
 
 class SplitColumns(ColumnBolt):
@@ -59,11 +62,12 @@ def figures(options: Options) -> Iterator[Figure]:
     text = zipf_text(options.words)
 
     def topology():
-        return word_count(text.path, SplitColumns(), CountColumns())
+        return word_count(text.path, SplitColumns(), CountColumns(), target_ms=TARGET_MS)
 
     warm()
     columns, bare = in_turn(options.rounds, lambda: rate_of(topology(), text), lambda: bare_loop(text))
     facts = {"words": text.words, "distinct": text.distinct, "micro_batch_target_ms": TARGET_MS}
-    yield Figure("columns", "column bolts, tracked", columns, "words/s", Aim("at least", 8e6), facts)
+    yield Figure("columns", "column bolts, tracked", columns, "words/s", notes=facts)
     yield Figure("columns", "a bare loop in one process", bare, "words/s")
-    yield Figure("columns", "column bolts, tracked, against the bare loop", ratios(columns, bare), "times")
+    against = ratios(columns, bare)
+    yield Figure("columns", "column bolts, tracked, against the bare loop", against, "times", Aim("at least", 2.9))

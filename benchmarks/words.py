@@ -28,6 +28,8 @@ VOCABULARY = 400_000
 FIRST_BUDGET = 2 << 20
 """Bytes of the first micro-batch: so much that the size settles within the first third of the text."""
 BARE_WORDS = 4_000_000
+BARE_MIN = 0.55
+"""How much of the bare loop's words a second is wanted, although two processes do the work: it does next to nothing."""
 WARM_WORDS = 2_000_000
 
 
@@ -103,20 +105,24 @@ def figures(options: Options) -> Iterator[Figure]:
     """Measure: tracked, untracked, with the default target, and the bare loop, in turn."""
     text, large = zipf_text(options.words), zipf_text(options.words, ranks=VOCABULARY)
     warm()
-    with_acks, without, by_default, bare = in_turn(
+    bare, with_acks, without, bare_large, by_default = in_turn(
         options.rounds,
+        lambda: bare_loop(text),
         lambda: rate_of(class_bolts(text), text),
         lambda: rate_of(class_bolts(text, tracked=False), text),
+        lambda: bare_loop(large),
         lambda: rate_of(class_bolts(large, target_ms=Config().micro_batch_target_ms), large),
-        lambda: bare_loop(text),
     )
     facts = {"words": text.words, "distinct": text.distinct, "micro_batch_target_ms": TARGET_MS}
-    yield Figure("words", "class bolts, tracked", with_acks, "words/s", Aim("at least", 2.2e6), facts)
+    yield Figure("words", "class bolts, tracked", with_acks, "words/s", notes=facts)
     yield Figure("words", "class bolts, acker_tasks=0", without, "words/s")
     cost = ratios(without, with_acks)
     yield Figure("words", "time with tracking against without", cost, "times", Aim("at most", 1.1))
-    facts = {"words": large.words, "distinct": large.distinct, "micro_batch_target_ms": Config().micro_batch_target_ms}
-    yield Figure("words", "the same with the default target", by_default, "words/s", Aim("at least", 2.2e6), facts)
-    yield Figure("words", "the default target against the bare loop", ratios(by_default, bare), "times")
     yield Figure("words", "a bare loop in one process", bare, "words/s")
-    yield Figure("words", "class bolts, tracked, against the bare loop", ratios(with_acks, bare), "times")
+    against = ratios(with_acks, bare)
+    yield Figure("words", "class bolts, tracked, against the bare loop", against, "times", Aim("at least", BARE_MIN))
+    facts = {"words": large.words, "distinct": large.distinct, "micro_batch_target_ms": Config().micro_batch_target_ms}
+    yield Figure("words", "the same with the default target", by_default, "words/s", notes=facts)
+    yield Figure("words", "a bare loop over that text", bare_large, "words/s")
+    against = ratios(by_default, bare_large)
+    yield Figure("words", "the default target against that loop", against, "times", Aim("at least", BARE_MIN))
