@@ -131,6 +131,7 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
     Py_ssize_t Py_REFCNT(PyObject *thing)
     void Py_DECREF(PyObject *thing)
+    void Py_XDECREF(PyObject *thing)
     Py_ssize_t PyList_GET_SIZE(PyObject *values)
     PyObject *PyList_GET_ITEM(PyObject *values, Py_ssize_t place)
     PyObject *PyTuple_GET_ITEM(PyObject *values, Py_ssize_t place)
@@ -232,9 +233,11 @@ cdef class Column:
         self.count = 0
         if self.coded:
             if self.table == NULL or 32 * (len(known) + FIRST_ROOM) < self.size or self.base > MOST // 2:
+                self.coded = False  # if there is no memory for a table, it is a plain list
                 PyMem_Free(self.table)
                 self.table = NULL
                 self.table, self.size, self.base = new_table(FIRST_ROOM), FIRST_ROOM, 0
+                self.coded = True
             else:
                 self.base += <int32_t>len(known)
         return 0
@@ -281,14 +284,19 @@ cdef class Column:
         cdef int32_t code = <int32_t>len(self.distinct), other
         cdef Known *larger
         cdef Known moved
-        self.distinct.append(<object>value)
         if self.has_text:
             self.copy(<object>value, code)
         if 2 * <Py_ssize_t>code < self.size:
+            self.distinct.append(<object>value)
             self.table[place] = key[0]
             self.table[place].code = self.base + code
             return code
         larger = new_table(4 * self.size)
+        try:
+            self.distinct.append(<object>value)
+        except MemoryError:
+            PyMem_Free(larger)
+            raise
         PyMem_Free(self.table)
         self.table, self.size, self.base = larger, 4 * self.size, 0
         for other in range(code + 1):
@@ -300,13 +308,14 @@ cdef class Column:
         return code
 
     cdef int copy(self, object value, int32_t code) except -1:
-        """Copy the text of a string that is not known yet."""
+        """Copy the text of a string that is not known yet; nothing of it counts before the string is known."""
         cdef size_t length
         cdef const unsigned char *text = utf8_of(value, &length)
-        cdef Py_ssize_t end
+        cdef Py_ssize_t end, room
         if code + 1 >= self.offset_room:
-            self.offset_room = max(FIRST_ROOM, 2 * self.offset_room)
-            self.offsets = <int32_t *>more_room(self.offsets, <size_t>self.offset_room * sizeof(int32_t))
+            room = max(FIRST_ROOM, 2 * self.offset_room)
+            self.offsets = <int32_t *>more_room(self.offsets, <size_t>room * sizeof(int32_t))
+            self.offset_room = room
         if code == 0:
             self.offsets[0] = 0
         if text == NULL or self.offsets[code] + <Py_ssize_t>length > MOST:
@@ -314,8 +323,9 @@ cdef class Column:
             return 0
         end = self.offsets[code] + <Py_ssize_t>length
         if end > self.text_room:
-            self.text_room = max(16 * FIRST_ROOM, 2 * end)
-            self.text = <unsigned char *>more_room(self.text, <size_t>self.text_room)
+            room = max(16 * FIRST_ROOM, 2 * end)
+            self.text = <unsigned char *>more_room(self.text, <size_t>room)
+            self.text_room = room
         memcpy(self.text + self.offsets[code], text, length)
         self.offsets[code + 1] = <int32_t>end
         return 0
@@ -509,6 +519,20 @@ cdef struct Foreseen:
     uint32_t hash
 
 
+cdef class Ahead:
+    """The keys of the next rows, and where they will be looked for."""
+
+    cdef Foreseen slots[AHEAD]
+
+    def __cinit__(self):
+        memset(self.slots, 0, sizeof(self.slots))
+
+    def __dealloc__(self):
+        cdef Py_ssize_t slot
+        for slot in range(AHEAD):
+            Py_XDECREF(self.slots[slot].key)
+
+
 cdef class TextNumbers:
     """Strings and their numbers, committed and uncommitted; reference: the dicts of ``keyvalue.KeyValueTable``.
 
@@ -626,6 +650,7 @@ cdef class TextNumbers:
     cdef void foresee(self, PyObject *key, Foreseen *slot) noexcept:
         """Note where a string will be looked for, and ask memory for it; nothing for what is no string in ASCII."""
         cdef const unsigned char *text
+        Py_XDECREF(slot.key)
         slot.key = NULL
         if not PyUnicode_CheckExact(<object>key) or not is_ascii(key):
             return
@@ -634,6 +659,7 @@ cdef class TextNumbers:
         slot.begin = first_bytes(text, slot.length)
         slot.hash = <uint32_t>text_hash(text, slot.length, slot.begin, SEED)
         slot.key = key
+        Py_INCREF(<object>key)
         prefetch(&self.places[<Py_ssize_t>slot.hash & (self.size - 1)])
 
     cdef void foresee_number(self, Foreseen *slot) noexcept:
@@ -664,7 +690,7 @@ cdef class TextNumbers:
             return False
         if entry == -1:
             text = utf8_of(key, &length)
-            if length >= MOST or memchr(text, 0, length) != NULL:
+            if <Py_ssize_t>length >= MOST or memchr(text, 0, length) != NULL:
                 return False
             begin = first_bytes(text, length)
             entry = self.last = self.add(text, length, begin, <uint32_t>text_hash(text, length, begin, SEED))
@@ -698,29 +724,29 @@ cdef class TextNumbers:
             return self.numbers[number].value
         return False if number == -2 else None
 
-    def put(self, key, value):
-        """Set a value without committing it; returns whether key and value can be here."""
-        return PyUnicode_CheckExact(key) and PyLong_CheckExact(value) and self.set(key, value)
-
-    def put_many(self, list keys, list values):
-        """Set values without committing them, up to the first that cannot be here; returns whether there is none."""
-        for key, value in zip(keys, values):
-            if not (PyUnicode_CheckExact(key) and PyLong_CheckExact(value) and self.set(key, value)):
-                return False
-        return True
-
     def get_many(self, list keys, default):
-        """The values of keys; None if a key cannot be here, or is not and not all are."""
+        """The values of keys, ``default`` for those that are not here; None if a key cannot be here."""
         cdef list found = []
         cdef int32_t number
         for key in keys:
             number = self.number_of(key) if PyUnicode_CheckExact(key) else -2
-            if number >= 0 and self.numbers[number].there:
-                found.append(self.numbers[number].value)
-            elif number == -2 or not self.complete:
+            if number == -2:
                 return None
-            else:
-                found.append(default)
+            found.append(self.numbers[number].value if number >= 0 and self.numbers[number].there else default)
+        return found
+
+    def without_committed(self, list keys):
+        """Those of the keys that have no committed value here."""
+        cdef list found = []
+        cdef int32_t number
+        cdef Number *of
+        for key in keys:
+            number = self.number_of(key) if PyUnicode_CheckExact(key) else -2
+            if number >= 0:
+                of = &self.numbers[number]
+                if of.there if of.change < 0 else self.changes[of.change].there_before:
+                    continue
+            found.append(key)
         return found
 
     def apply(self, const int32_t[::1] offsets, const unsigned char[::1] data, const int64_t[::1] values, bint newer):
@@ -730,7 +756,7 @@ cdef class TextNumbers:
             offsets: int32[rows + 1], ascending: where each key begins and ends.
             data: the keys.
             values: int64[rows].
-            newer: whether they replace what is here; nothing is uncommitted then. Otherwise they are older.
+            newer: whether they replace what is committed here; otherwise they are older.
         """
         cdef Py_ssize_t rows = len(values), first, until, row
         cdef int32_t numbers[BLOCK]
@@ -762,7 +788,7 @@ cdef class TextNumbers:
                     numbers[row - first] = self.add(text, length, begins[row - first], hashes[row - first])
                 of = &self.numbers[numbers[row - first]]
                 if of.change >= 0:
-                    if not self.changes[of.change].there_before:
+                    if newer or not self.changes[of.change].there_before:
                         self.changes[of.change].before = values[row]
                         self.changes[of.change].there_before = True
                 elif newer or not of.there:
@@ -792,6 +818,11 @@ cdef class TextNumbers:
         return self.changed
 
     @property
+    def entries(self):
+        """How many keys have room here, also those that are not there any more."""
+        return self.count
+
+    @property
     def fresh(self):
         """How many of these have no committed value here."""
         cdef Py_ssize_t row, found = 0
@@ -803,7 +834,7 @@ cdef class TextNumbers:
         """What is not committed, in the order in which it was put first.
 
         Returns:
-            The bytes of int32[rows + 1], where each key begins and ends; the keys; and the bytes of int64[rows], their
+                The bytes of int32[rows + 1], where each key begins and ends; the keys; and the bytes of int64[rows], their
             values. None if the keys are longer than 2 GiB.
         """
         cdef Py_ssize_t row, ahead, total = 0
@@ -816,7 +847,7 @@ cdef class TextNumbers:
             if row + 16 < self.changed:
                 prefetch(&self.numbers[self.changes[row + 16].number])
             of = &self.numbers[self.changes[row].number]
-            if total + of.length >= MOST:
+            if total + of.length + self.changed >= MOST:  # with a NUL behind each
                 return None
             offsets[row] = <int32_t>total
             values[row] = of.value
@@ -887,24 +918,43 @@ cdef class KeyValues:
             found = PyDict_GetItemWithError(self.dirty, key)
             value = <object>found if found != NULL else self.committed(key)
             return default if value is self.gone else value
-        if numbers.current and PyUnicode_CheckExact(key):
+        if PyUnicode_CheckExact(key):
             number = numbers.number_of(key)
             if number >= 0 and numbers.numbers[number].there:
-                return numbers.numbers[number].value
-            if number != -2 and numbers.complete:
+                if numbers.current or numbers.numbers[number].change >= 0:
+                    return numbers.numbers[number].value
+            elif number != -2 and numbers.complete:
                 return default
         value = self.committed(key)
         return default if value is self.gone else value
 
     def put(self, key, value):
         """Set the value of a key."""
-        cdef TextNumbers numbers = self.numbers
-        if numbers is None:
+        if self.numbers is None:
             PyDict_SetItem(self.dirty, key, value)
-        elif not (
-            numbers.current and PyUnicode_CheckExact(key) and PyLong_CheckExact(value) and numbers.set(key, value)
-        ):
+        elif not (PyUnicode_CheckExact(key) and PyLong_CheckExact(value) and self.numbers.set(key, value)):
             self.put_otherwise(key, value)
+
+    def put_many(self, list keys, list values):
+        """Put values into ``numbers``, up to the first that cannot be there; returns whether all are."""
+        for key, value in zip(keys, values):
+            if self.numbers is None:
+                return False
+            if not (PyUnicode_CheckExact(key) and PyLong_CheckExact(value) and self.numbers.set(key, value)):
+                return False
+        return True
+
+    def leave(self, dict values):
+        """Move what is in ``numbers`` to dicts, if it still is; no other thread runs meanwhile.
+
+        Args:
+            values: gets what is committed.
+        """
+        if self.numbers is not None:
+            committed, uncommitted = self.numbers.content()
+            self.numbers = None
+            values.update(committed)
+            self.dirty.update(uncommitted)
 
 
 cdef inline object value_at(PyObject *column, Py_ssize_t row):
@@ -957,8 +1007,7 @@ def run_rows(
     cdef object name = names[0] if width == 1 else None
     cdef PyObject *single = <PyObject *>columns[0] if width == 1 else NULL
     cdef PyObject *keys = NULL
-    cdef Foreseen foreseen[AHEAD]
-    memset(foreseen, 0, sizeof(foreseen))
+    cdef Ahead ahead = Ahead() if state is not None else None
     if offset < 0:
         raise TypeError("the tuple has no slot of that name")
     alone = Py_REFCNT(<PyObject *>tup)
@@ -973,7 +1022,7 @@ def run_rows(
                 PyDict_SetItem(tup, names[field], value_at(<PyObject *>columns[field], row))
         set_slot(tup, offset, row)
         if keys != NULL:
-            foresee(state, keys, row, foreseen)
+            foresee(state, keys, row, ahead.slots)
         returned = call(called, <PyObject *>tup, second)
         if returned == NULL:
             stop = failed(row, raised())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.archives import unpack
 from tests.checkpoints.topology import ALL, LATE, made
 from tests.contract.parts import notes
 from tests.patience import PATIENCE_SECS
@@ -19,8 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 @pytest.mark.parametrize("name", sorted(path.name for path in KEPT.glob("*.tar.gz")))
 def test_a_checkpoint_made_before_starts_and_nothing_in_it_is_lost(name: str, spark: Any, tmp_path: Path) -> None:
-    with tarfile.open(KEPT / name) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(KEPT / name, tmp_path)
     running = made(str(tmp_path), ALL).start(spark=spark, checkpoint=str(tmp_path / "checkpoint"))
     try:
         assert running.await_finished(PATIENCE_SECS), running.progress().sentence

@@ -136,11 +136,13 @@ def joined(text: pa.StringArray) -> bytes | None:
 
 
 def separated(data: bytes) -> pa.StringArray | None:
-    r"""Return the strings that ``joined`` has made the data of; None if they are not UTF-8.
+    r"""Return the strings that ``joined`` has made the data of; None if they are not UTF-8, or longer than 2 GiB.
 
     >>> separated(b"to\0\0be").to_pylist()
     ['to', '', 'be']
     """
+    if len(data) >= 1 << 31:
+        return None
     try:
         data.isascii() or data.decode()
     except UnicodeDecodeError:

@@ -57,6 +57,8 @@ CACHED_KEYS_MAX = 4_000_000
 """With more cached keys than this a worker drops its cache between two micro-batches."""
 CACHED_NUMBERS_MAX = 16_000_000
 """The same for keys and numbers without an object for each; they take about as much memory."""
+DROPPED_KEYS_MAX = 10_000
+"""So many keys of attempts that did not count may stay in the cache beside as many as there are."""
 
 _BITS_MAX = 20
 _BUCKET_NAME = "kv/b"
@@ -69,8 +71,8 @@ def _listed(values: Any) -> list[Any]:
     """The elements of an Arrow array, a numpy array or an iterable, as Python values."""
     for name in ("to_pylist", "tolist"):
         if hasattr(values, name):
-            elements: list[Any] = getattr(values, name)()
-            return elements
+            elements = getattr(values, name)()
+            return elements if type(elements) is list else list(elements)
     return list(values)
 
 
@@ -128,11 +130,10 @@ class KeyValueTable:
         self._table = _NO_BUCKETS
         self._synced = True
         self._native = kernels()
-        self._direct = self._numbers = None
+        self._direct = None
         if self._native is not None:
             self._direct = self._native.KeyValues(self._dirty, self._committed, self._put_otherwise, GONE)
-            self._numbers = self._native.TextNumbers()
-            """Keys and values, committed and not, while all are strings and integers; None: they are in the dicts."""
+            self._direct.numbers = self._native.TextNumbers()
         self._forget()
         self._note_loaded()
         # Both are called for every tuple: without a method in between, a get and a put cost half as much.
@@ -144,9 +145,9 @@ class KeyValueTable:
 
     def _forget(self) -> None:
         if self._numbers is not None:
-            assert self._direct is not None
-            assert self._native is not None
-            self._numbers = self._direct.numbers = self._native.TextNumbers()
+            _, uncommitted = self._numbers.content()
+            self._direct.numbers = self._native.TextNumbers()
+            self._direct.put_many(list(uncommitted), list(uncommitted.values()))
         self._values: dict[Any, Any] = {}
         """Committed values: all keys of loaded buckets, and the keys of the deltas that are not deleted."""
         self._window: dict[int, Entries] = {}
@@ -163,17 +164,15 @@ class KeyValueTable:
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of a key, or ``default``."""
-        value = self._dirty[key]
-        return default if value is GONE else value
+        return (_reader(self._dirty) if self._direct is None else self._direct.get)(key, default)
 
     def put(self, key: Any, value: Any) -> None:
         """Set the value of a key."""
-        self._dirty[key] = value
+        (_writer(self._dirty) if self._direct is None else self._direct.put)(key, value)
 
     def delete(self, key: Any) -> Any:
         """Remove a key; returns its old value, or None if it was not there."""
-        if self._numbers is not None:
-            self._leave_numbers()
+        self._leave_numbers()
         value = self.get(key, _MISSING)
         if value is _MISSING:
             return None
@@ -190,10 +189,10 @@ class KeyValueTable:
         """
         wanted = _listed(keys)
         if self._numbers is not None:
-            if not (self._synced and self._numbers.complete):
-                self._load_all_of(wanted)
-            if self._numbers is not None:
-                known: list[Any] | None = self._numbers.get_many(wanted, default)
+            self._load_all_of(wanted)
+            numbers = self._numbers
+            if numbers is not None:
+                known: list[Any] | None = numbers.get_many(wanted, default)
                 if known is not None:
                     return known
                 self._leave_numbers()
@@ -212,12 +211,9 @@ class KeyValueTable:
         if len(names) != len(items):
             raise StateError(f"put_many got {len(names)} keys and {len(items)} values, expected as many")
         if self._numbers is not None:
-            if not self._synced:
-                self._sync()
-            if self._numbers is not None:
-                if self._numbers.put_many(names, items):
-                    return
-                self._leave_numbers()
+            if self._direct.put_many(names, items):
+                return
+            self._leave_numbers()
         self._dirty.update(zip(names, items, strict=True))
 
     def __contains__(self, key: Any) -> bool:
@@ -246,8 +242,9 @@ class KeyValueTable:
         """The committed value of a key, or ``GONE``; its bucket is loaded if necessary."""
         if not self._synced:
             self._sync()
-        if self._numbers is not None:
-            known = self._number_of(key)
+        numbers = self._numbers
+        if numbers is not None:
+            known = self._number_of(numbers, key)
             if self._numbers is not None:
                 return known
             if key in self._dirty:
@@ -275,43 +272,38 @@ class KeyValueTable:
                 ) from error
         return self._thawed[key]
 
-    def _number_of(self, key: Any) -> Any:
+    @property
+    def _numbers(self) -> Any:
+        """Keys and values, committed and not, while all are strings and integers; None: they are in the dicts."""
+        return None if self._direct is None else self._direct.numbers
+
+    def _number_of(self, numbers: Any, key: Any) -> Any:
         """The value of a key, or ``GONE``; its bucket is loaded if necessary. It may leave ``_numbers``."""
-        assert self._numbers is not None
-        found = self._numbers.find_value(key)
-        if found is None and not self._numbers.complete:
+        found = numbers.find_value(key)
+        if found is None and not numbers.complete:
             bucket = key_hash(key) >> (HASH_BITS - self._table.bits)
             if not self._loaded[bucket]:
                 self._load(bucket)
-            if self._numbers is not None:
-                found = self._numbers.find_value(key)
-        if found is False and self._numbers is not None:
+            found = numbers.find_value(key)
+        if found is False:
             self._leave_numbers()
         return GONE if found is None else found
 
     def _put_otherwise(self, key: Any, value: Any) -> None:
-        """Put what ``_numbers`` did not take, because it is not synced or cannot have it."""
-        if not self._synced:
-            self._sync()
-        if self._numbers is not None:
-            if self._numbers.put(key, value):
-                return
-            self._leave_numbers()
+        """Put what ``_numbers`` cannot have."""
+        self._leave_numbers()
         self._dirty[key] = value
 
     def _leave_numbers(self) -> None:
         """Move all keys and values to the dicts."""
-        assert self._direct is not None
-        assert self._numbers is not None
-        committed, uncommitted = self._numbers.content()
-        self._numbers = self._direct.numbers = None
-        self._values.update(committed)
-        self._dirty.update(uncommitted)
+        if self._direct is not None:
+            self._direct.leave(self._values)
 
     def _note_loaded(self) -> None:
-        if self._numbers is not None:
-            self._numbers.current = self._synced
-            self._numbers.complete = self._synced and bool(self._loaded.all())
+        numbers = self._numbers
+        if numbers is not None:
+            numbers.current = self._synced
+            numbers.complete = self._synced and bool(self._loaded.all())
 
     def _load_all_of(self, keys: Sequence[Any]) -> None:
         """Load the buckets of some keys."""
@@ -319,7 +311,7 @@ class KeyValueTable:
             self._sync()
         if not self._loaded.all():
             if self._numbers is not None:
-                unknown = [key for key in keys if self._numbers.find_value(key) is None]
+                unknown = self._numbers.without_committed(keys)
             else:
                 unknown = [key for key in keys if key not in self._values]
             buckets = key_hashes(unknown).astype(np.int64) >> (HASH_BITS - self._table.bits)
@@ -360,9 +352,11 @@ class KeyValueTable:
         self._note_loaded()
 
     def _too_many(self) -> bool:
-        return len(self._values) > CACHED_KEYS_MAX or (
-            self._numbers is not None and len(self._numbers) > CACHED_NUMBERS_MAX
-        )
+        """Whether the cache is too large, or has mostly keys of attempts that did not count."""
+        numbers = self._numbers
+        if numbers is None:
+            return len(self._values) > CACHED_KEYS_MAX
+        return bool(numbers.entries > CACHED_NUMBERS_MAX or numbers.entries > 2 * len(numbers) + DROPPED_KEYS_MAX)
 
     def _take(self, entries: Entries, *, newer: bool) -> bool:
         """Take committed entries.

@@ -308,6 +308,8 @@ def merged(slices: Sequence[tuple[Entries, int, int]]) -> Entries | None:
         texts.append(arrays[0].slice(start, stop - start))
         numbers.append(arrays[1][start:stop])
     hashes = np.concatenate([entries.hashes[start:stop] for entries, start, stop in slices])
+    if sum(one.nbytes for one in texts) >= 1 << 31:
+        return None
     text = pa.concat_arrays(texts)
     order = order_of(hashes)  # equal hashes stay in their order, so the newest is the last
     hashes = hashes[order]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from sparkbolt.spark.checkpoint import LocalFiles
 from sparkbolt.spark.relocation import name_places_anew
+from tests.archives import unpack
 
 MADE = next(iter(sorted((Path(__file__).parents[2] / "checkpoints").glob("*.tar.gz"))))
 METADATA = "spark/state/0/_metadata/v2/0"
@@ -19,8 +19,7 @@ METADATA = "spark/state/0/_metadata/v2/0"
 @pytest.fixture
 def moved(tmp_path: Path) -> Path:
     """A checkpoint that Spark has made elsewhere."""
-    with tarfile.open(MADE) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(MADE, tmp_path)
     return tmp_path / "checkpoint"
 
 

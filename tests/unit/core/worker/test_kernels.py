@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import count
@@ -20,13 +23,13 @@ from benchmarks.fast import fast
 from sparkbolt import BasicBolt, Config, KeyValueState, Topology, TopologyBuilder, bolt
 from sparkbolt.core.base import native
 from sparkbolt.core.base.native import kernels
-from sparkbolt.core.base.text_arrays import crc32s, dictionary_of, joined, separated, strings_of, text_from
+from sparkbolt.core.base.text_arrays import buffers_of, crc32s, dictionary_of, joined, separated, strings_of, text_from
 from sparkbolt.core.model.components import BoltBase, PartitionedSpout, Range
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.core.protocol.frames import Moment, spread
 from sparkbolt.core.protocol.plan import Entry
-from sparkbolt.core.state.task_state import DictStore
+from sparkbolt.core.state.task_state import DictStore, KeyValueTable
 from sparkbolt.core.worker.environment import environment_of
 from sparkbolt.core.worker.source_reader import run_entry
 from sparkbolt.core.worker.stage import run_level
@@ -384,28 +387,107 @@ def test_strings_and_their_checksums_are_the_same(texts: list[str], skipped: int
             assert data is None or separated(data).to_pylist() == texts[skipped:]
 
 
+def numbers_of(dirty: dict[Any, Any]) -> Any:
+    """A key-value state that has all there is."""
+    state = kernels().KeyValues(dirty, {}.__getitem__, dirty.__setitem__, object())
+    state.numbers = kernels().TextNumbers()
+    state.numbers.current = state.numbers.complete = True
+    return state
+
+
 def test_uncommitted_numbers_are_undone() -> None:
-    numbers = kernels().TextNumbers()
-    numbers.current = numbers.complete = True
-    assert numbers.put("to", 1)
-    assert numbers.put("be", 2)
+    state = numbers_of({})
+    numbers = state.numbers
+    state.put("to", 1)
+    state.put("be", 2)
     numbers.commit()
-    assert numbers.put("to", 5)
-    assert numbers.put("or", 7)
+    state.put("to", 5)
+    state.put("or", 7)
     assert (numbers.fresh, numbers.uncommitted, len(numbers)) == (1, 2, 3)
     assert numbers.content() == ({"to": 1, "be": 2}, {"to": 5, "or": 7})
+    assert numbers.without_committed(["to", "or", "not", None]) == ["or", "not", None]
     numbers.undo()
     assert numbers.content() == ({"to": 1, "be": 2}, {})
     assert (len(numbers), sorted(numbers.keys()), numbers.find_value("or")) == (2, ["be", "to"], None)
-    assert numbers.put("or", 8)
-    assert (len(numbers), numbers.find_value("or")) == (3, 8)
+    state.put("or", 8)
+    assert (len(numbers), state.get("or")) == (3, 8)
+
+
+def test_what_was_put_before_newer_values_came_is_undone_to_those() -> None:
+    state = numbers_of({})
+    state.put("be", 1)
+    text = pa.array(["be", "or"])
+    state.numbers.apply(*buffers_of(text), np.array([7, 8]), True)
+    assert (state.get("be"), state.get("or"), state.numbers.fresh) == (1, 8, 0)
+    state.numbers.undo()
+    assert (state.get("be"), state.get("or"), len(state.numbers)) == (7, 8, 2)
 
 
 @pytest.mark.parametrize("key", ["a\0b", "\ud800", Text("be"), b"be", None])
 def test_numbers_are_held_by_plain_strings_alone(key: Any) -> None:
-    numbers = kernels().TextNumbers()
-    assert not numbers.put(key, 1)
-    assert not numbers.put("be", True)
-    assert not numbers.put("be", 1 << 63)
-    assert not numbers.put_many(["be", key], [1, 1])
-    assert len(numbers) == 1
+    otherwise: dict[Any, Any] = {}
+    state = numbers_of(otherwise)
+    for odd_key, odd_value in ((key, 1), ("be", True), ("or", 1 << 63)):
+        state.put(odd_key, odd_value)
+        assert otherwise.pop(odd_key) == odd_value
+    assert not state.put_many(["be", key], [1, 1])
+    assert (len(state.numbers), otherwise) == (1, {})
+
+
+def test_a_string_for_which_there_is_no_memory_harms_no_other() -> None:
+    code = """
+import resource
+from sparkbolt_fast.kernels import Emitter, run_rows
+from sparkbolt.core.base.text_arrays import text_from
+from sparkbolt.core.model.tuples import Tuple
+from tests.unit.core.worker.test_kernels import one_tuple, print_nothing
+emitter = Emitter([True], "default", None, True)
+emitter.open(True)
+emitter.emit(["first"])
+long = "x" * (300 << 20)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (400 << 20), resource.RLIM_INFINITY))
+try:
+    emitter.emit([long])
+    raise SystemExit("it had memory")
+except MemoryError:
+    pass
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+emitter.emit(["second"])
+emitter.emit(["y" * 200_000])
+run_rows(emitter, ([0],), ("n",), 1, Tuple._row, one_tuple, print_nothing, None, None, None, [], None)
+[(codes, distinct, text)], _ = emitter.taken()
+assert text_from(*text).to_pylist() == distinct == ["first", "second", "y" * 200_000]
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_put_of_another_thread_is_lost_when_the_numbers_are_left() -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for turn in range(20):
+            state = KeyValueTable()
+            state.put_many([f"k{number}" for number in range(2_000)], [0] * 2_000)
+            wrong: list[Any] = []
+            begun = threading.Barrier(3)
+
+            def count(name: str, state: KeyValueTable = state, wrong: list[Any] = wrong, begun: Any = begun) -> None:
+                begun.wait()
+                for number in range(2_000):
+                    state.put(name, number)
+                    if state.get(name) != number:
+                        wrong.append((name, number))
+
+            threads = [threading.Thread(target=count, args=(name,)) for name in "ab"]
+            for thread in threads:
+                thread.start()
+            begun.wait()
+            state.put(None, turn)
+            for thread in threads:
+                thread.join()
+            assert not wrong
+            assert (state.get("a"), state.get("b"), state.get(None), len(state)) == (1_999, 1_999, turn, 2_003)
+    finally:
+        sys.setswitchinterval(before)
