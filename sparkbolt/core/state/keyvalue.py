@@ -130,7 +130,7 @@ class KeyValueTable:
         self._table = _NO_BUCKETS
         self._synced = True
         self._native = kernels()
-        self._direct = None
+        self._direct: Any = None
         if self._native is not None:
             self._direct = self._native.KeyValues(self._dirty, self._committed, self._put_otherwise, GONE)
             self._direct.numbers = self._native.TextNumbers()
