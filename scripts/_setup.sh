@@ -59,8 +59,8 @@ setup_apt_install() {
 
 # ---- Python
 
-# Python as pyenv or one's own hands compile it, without --enable-optimizations, takes 1.6 times as long as a
-# distribution's: it is taken only where there is no other.
+# Python as pyenv or one's own hands compile it, without --enable-optimizations, is slower than a distribution's, a
+# fifth in the bare loop of the benchmarks: it is taken only where there is no other.
 setup_find_python() {
     local candidate found="" candidates=(python3 /usr/bin/python3 python3.13 python3.12 python3.11 python3.14)
     [ -z "${PYTHON:-}" ] || candidates=("$PYTHON")

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, nonecheck=False, binding=False
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, nonecheck=False
 """Kernels: the loops that every tuple passes, compiled.
 
 Which question it answers: what would Sparkbolt's own loops cost, if the interpreter did not run them?
@@ -759,7 +759,7 @@ cdef class TextNumbers:
             newer: whether they replace what is committed here; otherwise they are older.
         """
         cdef Py_ssize_t rows = len(values), first, until, row
-        cdef int32_t numbers[BLOCK]
+        cdef int32_t number
         cdef uint64_t begins[BLOCK]
         cdef uint32_t hashes[BLOCK]
         cdef size_t length
@@ -783,10 +783,10 @@ cdef class TextNumbers:
             for row in range(first, until):
                 length = <size_t>(offsets[row + 1] - offsets[row])
                 text = base + offsets[row]
-                numbers[row - first] = self.find(text, length, begins[row - first], hashes[row - first])
-                if numbers[row - first] < 0:
-                    numbers[row - first] = self.add(text, length, begins[row - first], hashes[row - first])
-                of = &self.numbers[numbers[row - first]]
+                number = self.find(text, length, begins[row - first], hashes[row - first])
+                if number < 0:
+                    number = self.add(text, length, begins[row - first], hashes[row - first])
+                of = &self.numbers[number]
                 if of.change >= 0:
                     if newer or not self.changes[of.change].there_before:
                         self.changes[of.change].before = values[row]
@@ -952,9 +952,9 @@ cdef class KeyValues:
         """
         if self.numbers is not None:
             committed, uncommitted = self.numbers.content()
-            self.numbers = None
             values.update(committed)
             self.dirty.update(uncommitted)
+            self.numbers = None
 
 
 cdef inline object value_at(PyObject *column, Py_ssize_t row):
@@ -978,7 +978,7 @@ def run_rows(
     list kept,
     KeyValues state,
 ):
-    """Call user code for each row; reference: ``sparkbolt.core.worker.tasks.BoltTask._each``.
+    """Call user code for each row; reference: ``sparkbolt.core.worker.tasks.RowLoop._each``.
 
     Args:
         emitter: the default stream of the task; None if its ends are not noted.
@@ -1022,7 +1022,7 @@ def run_rows(
                 PyDict_SetItem(tup, names[field], value_at(<PyObject *>columns[field], row))
         set_slot(tup, offset, row)
         if keys != NULL:
-            foresee(state, keys, row, ahead.slots)
+            look_ahead(state, keys, row, ahead.slots)
         returned = call(called, <PyObject *>tup, second)
         if returned == NULL:
             stop = failed(row, raised())
@@ -1055,7 +1055,7 @@ cdef PyObject *keys_among(KeyValues state, tuple columns, Py_ssize_t row) noexce
     return NULL
 
 
-cdef void foresee(KeyValues state, PyObject *keys, Py_ssize_t row, Foreseen *foreseen) noexcept:
+cdef void look_ahead(KeyValues state, PyObject *keys, Py_ssize_t row, Foreseen *foreseen) noexcept:
     """Look up the key of a row, and ask memory for what later rows need."""
     cdef TextNumbers numbers = state.numbers
     cdef Py_ssize_t count = PyList_GET_SIZE(keys)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Any, TypeAlias
 import pytest
 
 from benchmarks.fast import fast
-from sparkbolt.core.base.native import kernels
 from sparkbolt.core.model.topology import Topology
 from tests.contract.engines import Engine, OnSpark, Sim
+from tests.native import WHY_NOT, missing
 
 Begin: TypeAlias = Callable[[Callable[[str], Topology]], Any]
 
@@ -24,8 +23,8 @@ def begin(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
     Python runs the loops of ``sim``, and the kernels of ``fast/`` those of ``compiled`` and of Spark.
     """
-    if request.param == "compiled" and kernels() is None and os.environ.get("CI") != "true":
-        pytest.skip("the kernels are not installed: pip install ./fast")
+    if request.param == "compiled" and missing():
+        pytest.skip(WHY_NOT)
     spark = request.getfixturevalue("spark") if request.param == "spark" else None
 
     @contextmanager

@@ -124,6 +124,16 @@ def order_of(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.intp]:
     return (places & np.uint64(0xFFFFFFFF)).astype(np.intp)
 
 
+def has_nul(text: pa.StringArray) -> bool:
+    r"""Return whether one of the strings contains a NUL.
+
+    >>> has_nul(pa.array(["to", ""])), has_nul(pa.array(["a\0b", "c"])), has_nul(pa.array(["a\0b", "c"]).slice(1))
+    (False, True, False)
+    """
+    offsets, data = buffers_of(text)
+    return not bool(data[offsets[0] : offsets[-1]].all())
+
+
 def joined(text: pa.StringArray) -> bytes | None:
     r"""Return the strings as UTF-8, separated by NULs; None if one of them contains a NUL.
 

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkbolt.core.base.hashing import hash_value
-from sparkbolt.core.base.text_arrays import crc32s, joined, order_of, separated, text_of
+from sparkbolt.core.base.text_arrays import crc32s, has_nul, joined, order_of, separated, text_of
 from sparkbolt.core.model import durable
 from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.model.tuples import Tuple
@@ -162,16 +162,14 @@ class Entries:
     def of(cls, keys: Sequence[Any], values: Sequence[Any], *, gone: bool = False) -> Entries:
         """Create sorted entries from keys and values in any order, each key once."""
         text = text_of(keys) if len(keys) >= _MANY else None
+        numbers = _numbers_of(values) if text is not None and not has_nul(text) else None
+        if text is not None and numbers is not None:
+            return cls.of_arrays(text, numbers)
         hashes = key_hashes(keys) if text is None else crc32s(text)
         order = order_of(hashes)
         data = joined(text.take(pa.array(order))) if text is not None else None
         sorted_keys: _Column = ("str", data) if data is not None else [keys[row] for row in order.tolist()]
-        sorted_values: _Column | None = None
-        if text is not None and not gone and set(map(type, values)) == {int}:
-            sorted_values = _pack_ints(values, order)
-        if sorted_values is None:
-            sorted_values = [values[row] for row in order.tolist()]
-        return cls(hashes[order], sorted_keys, sorted_values, gone=gone)
+        return cls(hashes[order], sorted_keys, [values[row] for row in order.tolist()], gone=gone)
 
     @classmethod
     def of_arrays(cls, text: pa.StringArray, numbers: npt.NDArray[np.int64]) -> Entries:
@@ -198,9 +196,7 @@ class Entries:
             text = separated(self._keys[1]) if self._keys[0] == "str" else None
         else:
             text = text_of(self._keys)
-            if text is not None and joined(text) is None:
-                return None
-        return (text, numbers) if text is not None else None
+        return None if text is None or has_nul(text) else (text, numbers)
 
     def cut(self, start: int, stop: int) -> Entries:
         """Some rows of entries that are arrays."""
@@ -213,13 +209,13 @@ class Entries:
     @property
     def keys(self) -> list[Any]:
         """The keys."""
-        self._keys = _listed(self._packed_keys())
+        self._keys = _unpacked(self._packed_keys())
         return self._keys
 
     @property
     def values(self) -> list[Any]:
         """The values."""
-        self._values = _listed(self._packed_values())
+        self._values = _unpacked(self._packed_values())
         return self._values
 
     def _packed_keys(self) -> _Column:
@@ -247,7 +243,7 @@ class Entries:
 
     def apply_to(self, target: dict[Any, Any]) -> None:
         """Apply all entries to a dict; deleted keys are removed from it."""
-        keys, values = _listed(self._packed_keys()), _listed(self._packed_values())
+        keys, values = _unpacked(self._packed_keys()), _unpacked(self._packed_values())
         target.update(zip(keys, values, strict=True))
         if self.gone:
             for key, value in zip(keys, values, strict=True):
@@ -288,7 +284,7 @@ class Entries:
             )
         keys, values = _unpack(packed_keys, pickling), _unpack(packed_values, pickling)
         if gone_rows:
-            live = iter(_listed(values))
+            live = iter(_unpacked(values))
             gone = set(np.frombuffer(gone_rows, dtype=np.uint32).tolist())
             values = [GONE if row in gone else next(live) for row in range(len(hashes) // 4)]
         return cls(np.frombuffer(hashes, dtype=np.uint32), keys, values, gone=bool(gone_rows))
@@ -372,19 +368,11 @@ def _pack(values: list[Any], pickling: Pickling) -> _Packed:
         if text.count("\0") == len(values) - 1:
             return "str", text.encode("utf-8", "surrogatepass")
     elif kinds == {int}:
-        return _pack_ints(values) or ("pickle", pickling.proved(values))
+        numbers = _numbers_of(values)
+        return _pack_wide(numbers) if numbers is not None else ("pickle", pickling.proved(values))
     elif kinds == {float}:
         return "<f8", np.array(values, dtype=np.float64).tobytes()
     return "pickle", pickling.proved(values)
-
-
-def _pack_ints(values: Sequence[int], order: npt.NDArray[np.intp] | None = None) -> _Packed | None:
-    """Pack a column of int, in the order intp[rows] if given; None if a value has more than 64 bits."""
-    try:
-        wide = np.array(values, dtype=np.int64)
-    except OverflowError:
-        return None
-    return _pack_wide(wide if order is None else wide.take(order))
 
 
 def _pack_wide(wide: npt.NDArray[np.int64]) -> _Packed:
@@ -392,7 +380,7 @@ def _pack_wide(wide: npt.NDArray[np.int64]) -> _Packed:
     return ("<i4", small.tobytes()) if bool((small == wide).all()) else ("<i8", wide.tobytes())
 
 
-def _numbers_of(column: _Column) -> npt.NDArray[np.int64] | None:
+def _numbers_of(column: _Column | Sequence[Any]) -> npt.NDArray[np.int64] | None:
     """A column as int64[rows]; None if a value is no int of 64 bits."""
     if isinstance(column, tuple):
         how, data = column
@@ -416,7 +404,7 @@ def _unpack(packed: _Packed, pickling: Pickling) -> _Column:
     return packed
 
 
-def _listed(column: _Column) -> list[Any]:
+def _unpacked(column: _Column) -> list[Any]:
     """The values of a column that is a list or packed."""
     if not isinstance(column, tuple):
         return column

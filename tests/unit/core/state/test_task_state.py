@@ -1,6 +1,5 @@
 """TaskState and KeyValueTable against plain dicts, with two workers, crashes and attempts that run again."""
 
-import os
 import pickle
 import random
 from collections.abc import Callable
@@ -14,12 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from benchmarks.fast import fast
-from sparkbolt.core.base.native import kernels
-from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.state import bucket_contents, keyvalue
-from sparkbolt.core.state.segments import GONE, Entries, Frozen, key_hash, key_hashes, merged
 from sparkbolt.core.state.task_state import DictStore, KeyValueTable, TaskState
 from sparkbolt.errors import InvariantError, StateError
+from tests.native import needs_kernels
 
 KEYS = st.one_of(
     st.sampled_from(["", "a", "b", "\0", "\ud800", "long" * 20]),
@@ -213,19 +210,16 @@ WORDS = st.one_of(
 )
 """Strings; ``plumless`` and ``buckeroo`` have the same CRC-32."""
 COUNTS = st.one_of(st.integers(-5, 5), st.sampled_from([1 << 31, -(1 << 63), (1 << 63) - 1]))
-with_kernels = pytest.mark.skipif(
-    kernels() is None and os.environ.get("CI") != "true", reason="the kernels are not installed: pip install ./fast"
-)
 
 TestTwoWorkers = two_workers(KEYS, VALUES, bucket_keys=4, compiled=False).TestCase
-TestTwoWorkers.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestTwoWorkers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestTwoWorkersWithOneBucket = two_workers(KEYS, VALUES, bucket_keys=1 << 20, compiled=False).TestCase
 TestTwoWorkersWithOneBucket.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
 TestTwoWorkersThatCount = two_workers(WORDS, COUNTS, bucket_keys=2, compiled=False).TestCase
 TestTwoWorkersThatCount.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
-TestTwoCompiledWorkers = with_kernels(two_workers(KEYS, VALUES, bucket_keys=4, compiled=True).TestCase)
+TestTwoCompiledWorkers = needs_kernels(two_workers(KEYS, VALUES, bucket_keys=4, compiled=True).TestCase)
 TestTwoCompiledWorkers.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
-TestTwoCompiledWorkersThatCount = with_kernels(
+TestTwoCompiledWorkersThatCount = needs_kernels(
     two_workers(WORDS, COUNTS, bucket_keys=2, compiled=True, deletes=False).TestCase
 )
 TestTwoCompiledWorkersThatCount.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
@@ -245,6 +239,11 @@ def contents(seed: int, *, compiled: bool) -> list[dict[str, bytes]]:
             worker = rng.choice(workers)
             worker.begin(store)
             state = worker.key_value()
+            if rng.random() < 0.3:  # puts alone, then many reads
+                some = rng.choices(words, k=5)
+                for word in some:
+                    state.put(word, len(word))
+                assert state.get_many(some) == [len(word) for word in some]
             for word in rng.choices(words, k=rng.choice([1, 50, 2000])):
                 if rng.random() < odd:
                     state.put(rng.choice([word, *ODD]), rng.choice(ODD))
@@ -259,32 +258,62 @@ def contents(seed: int, *, compiled: bool) -> list[dict[str, bytes]]:
                 assert all(state.get_many(some))
             if rng.random() < 0.1:
                 continue  # the attempt is lost
+            if rng.random() < 0.1:
+                workers = [TaskState(), TaskState()]
             worker.commit(give)
             seen.append(dict(store))
         return seen
 
 
-@with_kernels
+@needs_kernels
 @pytest.mark.parametrize("seed", range(40))
 def test_compiled_and_python_write_the_same_bytes(seed: int) -> None:
     assert contents(seed, compiled=True) == contents(seed, compiled=False)
 
 
-def test_different_keys_with_one_hash_are_merged_apart() -> None:
-    assert key_hash("plumless") == key_hash("buckeroo")
-    older = Entries.of(["plumless", "to", "buckeroo"], [1, 2, 3])
-    newer = Entries.of(["buckeroo", "be"], [4, 5])
-    whole = merged([(older, 0, 3), (newer, 0, 2)])
-    assert whole is not None
-    assert dict(zip(whole.keys, whole.values, strict=True)) == {"plumless": 1, "to": 2, "buckeroo": 4, "be": 5}
-    assert whole.hashes.tolist() == sorted(map(key_hash, ["plumless", "buckeroo", "to", "be"]))
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_kernels)])
+def test_a_put_alone_reads_nothing(compiled: bool) -> None:
+    with fast(compiled):
+        store, writer, other = CountingStore(), TaskState(), TaskState()
+        writer.begin(store)
+        writer.key_value().put("to", 1)
+        writer.commit(stamps(1))
+        other.begin(store)
+        before = store.calls
+        other.key_value().put("be", 2)
+        other.key_value().put_many(["or", "not"], [3, 4])
+        assert (other.key_value().get("be"), store.calls) == (2, before)
+        other.commit(stamps(2))
+        assert dict(other.key_value()) == {"to": 1, "be": 2, "or": 3, "not": 4}
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("a\0b", 1), ("\ud800", 1), (1, 1), ("a", 1.5), ("a", True), ("a", 1 << 63)]
-)
-def test_entries_that_are_not_words_and_numbers_are_not_merged_as_arrays(key: object, value: object) -> None:
-    assert merged([(Entries.of(["to", key], [1, value]), 0, 2)]) is None
+@needs_kernels
+def test_keys_of_attempts_that_did_not_count_do_not_stay() -> None:
+    with fast(wanted=True):
+        store, worker = DictStore(), TaskState()
+        worker.begin(store)
+        worker.key_value().put("to", 1)
+        worker.commit(stamps(1))
+        for attempt in range(5):
+            worker.begin(store)
+            assert worker.key_value().get("to") == 1
+            assert worker.key_value().native.numbers.entries <= keyvalue.DROPPED_KEYS_MAX + 20_000
+            for number in range(20_000):
+                worker.key_value().put(f"{attempt}-{number}", 1)
+
+
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_kernels)])
+def test_values_whose_tolist_gives_a_tuple_are_taken(compiled: bool) -> None:
+    class Pair:
+        def tolist(self) -> tuple[str, str]:
+            return ("to", "be")
+
+    with fast(compiled):
+        state = KeyValueTable()
+        state.put_many(Pair(), np.array([1, 2]))
+        assert state.get_many(Pair()) == [1, 2]
+        type(state).put(state, "or", 3)
+        assert type(state).get(state, "or") == 3
 
 
 def run_long(keys: int, touched: int, micro_batches: int, seed: int) -> tuple[CountingStore, dict, list[int]]:
@@ -396,30 +425,6 @@ def test_keys_that_are_equal_are_one_key_in_every_worker():
         assert state.key_value().get(key, 0) == number
         state.key_value().put(key, number + 1)
         state.commit(stamps(number))
-
-
-def test_key_hashes_are_those_of_single_keys():
-    for keys in (["a", "ü", ""], ["a", 1, None], ["\ud800", "b"], [object, 1.5]):
-        assert key_hashes(keys).tolist() == [key_hash(key) for key in keys]
-
-
-def test_entries_survive_their_bytes():
-    pickling = Pickling({})
-    for values in (
-        [1, 2],
-        [1 << 40, -1],
-        [1 << 80, 2],
-        [0.5, -0.0],
-        ["", "a"],
-        [None, 1],
-        [GONE, 3],
-        [GONE, GONE],
-    ):
-        entries = Entries.of(["a", "b"], values, gone=GONE in values)
-        again = Entries.decode(entries.encode(pickling), pickling)
-        assert (again.keys, again.values) == (entries.keys, entries.values)
-    entries = Entries.decode(Entries.of(["a", "b"], [[1], GONE], gone=True).encode(pickling), pickling)
-    assert {type(value) for value in entries.values} == {Frozen, type(GONE)}
 
 
 def test_a_value_that_cannot_be_pickled_is_named():
@@ -541,21 +546,3 @@ def test_another_key_value_state_does_not_show_in_the_users():
     fresh.begin(store)
     assert list(fresh.key_value()) == [("a", 1)]
     assert list(fresh.key_value("windows")) == [("b", 2)]
-
-
-@pytest.mark.parametrize("odd", [None, "", "a\0b", "\ud800", 7, "long " * 100])
-def test_many_entries_are_what_few_are(odd: object) -> None:
-    rng = random.Random(5)
-    words = dict.fromkeys("".join(rng.choices("abcdé€", k=rng.randrange(12))) for _ in range(3000))
-    keys = [*words, odd] if odd is not None else [*words]
-    keys = list(dict.fromkeys(keys))
-    for values in (list(range(len(keys))), [1 << 40] * len(keys), [1 << 70] * len(keys), [0.5] * len(keys)):
-        pickling = Pickling({})
-        entries = Entries.of(keys, values)
-        again = Entries.decode(entries.encode(pickling), pickling)
-        expected = sorted(zip(keys, values, strict=True), key=lambda pair: key_hash(pair[0]))
-        for found in (again, entries):
-            assert list(zip(found.keys, found.values, strict=True)) == expected
-            assert set(map(type, found.values)) == {type(values[0])}
-            assert found.hashes.tolist() == [key_hash(key) for key, _ in expected]
-            assert found.bounds(3)[-1] == len(keys)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import subprocess
 import sys
 import threading
@@ -35,10 +34,9 @@ from sparkbolt.core.worker.source_reader import run_entry
 from sparkbolt.core.worker.stage import run_level
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EmitError, Unavailable
+from tests.native import needs_kernels
 
-pytestmark = pytest.mark.skipif(
-    kernels() is None and os.environ.get("CI") != "true", reason="the kernels are not installed: pip install ./fast"
-)
+pytestmark = needs_kernels
 
 
 class Text(str):
