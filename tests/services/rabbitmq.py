@@ -6,6 +6,7 @@ started here and ended with the node.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import threading
@@ -113,9 +114,10 @@ class RabbitMQ(Server):
         what is declared, has moved it from its log into the table.
         """
         for _ in range(int(20 * START_SECS_MAX)):
-            tables = (self.directory / "mnesia").rglob("rabbit_durable_queue.DC?")
-            if any(queue.encode() in table.read_bytes() for table in tables):
-                return
+            for table in (self.directory / "mnesia").glob("*/rabbit_durable_queue.DC?"):
+                with contextlib.suppress(FileNotFoundError):  # its log goes when the table has it
+                    if queue.encode() in table.read_bytes():
+                        return
             threading.Event().wait(0.05)
         raise RuntimeError(f"{self} has not written the declaration of {queue!r}")
 
