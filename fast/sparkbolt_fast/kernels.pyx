@@ -1238,3 +1238,79 @@ cdef Known *grown(
             larger[place] = known[0]
     PyMem_Free(table)
     return larger
+
+
+# Ids.
+
+
+cdef inline uint64_t mixed(uint64_t x) noexcept:
+    x = (x ^ (x >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
+    x = (x ^ (x >> 27)) * <uint64_t>0x94D049BB133111EB
+    return x ^ (x >> 31)
+
+
+cdef inline uint64_t unmixed(uint64_t x) noexcept:
+    x = (x ^ (x >> 31) ^ (x >> 62)) * <uint64_t>0x319642B2D24D8EC3
+    x = (x ^ (x >> 27) ^ (x >> 54)) * <uint64_t>0x96DE1B173F119089
+    return x ^ (x >> 30) ^ (x >> 60)
+
+
+def mix(uint64_t[::1] ids):
+    """Mix each number in place; reference: ``sparkbolt.core.base.ids.mix64``."""
+    cdef Py_ssize_t place
+    for place in range(len(ids)):
+        ids[place] = mixed(ids[place])
+
+
+def unmix(uint64_t[::1] ids):
+    """The inverse of ``mix``; reference: ``sparkbolt.core.base.ids.unmix64``."""
+    cdef Py_ssize_t place
+    for place in range(len(ids)):
+        ids[place] = unmixed(ids[place])
+
+
+def edges_of_runs(
+    const uint64_t[::1] parents, const Py_ssize_t[::1] starts, uint64_t first, uint64_t salt, uint64_t[::1] edges
+):
+    """The edges of deliveries, by runs with the same parent; reference: ``sparkbolt.core.base.ids.edges_of_runs``.
+
+    Args:
+        parents: uint64[runs], the parent's edge of each run.
+        starts: intp[runs], ascending, the index of each run's first delivery; the first is 0.
+        first: the ordinal of each run's first delivery.
+        salt: what else the edges depend on.
+        edges: uint64[deliveries], where they go.
+    """
+    cdef Py_ssize_t run, place = 0, end, runs = len(parents), count = len(edges)
+    cdef uint64_t parent, step
+    if len(starts) != runs or (count and (not runs or starts[0])):
+        raise ValueError("each run has one parent, and the first one begins at 0")
+    for run in range(runs):
+        parent = parents[run] ^ salt
+        step = first * <uint64_t>0x9E3779B97F4A7C15
+        end = min(starts[run + 1], count) if run + 1 < runs else count
+        while place < end:
+            edges[place] = mixed(parent + step)
+            step += <uint64_t>0x9E3779B97F4A7C15
+            place += 1
+
+
+def xor_of_runs(const uint64_t[::1] xors, const Py_ssize_t[::1] starts, uint64_t[::1] found):
+    """The XOR of each run's numbers; reference: ``sparkbolt.core.base.ids.xor_of_runs``.
+
+    Args:
+        xors: uint64[n].
+        starts: intp[runs], ascending, the index of each run's first number; the first is 0.
+        found: uint64[runs], where they go.
+    """
+    cdef Py_ssize_t run, place = 0, end, runs = len(starts), count = len(xors)
+    cdef uint64_t xor
+    if len(found) != runs or (runs and starts[0]):
+        raise ValueError("each run has one result, and the first one begins at 0")
+    for run in range(runs):
+        xor = 0
+        end = min(starts[run + 1], count) if run + 1 < runs else count
+        while place < end:
+            xor ^= xors[place]
+            place += 1
+        found[run] = xor

@@ -47,8 +47,9 @@ from sparkbolt.spark.job_bundle import JobBundle
 from sparkbolt.spark.task_stdout import stdout_to_driver
 
 ARROW_SCHEMA = pa.schema([("dest", pa.int32()), ("frame", pa.binary())])
-BATCH_BYTES_MAX = 64 << 20
-"""After this many bytes of frames a new Arrow batch begins."""
+BATCH_BYTES_MAX = 1 << 20
+"""After this many bytes of frames a new Arrow batch begins. The JVM copies a batch as a whole, and takes new memory for
+a large one."""
 FULL_COLLECTION_EVERY = 64
 _workers: dict[str, Worker] = {}
 _look_outs: dict[str, LookOut] = {}
@@ -194,7 +195,7 @@ def batches_of(rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
 def parts_of(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     """The rows in order, split after each part that has at least ``BATCH_BYTES_MAX`` bytes; no part is empty.
 
-    >>> [len(part) for part in parts_of([(1, bytes(40 << 20))] * 5)]
+    >>> [len(part) for part in parts_of([(1, bytes(600_000))] * 5)]
     [2, 2, 1]
     """
     start = size = 0

@@ -14,7 +14,7 @@ import pandas as pd
 
 from sparkbolt.core.worker.stage import run_level
 from sparkbolt.spark.crash_shield import shielded
-from sparkbolt.spark.executor import parts_of, staged, worker_of
+from sparkbolt.spark.executor import batches_of, staged, worker_of
 from sparkbolt.spark.job_bundle import JobBundle
 from sparkbolt.spark.repetition import announced
 
@@ -66,5 +66,7 @@ def run(bundle: JobBundle, level: int, dest: int, rows: Iterator[Any], segments:
             lambda own, stores: run_level(own, level, came, stores, exclusion).to_rows(own.lane),
             lambda _: store,
         )
-    for part in parts_of(out):
-        yield pd.DataFrame({"dest": [to for to, _ in part], "frame": [frame for _, frame in part]})
+    for batch in batches_of(out):
+        dests, frames = batch.columns
+        # PySpark passes on what is Arrow's already; of a list it would make objects, and of these Arrow's memory.
+        yield pd.DataFrame({"dest": dests.to_numpy(), "frame": pd.arrays.ArrowExtensionArray(frames)})

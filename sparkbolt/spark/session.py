@@ -82,9 +82,9 @@ SQL_SETTINGS = {
     # the variables of the levels differ from those of the source: there would be two daemons and twice the workers.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-    # Rows are frames of megabytes: a limit on their number alone would allow batches of more than 2 GiB, the maximum
-    # of Arrow's offsets.
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
+    # Rows are frames of half a megabyte. The JVM's memory for a batch grows by copying, and a large one comes anew from
+    # the kernel each time; a limit on the number of rows alone would allow more than Arrow's offsets can count.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(1 << 20),
 }
 """The settings of every query; they are set on a separate session, so that the user's session is not changed."""
 
@@ -106,6 +106,10 @@ LOCAL_SETTINGS = {
     # that mostly copies bytes; and the default garbage collector is slow with rows of a megabyte.
     JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
     "spark.shuffle.compress": "false",
+    # Each frame would be read twice more by one thread, to say what kind of disk error it was when one came.
+    "spark.shuffle.checksum.enabled": "false",
+    # Where there are few destinations Spark by default writes a file for each, and then all of them into another.
+    "spark.shuffle.sort.bypassMergeThreshold": "1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }

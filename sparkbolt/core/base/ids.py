@@ -20,6 +20,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from sparkbolt.core.base.native import kernels
+
 U64: TypeAlias = npt.NDArray[np.uint64]
 
 MASK64 = (1 << 64) - 1
@@ -108,6 +110,10 @@ def _pieces(x: U64) -> Iterable[U64]:
 
 def _mix(x: U64) -> None:
     """``mix64`` of each element, in place."""
+    native = kernels()
+    if native is not None:
+        native.mix(x)
+        return
     x ^= x >> _C30
     x *= _CM1
     x ^= x >> _C27
@@ -117,6 +123,10 @@ def _mix(x: U64) -> None:
 
 def _unmix(x: U64) -> None:
     """``unmix64`` of each element, in place."""
+    native = kernels()
+    if native is not None:
+        native.unmix(x)
+        return
     y = x >> _C31
     y ^= x >> _C62
     x ^= y
@@ -194,6 +204,11 @@ def edges_of_runs(parent_edges: U64, starts: npt.NDArray[np.intp], count: int, f
     >>> edges.tolist() == [edge_of(5, 4, 99), edge_of(5, 5, 99), edge_of(6, 4, 99)]
     True
     """
+    native = kernels()
+    if native is not None:
+        edges = np.empty(count, dtype=np.uint64)
+        native.edges_of_runs(np.ascontiguousarray(parent_edges), starts, first, salt, edges)
+        return edges
     bases = parent_edges ^ np.uint64(salt)
     bases += (np.int64(first) - starts.astype(np.int64)).view(np.uint64) * _CPHI
     edges = bases.repeat(run_lengths(starts, count))
@@ -290,11 +305,16 @@ def xor_of_runs(xors: U64, starts: npt.NDArray[np.intp]) -> U64:
     """
     if len(starts) == 0:
         return xors[:0]
+    native = kernels()
+    if native is not None:
+        runs = np.empty(len(starts), dtype=np.uint64)
+        native.xor_of_runs(np.ascontiguousarray(xors), starts, runs)
+        return runs
     running = np.bitwise_xor.accumulate(xors)
     ends = np.empty(len(starts), dtype=np.intp)
     np.subtract(starts[1:], 1, out=ends[:-1])
     ends[-1] = len(xors) - 1
-    runs: U64 = running.take(ends)
+    runs = running.take(ends)
     runs[1:] ^= runs[:-1].copy()
     return runs
 

@@ -17,7 +17,7 @@ from typing import Any
 
 FAST_ENV = "SPARKBOLT_FAST"
 """``off``: no kernels are used."""
-KERNELS = 2
+KERNELS = 3
 """The version of the kernels that are called here."""
 log = logging.getLogger("sparkbolt")
 

@@ -356,7 +356,8 @@ def shards_of(partials: Partials, shards: int) -> dict[int, Partials]:
     )
     fails = shard_of(np.array([fail.key for fail in partials.fails], dtype=np.uint64), shards)
     by_shard: dict[int, Partials] = {}
-    for shard in np.unique(np.concatenate((init, ack, held, touched, fails))).tolist():
+    counts = np.bincount(np.concatenate((init, ack, held, touched, fails)))
+    for shard in np.flatnonzero(counts).tolist():
         by_shard[shard] = Partials(
             init_keys=partials.init_keys[init == shard],
             init_xors=partials.init_xors[init == shard],

@@ -1,14 +1,36 @@
-"""Ids of many tuples at once are those of single ones."""
+"""Ids of many tuples at once are those of single ones, with the kernels and without."""
+
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt.core.base.ids import edge_of, edges_of, mix64, mix64_array, ordinals_within, unmix64_array, xor_of_runs
+from benchmarks.fast import fast
+from sparkbolt.core.base.ids import (
+    edge_of,
+    edges_of,
+    edges_of_runs,
+    mix64,
+    mix64_array,
+    ordinals_within,
+    unmix64_array,
+    xor_of_runs,
+)
 from sparkbolt.core.model.groupings import Delivery, Emitted, Grouping
 from sparkbolt.core.protocol.edges import Anchoring, Parents
 from sparkbolt.core.worker.routing import EmittedRows, Route, RoutedRows, StreamRoutes, route
+from tests.native import needs_kernels
+
+ANY64 = st.integers(0, (1 << 64) - 1)
+
+
+@pytest.fixture(scope="module", autouse=True, params=[False, pytest.param(True, marks=needs_kernels)])
+def compiled(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Every test here is one of both."""
+    with fast(request.param):
+        yield request.param
 
 
 @pytest.mark.parametrize("length", [0, 1, 16_384, 16_385, 40_000])
@@ -28,7 +50,28 @@ def test_edges_do_not_depend_on_how_wide_ordinals_are(kind: type) -> None:
     assert edges_of(parents, ordinals, 99).tolist() == expected
 
 
-@given(st.lists(st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=4), max_size=8))
+@given(st.lists(st.tuples(ANY64, st.integers(1, 9000)), max_size=5), st.integers(0, (1 << 32) - 1), ANY64)
+def test_runs_have_the_edges_of_single_deliveries(runs: list[tuple[int, int]], first: int, salt: int) -> None:
+    lengths = [length for _, length in runs]
+    parents, starts = np.array([parent for parent, _ in runs], np.uint64), np.cumsum([0, *lengths])[:-1]
+    edges = edges_of_runs(parents, starts, sum(lengths), first, salt)
+    ends = [(parent, ordinal) for parent, length in runs for ordinal in (first, first + length - 1)]
+    places = [
+        place for start, length in zip(starts.tolist(), lengths, strict=True) for place in (start, start + length - 1)
+    ]
+    assert edges[places].tolist() == [edge_of(parent, ordinal, salt) for parent, ordinal in ends]
+    ordinals = np.concatenate([np.arange(first, first + length, dtype=np.uint64) for length in [0, *lengths]])
+    assert edges.tolist() == edges_of(parents.repeat(lengths), ordinals, salt).tolist()
+
+
+def test_arrays_that_are_parts_of_others_have_the_same_ids() -> None:
+    every = np.arange(40, dtype=np.uint64)
+    starts = np.arange(20)
+    assert edges_of_runs(every[::2], starts, 20, 0, 5).tolist() == [edge_of(parent, 0, 5) for parent in range(0, 40, 2)]
+    assert xor_of_runs(every[::2], starts).tolist() == list(range(0, 40, 2))
+
+
+@given(st.lists(st.lists(ANY64, min_size=1, max_size=4), max_size=8))
 def test_each_run_has_the_xor_of_its_own(runs: list[list[int]]) -> None:
     starts = np.cumsum([0, *map(len, runs)])[:-1]
     whole = np.array([number for run in runs for number in run], dtype=np.uint64)
