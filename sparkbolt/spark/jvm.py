@@ -27,6 +27,7 @@ from py4j import java_gateway
 
 from sparkbolt.operate.logs import current_log
 from sparkbolt.spark import scratch
+from sparkbolt.spark.segment_files import FOLDER_ENV
 from sparkbolt.spark.task_stdout import TASK_LOG_ENV, TASK_STDOUT_ENV, StdoutReader
 from sparkbolt.spark.versions import number_of
 
@@ -78,10 +79,14 @@ class JvmOutput:
     def environment(self) -> dict[str, str]:
         """The Spark settings by which the JVM and Python workers on this machine reach one another and this process.
 
-        Workers get the path of the named pipe; if this process writes a log to files, they also send their log records.
+        Workers get the path of the named pipe, and of a folder for what they tell each other; if this process writes a
+        log to files, they also send their log records.
         """
         records = {f"spark.executorEnv.{TASK_LOG_ENV}": "1"} if current_log() is not None else {}
-        return {f"spark.executorEnv.{TASK_STDOUT_ENV}": self.prints.path, **records, **self._sockets()}
+        segments = f"{self._directory}/segments"
+        os.makedirs(segments, mode=0o700, exist_ok=True)
+        folders = {TASK_STDOUT_ENV: self.prints.path, FOLDER_ENV: segments}
+        return {f"spark.executorEnv.{name}": path for name, path in folders.items()} | records | self._sockets()
 
     def _sockets(self) -> dict[str, str]:
         """The Spark settings by which the JVM and Python workers talk over Unix sockets in this process's own folder.

@@ -2,7 +2,7 @@
 
 Which question it answers: how do Spark's rows and state become the rows and state of a task?
 
-Read before: ``processor``, ``executor``, ``crash_shield``.
+Read before: ``processor``, ``executor``, ``crash_shield``, ``segment_files``.
 """
 
 from __future__ import annotations
@@ -12,28 +12,41 @@ from typing import Any
 
 import pandas as pd
 
+from sparkbolt.core.state.task_state import DIRECTORY_KEY
 from sparkbolt.core.worker.stage import run_level
 from sparkbolt.spark.crash_shield import shielded
 from sparkbolt.spark.executor import batches_of, staged, worker_of
 from sparkbolt.spark.job_bundle import JobBundle
 from sparkbolt.spark.repetition import announced
+from sparkbolt.spark.segment_files import SegmentFiles
 
 
 class MapStateStore:
-    """A task's segments in Spark's state store; each call takes 50 to 100 microseconds."""
+    """A task's segments in Spark's state store; each call takes 50 to 100 microseconds, and long for large ones.
 
-    def __init__(self, state: Any) -> None:
+    Args:
+        state: Spark's ``MapState``.
+        files: copies of segments that this machine has just written.
+    """
+
+    def __init__(self, state: Any, files: SegmentFiles) -> None:
         """Wrap the ``MapState`` of the key that is being processed."""
         self._state = state
+        self._files = files
 
     def get(self, key: str) -> bytes | None:
         """The value of a key, or None."""
+        copy = self._files.get(key) if key != DIRECTORY_KEY else None
+        if copy is not None:
+            return copy
         row = self._state.getValue((key,))
         return None if row is None else bytes(row[0])
 
     def put(self, key: str, value: bytes) -> None:
         """Set the value of a key."""
         self._state.updateValue((key,), (value,))
+        if key != DIRECTORY_KEY:
+            self._files.put(key, value)
 
     def delete(self, key: str) -> None:
         """Remove a key if it exists."""
@@ -57,7 +70,7 @@ def run(bundle: JobBundle, level: int, dest: int, rows: Iterator[Any], segments:
     Yields:
         Data frames with the columns ``dest`` (int) and ``frame`` (bytes).
     """
-    store = MapStateStore(segments)
+    store = MapStateStore(segments, SegmentFiles.of(bundle.checkpoint_id, level, dest))
     exclusion = announced()
     with staged():
         came = [(dest, frame) for part in rows for frame in part["frame"]]

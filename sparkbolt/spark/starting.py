@@ -26,6 +26,7 @@ from sparkbolt.operate.presence import Presence
 from sparkbolt.spark import code_shipping, scratch
 from sparkbolt.spark.checkpoint import Checkpoint, letters_beside, refuse_if_in_use
 from sparkbolt.spark.failure_text import explain
+from sparkbolt.spark.hadoop_settings import forget_sources
 from sparkbolt.spark.jvm import quieten_py4j
 from sparkbolt.spark.local_disk import write_synced
 from sparkbolt.spark.running import RunningOnSpark
@@ -121,6 +122,7 @@ def _running(
         if is_local(session):
             if held.is_local:
                 write_synced(own)
+            forget_sources(own)
             warm_up(own)
         return RunningOnSpark(topology, lane, own, held, temporary, open_secs, presence, telemetry)
     except OSError as error:

@@ -41,7 +41,8 @@ INLINE_BYTES_MAX = 256
 INLINE_TOTAL_BYTES_MAX = 64 * 1024
 """The limit for all small segments in the directory; further ones are stored like large ones."""
 
-_DIRECTORY_KEY = ""
+DIRECTORY_KEY = ""
+"""The one key whose content changes."""
 _FORMAT = 1
 _SNAPSHOT = "__snapshot"
 _SNAPSHOT_DIGEST = "__snapshot_digest"
@@ -65,7 +66,7 @@ class Directory:
         Raises:
             StateError: it has another format.
         """
-        data = store.get(_DIRECTORY_KEY)
+        data = store.get(DIRECTORY_KEY)
         if data is None:
             return cls()
         version, stamps, inline = durable.loads(data)
@@ -341,7 +342,7 @@ class TaskState:
         self._staged.clear()
         self._staged_decoded.clear()
         directory = self._directory.encode()
-        store.put(_DIRECTORY_KEY, directory)
+        store.put(DIRECTORY_KEY, directory)
         self._instance_proof = self._snapshot_proof()
         return written + len(directory)
 

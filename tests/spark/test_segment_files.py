@@ -1,0 +1,73 @@
+"""Python workers of this machine find each other's newest segments in the driver's folder, and do without it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkbolt import BasicBolt, Config, KeyValueState, TopologyBuilder
+from sparkbolt.spark.jvm import jvm_output
+from sparkbolt.spark.segment_files import KEPT_OF_A_NAME
+from sparkbolt.spouts import TextSpout
+from tests.patience import PATIENCE_SECS
+
+pytestmark = [pytest.mark.spark]
+WORDS, TURNS = 4000, 6
+
+
+class CountInState(BasicBolt):
+    outputs = ["word", "count"]
+
+    def init_state(self, state: KeyValueState) -> None:
+        self.counts = state
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        count = self.counts.get(tup["line"], 0) + 1
+        self.counts.put(tup["line"], count)
+        if count == TURNS:
+            collector.emit([tup["line"], count])
+
+
+class Whole(BasicBolt):
+    """Every word here has come as often as it should."""
+
+    outputs: list[str] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        assert tup["count"] == TURNS
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text"
+    path.write_text("".join(f"word {number}\n" for _ in range(TURNS) for number in range(WORDS)))
+    return path
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["with the folder", "without it"])
+def test_counts_are_right_whoever_counted_before(text: Path, gone: bool) -> None:
+    spout = TextSpout(text)
+    spout.first_budget = text.stat().st_size // 10
+    builder = TopologyBuilder("segments", Config(micro_batch_target_ms=100))
+    builder.set_spout("lines", spout, parallelism=2)
+    builder.set_bolt("count", CountInState(), parallelism=2).fields_grouping("lines", ["line"])
+    builder.set_bolt("whole", Whole()).shuffle_grouping("count")
+    running = builder.build().start(master="local[2,4]")
+    folder = Path(jvm_output().environment()["spark.executorEnv.SPARKBOLT_SEGMENTS"])
+    if gone:
+        shutil.rmtree(folder)
+    try:
+        assert running.await_finished(PATIENCE_SECS)
+        metrics = running.metrics()
+        deltas = [list(task.glob("kv_d@*")) for task in folder.glob("*")]
+    finally:
+        running.close()
+        folder.mkdir(exist_ok=True)
+    assert metrics.of("count").executed == WORDS * TURNS
+    assert metrics.of("whole").executed == WORDS
+    assert not [name for name, counts in metrics.components.items() if counts.failed]
+    assert bool(deltas) != gone
+    assert all(0 < len(files) <= KEPT_OF_A_NAME for files in deltas)
