@@ -7,6 +7,7 @@ Spark broadcasts all of Hadoop's settings, about a thousand, for each stateful l
 them goes the name of the file that it came from, compressed by itself. Where that cannot be forgotten, all is as Spark
 does it.
 
+It is apart from ``starting``, its only user, because it knows Hadoop and nothing of topologies.
 Source: Hadoop's ``Configuration.write``, Spark's ``BaseStateStoreRDD``.
 Read before: nothing.
 """
