@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Config, KeyValueState, TopologyBuilder
+from sparkbolt import BasicBolt, KeyValueState, TopologyBuilder
 from sparkbolt.spark.jvm import jvm_output
 from sparkbolt.spark.segment_files import KEPT_OF_A_NAME
 from sparkbolt.spouts import TextSpout
@@ -51,7 +51,7 @@ def text(tmp_path: Path) -> Path:
 def test_counts_are_right_whoever_counted_before(text: Path, gone: bool) -> None:
     spout = TextSpout(text)
     spout.first_budget = text.stat().st_size // 10
-    builder = TopologyBuilder("segments", Config(micro_batch_target_ms=100))
+    builder = TopologyBuilder("segments")
     builder.set_spout("lines", spout, parallelism=2)
     builder.set_bolt("count", CountInState(), parallelism=2).fields_grouping("lines", ["line"])
     builder.set_bolt("whole", Whole()).shuffle_grouping("count")
