@@ -21,6 +21,8 @@ from sparkbolt import ColumnBolt, KeyValueState
 
 TARGET_MS = 3000
 """Half of that of ``words``, so that the text is more than a few micro-batches."""
+LONGER = 2
+"""How many times the words that are asked for the text has, for the same reason."""
 
 
 class SplitColumns(ColumnBolt):
@@ -59,7 +61,7 @@ class CountColumns(ColumnBolt):
 
 def figures(options: Options) -> Iterator[Figure]:
     """Measure: column bolts and the bare loop, in turn."""
-    text = zipf_text(options.words)
+    text = zipf_text(LONGER * options.words)
 
     def topology():
         return word_count(text.path, SplitColumns(), CountColumns(), target_ms=TARGET_MS)
