@@ -55,7 +55,7 @@ class SegmentFiles:
             return None
         try:
             return self._path(self._folder, key).read_bytes()
-        except OSError:
+        except (OSError, ValueError):
             return None
 
     def put(self, key: str, value: bytes) -> None:
@@ -71,7 +71,7 @@ class SegmentFiles:
             os.utime(writing, ns=(now, now))
             writing.replace(path)
             self._drop_old(self._folder)
-        except OSError:  # a full disk; another worker has dropped the same file; the driver has gone
+        except (OSError, ValueError):  # a full disk; the driver has gone; a name that no file can have
             return
 
     @staticmethod

@@ -38,8 +38,8 @@ class SparksState:
 def stored(files: SegmentFiles, names: list[str], count: int) -> list[str]:
     keys = [physical_key(name, stamp) for stamp in range(1, count + 1) for name in names]
     for key in keys:
-        files.put(key, LARGE + key.encode())
-    return [key for key in keys if files.get(key) == LARGE + key.encode()]
+        files.put(key, LARGE + key.encode(errors="replace"))
+    return [key for key in keys if files.get(key) == LARGE + key.encode(errors="replace")]
 
 
 def test_another_process_finds_the_newest_of_each_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,6 +70,11 @@ def test_what_a_dead_worker_was_writing_is_not_found_and_does_not_stay(tmp_path:
 def test_small_segments_are_left_to_spark(tmp_path: Path, size: int) -> None:
     SegmentFiles(tmp_path).put("kv/d@1", bytes(size))
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", 300 * "long"])
+def test_a_name_that_no_file_can_have_is_left_to_spark(tmp_path: Path, name: str) -> None:
+    assert stored(SegmentFiles(tmp_path), [name], 2) == []
 
 
 def test_without_a_folder_and_with_one_that_is_no_folder_nothing_is_kept(
