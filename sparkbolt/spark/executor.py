@@ -188,14 +188,14 @@ def batches_of(rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
     A batch ends with the row that brings it to ``BATCH_BYTES_MAX`` bytes. A batch of more than 2 GiB is impossible,
     because Arrow's offsets into a binary column have 32 bits.
     """
-    for part in parts_of(rows):
+    for part in _parts_of(rows):
         yield _batch_of(part)
 
 
-def parts_of(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+def _parts_of(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     """The rows in order, split after each part that has at least ``BATCH_BYTES_MAX`` bytes; no part is empty.
 
-    >>> [len(part) for part in parts_of([(1, bytes(600_000))] * 5)]
+    >>> [len(part) for part in _parts_of([(1, bytes(600_000))] * 5)]
     [2, 2, 1]
     """
     start = size = 0

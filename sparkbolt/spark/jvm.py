@@ -67,8 +67,10 @@ class JvmOutput:
     """The output of this process's JVM: its log, and the lines that tasks print."""
 
     def __init__(self) -> None:
-        """Make the log and the named pipe; nothing is started yet."""
+        """Make the named pipe, and a folder for segments; nothing is started yet."""
         self._directory = scratch.make()
+        self._segments = f"{self._directory}/segments"
+        os.mkdir(self._segments, mode=0o700)
         self._kept = False
         self._ended = threading.Event()
         self.log_path: str | None = None
@@ -83,10 +85,8 @@ class JvmOutput:
         log to files, they also send their log records.
         """
         records = {f"spark.executorEnv.{TASK_LOG_ENV}": "1"} if current_log() is not None else {}
-        segments = f"{self._directory}/segments"
-        os.makedirs(segments, mode=0o700, exist_ok=True)
-        folders = {TASK_STDOUT_ENV: self.prints.path, FOLDER_ENV: segments}
-        return {f"spark.executorEnv.{name}": path for name, path in folders.items()} | records | self._sockets()
+        paths = {TASK_STDOUT_ENV: self.prints.path, FOLDER_ENV: self._segments}
+        return {f"spark.executorEnv.{name}": path for name, path in paths.items()} | records | self._sockets()
 
     def _sockets(self) -> dict[str, str]:
         """The Spark settings by which the JVM and Python workers talk over Unix sockets in this process's own folder.

@@ -94,19 +94,20 @@ def locate(sorted_keys: U64, wanted: U64) -> tuple[npt.NDArray[np.intp], npt.NDA
 def combine(parts: Sequence[Partials]) -> Partials:
     """Combine many partials into one: by key, the XOR of the inits, the XOR of the acks, one fail and one holder.
 
-    Each key array of the result is strictly ascending. Acks whose XOR is zero are dropped; an init is never dropped. If
-    the inits and the acks have the same keys, as behind a spout, the acks are added to the inits. Of several fails or
-    holders of a key the smallest stays, so the result does not depend on the order of the parts. Combining a combined
-    result changes nothing, so each level may combine.
+    Each key array of the result is strictly ascending. The acks of a key that has an init are added to it, as judging
+    them would. Other acks whose XOR is zero are dropped; an init is never dropped. Of several fails or holders of a key
+    the smallest stays. So the result depends neither on the order of the parts nor on how they are combined before:
+    each level may combine.
     """
     init_keys, init_xors = _xored([(p.init_keys, p.init_xors) for p in parts if len(p.init_keys)])
     ack_keys, ack_xors = _xored([(p.ack_keys, p.ack_xors) for p in parts if len(p.ack_keys)])
-    nonzero = np.count_nonzero(ack_xors)
-    if nonzero < len(ack_xors):
-        kept = ack_xors != 0
+    slots, began = locate(init_keys, ack_keys)
+    if began.any():
+        init_xors = init_xors.copy()
+        init_xors[slots[began]] ^= ack_xors[began]
+    kept = (ack_xors != 0) & ~began
+    if not kept.all():
         ack_keys, ack_xors = ack_keys[kept], ack_xors[kept]
-    if len(ack_keys) == len(init_keys) and np.array_equal(ack_keys, init_keys):
-        init_xors, ack_keys, ack_xors = init_xors ^ ack_xors, empty_u64(), empty_u64()
     holding = [p for p in parts if len(p.held_keys)]
     held_keys = _join([p.held_keys for p in holding])
     held_by: I32 = np.concatenate([p.held_by for p in holding]) if holding else NO_TASKS
@@ -166,13 +167,8 @@ def judge(parts: Sequence[Partials]) -> Verdicts:
     ``merge`` joins the ranges. All arrays of the result are ascending by key.
     """
     whole = combine(parts)
-    totals = whole.init_xors.copy()
-    slots, hit = locate(whole.ack_keys, whole.init_keys)
-    slots = slots[hit]
-    totals[hit] ^= whole.ack_xors[slots]
     rest = np.ones(len(whole.ack_keys), dtype=bool)
-    rest[slots] = False
-    open_new = totals != 0
+    open_new = whole.init_xors != 0
     complete = ~open_new
     init_failed = empty_u64()
     if whole.fails:
@@ -185,19 +181,18 @@ def judge(parts: Sequence[Partials]) -> Verdicts:
         rest[slots[hit]] = False
     first, last, counts = _ranges(whole.init_keys, complete)
     verdicts = Verdicts(first, last, counts, whole.fails, init_failed=init_failed, touched=whole.touched_keys)
-    _note_open(verdicts, whole, totals, open_new, rest)
+    _note_open(verdicts, whole, open_new, rest)
     return verdicts
 
 
 def _note_open(
-    verdicts: Verdicts, whole: Partials, totals: U64, open_new: npt.NDArray[np.bool_], rest: npt.NDArray[np.bool_]
+    verdicts: Verdicts, whole: Partials, open_new: npt.NDArray[np.bool_], rest: npt.NDArray[np.bool_]
 ) -> None:
     """Add the trees that stay open to ``verdicts``.
 
     Args:
         verdicts: receives the open trees.
         whole: the combined partials.
-        totals: uint64[inits], the XOR of each init with its acks.
         open_new: bool[inits], the inits whose trees stay open.
         rest: bool[acks], the acks of older trees, which stay open.
     """
@@ -207,7 +202,7 @@ def _note_open(
     keys = np.concatenate((whole.init_keys[open_new], whole.ack_keys[rest]))
     order = np.argsort(keys, kind="stable")
     verdicts.open_keys = keys = keys[order]
-    verdicts.open_xors = np.concatenate((totals[open_new], whole.ack_xors[rest]))[order]
+    verdicts.open_xors = np.concatenate((whole.init_xors[open_new], whole.ack_xors[rest]))[order]
     verdicts.open_new = order < began
     verdicts.open_holders = holders = np.full(len(keys), NO_HOLDER, dtype=np.int32)
     slots, hit = locate(whole.held_keys, keys)

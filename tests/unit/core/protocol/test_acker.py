@@ -1,7 +1,6 @@
 """Partials become verdicts by three rules, however they are cut and in whatever order they come."""
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -145,30 +144,17 @@ def test_a_range_is_of_first_attempts_or_of_further_ones_and_never_of_both():
 def test_combining_twice_or_in_another_order_changes_nothing(parts, seed):
     once = combine(parts)
     shuffled = random.Random(seed).sample(parts, len(parts))
-    for other in (combine([once]), combine(shuffled)):
+    for other in (combine([once]), combine(shuffled), combine([combine(parts[:2]), combine(parts[2:])])):
         assert same(once, other)
         assert once.fails == other.fails
-    by_parts = combine([combine(parts[:2]), combine(parts[2:])])
-    assert same(added(once), added(by_parts))
-    assert once.fails == by_parts.fails
 
 
-def added(p):
-    """Acks added to inits wherever there are some; ``combine`` does so where all of a part have both."""
-    xors = dict(zip(p.init_keys.tolist(), p.init_xors.tolist(), strict=True))
-    acks = dict(zip(p.ack_keys.tolist(), p.ack_xors.tolist(), strict=True))
-    inits = [(key, xor ^ acks.pop(key, 0)) for key, xor in xors.items()]
-    return replace(p, **vars(partials(inits, list(acks.items()))) | {"held_keys": p.held_keys, "held_by": p.held_by})
-
-
-def test_acks_that_a_part_has_added_to_its_inits_are_the_same_to_all_others():
-    one, other = tree_key(1, 0), tree_key(1, 1)
-    parts = [partials([(other, 0)]), partials([(one, 0)], [(one, 1)])]
-    by_parts = combine([combine([part]) for part in parts])
-    assert by_parts.init_xors.tolist() == [1, 0]
-    assert combine(parts).init_xors.tolist() == [0, 0]
-    assert same(added(combine(parts)), by_parts)
-    assert same(merge([judge(parts)]), merge([judge([by_parts])]))
+def test_acks_are_added_to_the_init_of_their_tree_and_those_of_older_trees_stay():
+    new, done, older = (tree_key(1, sequence) for sequence in range(3))
+    one, other = partials([(new, 4), (done, 2)], [(new, 1), (older, 8)]), partials([], [(done, 2), (new, 1)])
+    for whole in (combine([one, other]), combine([combine([other]), combine([one])])):
+        assert (whole.init_keys.tolist(), whole.init_xors.tolist()) == ([new, done], [4, 0])
+        assert (whole.ack_keys.tolist(), whole.ack_xors.tolist()) == ([older], [8])
 
 
 @given(parts=PARTS)
