@@ -94,10 +94,10 @@ def locate(sorted_keys: U64, wanted: U64) -> tuple[npt.NDArray[np.intp], npt.NDA
 def combine(parts: Sequence[Partials]) -> Partials:
     """Combine many partials into one: by key, the XOR of the inits, the XOR of the acks, one fail and one holder.
 
-    Each key array of the result is strictly ascending. The acks of a key that has an init are added to it, so that its
-    XOR says whether the tree is complete. Other acks whose XOR is zero are dropped; an init is never dropped. Of several
-    fails or holders of a key the smallest stays. So the result depends neither on the order of the parts nor on how they
-    were combined before: each level may combine.
+    Each key array of the result is strictly ascending. The acks of a key that has an init are added to it, so its XOR
+    says whether the tree is complete. Other acks whose XOR is zero are dropped; an init is never dropped. Of several
+    fails or holders of a key the smallest stays. So the result depends neither on the order of the parts nor on how
+    they were combined before: each level may combine.
     """
     init_keys, init_xors = _xored([(p.init_keys, p.init_xors) for p in parts if len(p.init_keys)])
     ack_keys, ack_xors = _xored([(p.ack_keys, p.ack_xors) for p in parts if len(p.ack_keys)])
