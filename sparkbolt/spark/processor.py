@@ -15,11 +15,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from sparkbolt.spark.job_bundle import JobBundle
 
 if TYPE_CHECKING:
     import pandas as pd
+
+KEY = StructType([StructField("key", StringType())])
+VALUE = StructType([StructField("value", BinaryType())])
+"""As types, not as text: PySpark sends each text to Spark's SQL parser twice in each spark_task."""
 
 
 class LevelProcessor(StatefulProcessor):
@@ -32,7 +37,7 @@ class LevelProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Spark calls it once per spark_task, and once before the query."""
-        self._segments = handle.getMapState("segments", "key string", "value binary")
+        self._segments = handle.getMapState("segments", KEY, VALUE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
         """Spark calls it for each task that has rows, and for each dest whose rows only pass through this level."""

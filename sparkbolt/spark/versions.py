@@ -2,8 +2,8 @@
 
 Which question it answers: may this Spark run a topology, may it continue a checkpoint, and which of its private names
 are used?
-Rule 1: every name of Spark that is not public is in ``PRIVATE_CLASSES`` or ``PRIVATE_METHODS``; the tests look for each
-in every supported version.
+Rule 1: every name of Spark's JVM that is not public is in ``PRIVATE_CLASSES`` or ``PRIVATE_METHODS``, and that of a
+DataFrame of PySpark in ``PRIVATE_OF_A_DATA_FRAME``; the tests look for each in every supported version.
 Rule 2: a checkpoint is never continued with an older version of Spark than the newest that has run on it. Spark itself
 does not record which version wrote a checkpoint, and refuses only formats that it does not know.
 
@@ -45,6 +45,7 @@ PRIVATE_METHODS = {
     STATEFUL_OPERATOR: ("checkpointInfoAccumulator",),
 }
 """By class, what ``repetition`` calls."""
+PRIVATE_OF_A_DATA_FRAME = ("_collect_as_arrow",)
 
 
 def number_of(version: str) -> tuple[int, int]:

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from sparkbolt.spark.checkpoint import module_of
-from sparkbolt.spark.versions import NEWEST, OLDEST, PRIVATE_CLASSES, PRIVATE_METHODS, number_of
+from sparkbolt.spark.versions import (
+    NEWEST,
+    OLDEST,
+    PRIVATE_CLASSES,
+    PRIVATE_METHODS,
+    PRIVATE_OF_A_DATA_FRAME,
+    number_of,
+)
 
 pytestmark = [pytest.mark.spark]
 
@@ -30,3 +37,8 @@ def test_the_private_classes_of_spark_are_there(spark: Any, name: str) -> None:
 def test_the_private_methods_of_spark_are_there(spark: Any, name: str) -> None:
     there = {method.getName() for method in class_of(spark, name).getMethods()}
     assert set(PRIVATE_METHODS[name]) <= there
+
+
+@pytest.mark.parametrize("name", PRIVATE_OF_A_DATA_FRAME)
+def test_the_private_methods_of_a_data_frame_are_there(spark: Any, name: str) -> None:
+    assert callable(getattr(spark.range(1), name))
