@@ -58,6 +58,7 @@ def test_the_rest_of_a_query_on_a_table_is_sql(spark: SparkSession) -> None:
 
 def test_state_is_in_the_checkpoint_of_the_query(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
+    spark.conf.set("spark.sql.shuffle.partitions", "3")  # Spark's own 200 take a minute a query, for the same rows
     spark.conf.set(
         "spark.sql.streaming.stateStore.providerClass", SQL_SETTINGS["spark.sql.streaming.stateStore.providerClass"]
     )
