@@ -20,9 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-import sparkbolt.spark
 from benchmarks.figures import Aim, Figure
 from benchmarks.runs import MASTER, TIMEOUT_SECS
 from benchmarks.scale_growth import LINEAR, growth
@@ -42,7 +40,6 @@ TEXT_TASKS = (2, 6, 20)
 LEVELS = (3, 10, 30)
 EXECUTORS = (2, 4, 8)
 EXECUTOR_MB = 1024
-JAR = Path(sparkbolt.spark.__file__).parent / "java" / "sparkbolt-jvm.jar"
 
 
 def text(tasks: int) -> Topology:
@@ -67,9 +64,7 @@ def run(topology: Topology, master: str) -> tuple[list[float], float]:
     """
     ends: list[float] = []
     with tempfile.TemporaryDirectory(prefix="sparkbolt-scale-", ignore_cleanup_errors=True) as directory:
-        # Sparkbolt takes local-cluster for a master without executors, so it does not send them its own jar.
-        settings = {"spark.executor.extraClassPath": str(JAR)} if "cluster" in master else None
-        running = topology.start(master=master, checkpoint=f"file://{directory}", settings=settings)
+        running = topology.start(master=master, checkpoint=f"file://{directory}")
         running.on_micro_batch(lambda report: ends.append(time.perf_counter()))
         try:
             if not running.await_finished(TIMEOUT_SECS):

@@ -50,6 +50,8 @@ ARROW_SCHEMA = pa.schema([("dest", pa.int32()), ("frame", pa.binary())])
 BATCH_BYTES_MAX = 1 << 20
 """After this many bytes of frames a new Arrow batch begins. The JVM copies a batch as a whole, and takes new memory for
 a large one."""
+ARROW_BYTES_MAX = (1 << 31) - 1
+"""Arrow's offsets into a binary column have 32 bits."""
 FULL_COLLECTION_EVERY = 64
 _workers: dict[str, Worker] = {}
 _look_outs: dict[str, LookOut] = {}
@@ -185,21 +187,24 @@ def _close_all() -> None:
 def batches_of(rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
     """Rows as Arrow batches of (dest: int32, frame: binary).
 
-    A batch ends with the row that brings it to ``BATCH_BYTES_MAX`` bytes. A batch of more than 2 GiB is impossible,
-    because Arrow's offsets into a binary column have 32 bits.
+    A batch ends with the row that brings it to ``BATCH_BYTES_MAX`` bytes, and before one that would bring it over
+    ``ARROW_BYTES_MAX``.
     """
     for part in _parts_of(rows):
         yield _batch_of(part)
 
 
 def _parts_of(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """The rows in order, split after each part that has at least ``BATCH_BYTES_MAX`` bytes; no part is empty.
+    """The rows in order, split as ``batches_of`` says; no part is empty.
 
     >>> [len(part) for part in _parts_of([(1, bytes(600_000))] * 5)]
     [2, 2, 1]
     """
     start = size = 0
     for stop, (_, frame) in enumerate(rows, start=1):
+        if start < stop - 1 and size + len(frame) > ARROW_BYTES_MAX:
+            yield rows[start : stop - 1]
+            start, size = stop - 1, 0
         size += len(frame)
         if size >= BATCH_BYTES_MAX:
             yield rows[start:stop]
@@ -212,7 +217,7 @@ def _batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
     dests = pa.array([dest for dest, _ in rows], type=pa.int32())
     # In one piece and of the right size at once: Arrow's own way appends frame after frame, which takes twice as long.
     ends = np.cumsum([0, *(len(frame) for _, frame in rows)])
-    check(int(ends[-1]) < 1 << 31, "a frame is larger than 2 GiB")
+    check(int(ends[-1]) <= ARROW_BYTES_MAX, "a frame is larger than 2 GiB")
     buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(frame for _, frame in rows))]
     frames = pa.Array.from_buffers(pa.binary(), len(rows), buffers)
     return pa.RecordBatch.from_arrays([dests, frames], schema=ARROW_SCHEMA)

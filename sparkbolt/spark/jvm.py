@@ -19,6 +19,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,9 @@ class JvmOutput:
     def __init__(self) -> None:
         """Make the named pipe, and a folder for segments; nothing is started yet."""
         self._directory = scratch.make()
-        self._segments = f"{self._directory}/segments"
-        os.mkdir(self._segments, mode=0o700)
+        self.segments = f"{self._directory}/segments"
+        """The folder in which workers find one another's segments, one folder for each run."""
+        os.mkdir(self.segments, mode=0o700)
         self._kept = False
         self._ended = threading.Event()
         self.log_path: str | None = None
@@ -85,7 +87,7 @@ class JvmOutput:
         log to files, they also send their log records.
         """
         records = {f"spark.executorEnv.{TASK_LOG_ENV}": "1"} if current_log() is not None else {}
-        paths = {TASK_STDOUT_ENV: self.prints.path, FOLDER_ENV: self._segments}
+        paths = {TASK_STDOUT_ENV: self.prints.path, FOLDER_ENV: self.segments}
         return {f"spark.executorEnv.{name}": path for name, path in paths.items()} | records | self._sockets()
 
     def _sockets(self) -> dict[str, str]:
@@ -129,6 +131,7 @@ class JvmOutput:
 
     def _end(self) -> None:
         self._ended.set()
+        shutil.rmtree(self.segments, ignore_errors=True)  # it may hold users' data, and only the log is to be kept
         if not self._kept:
             scratch.remove(self._directory)
 
@@ -158,6 +161,19 @@ def jvm_output() -> JvmOutput:
     if _output is None:
         _output = JvmOutput()
     return _output
+
+
+def begin_segments(run: str) -> None:
+    """Make the folder in which workers of a run find one another's segments; without it they do without."""
+    if _output is not None:
+        with suppress(OSError):
+            os.mkdir(f"{_output.segments}/{run}", mode=0o700)
+
+
+def end_segments(run: str) -> None:
+    """Remove that folder: no worker makes it again."""
+    if _output is not None:
+        shutil.rmtree(f"{_output.segments}/{run}", ignore_errors=True)
 
 
 def keep_log() -> str | None:

@@ -51,6 +51,7 @@ class MapStateStore:
     def delete(self, key: str) -> None:
         """Remove a key if it exists."""
         self._state.removeKey((key,))
+        self._files.delete(key)
 
     def keys(self) -> Iterable[str]:
         """All keys."""
@@ -70,7 +71,8 @@ def run(bundle: JobBundle, level: int, dest: int, rows: Iterator[Any], segments:
     Yields:
         Data frames with the columns ``dest`` (int) and ``frame`` (bytes).
     """
-    store = MapStateStore(segments, SegmentFiles.of(bundle.checkpoint_id, level, dest))
+    files = SegmentFiles.of(bundle.run, level, dest)
+    store = MapStateStore(segments, files)
     exclusion = announced()
     with staged():
         came = [(dest, frame) for part in rows for frame in part["frame"]]
@@ -79,6 +81,7 @@ def run(bundle: JobBundle, level: int, dest: int, rows: Iterator[Any], segments:
             lambda own, stores: run_level(own, level, came, stores, exclusion).to_rows(own.lane),
             lambda _: store,
         )
+        files.drop_old()
     for batch in batches_of(out):
         dests, frames = batch.columns
         # PySpark passes on what is Arrow's already; of a list it would make objects, and of these Arrow's memory.

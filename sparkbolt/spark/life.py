@@ -51,7 +51,7 @@ from sparkbolt.core.worker.activity import progress_of
 from sparkbolt.core.worker.source_reader import clock_rows
 from sparkbolt.core.worker.worker import context_of
 from sparkbolt.errors import SourceUnavailable, SparkboltError, SpoutAwayError, SpoutOpenError
-from sparkbolt.spark import repetition
+from sparkbolt.spark import jvm, repetition
 from sparkbolt.spark.activity_pages import Pages
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.commit_calls import CommitCalls
@@ -190,6 +190,7 @@ class Life:
         with self._changed:
             self.coordinator.bounded_inlets = frozenset(inlet.component for inlet in inlets if inlet.bounded)
         frame = lane_frame(self._spark, self.lane, self.bundle, self._bridge.directory, inlets)
+        jvm.begin_segments(self.run_id)
         writer = frame.writeStream.foreachBatch(self._end_of_lane)
         writer = writer.option("checkpointLocation", checkpoint.spark_directory).queryName(self.run_id)
         self.query = writer.start()
@@ -458,6 +459,7 @@ class Life:
         close_spouts(self.coordinator.spouts)
         self._commit_calls.end()
         self._bridge.close()
+        jvm.end_segments(self.run_id)
 
 
 def close_spouts(spouts: Mapping[str, PartitionedSpout]) -> None:

@@ -3,8 +3,8 @@
 Which question it answers: how do these files cost little, and are they there after a power cut?
 Rule 1: Spark by itself starts processes for them (``chmod``, ``readlink``), about a dozen for each micro-batch, and
 does not flush them. A file system of ours, in ``java/``, starts none and flushes each file and its folder.
-Rule 2: it is set for the query's own session alone, and only under a local master: the JVMs of other machines do not
-have the class. Where it cannot be had, or users have set a file system or a file manager themselves, all is as Spark
+Rule 2: it is set for the query's own session alone, and only where executors are threads of the driver's JVM: no other
+JVM has the class. Where it cannot be had, or users have set a file system or a file manager themselves, all is as Spark
 does it.
 
 Source: Hadoop's ``RawLocalFileSystem`` and Spark's ``CheckpointFileManager``.
@@ -39,7 +39,7 @@ def write_synced(session: SparkSession) -> bool:
     """Have a query's own session write local files by the class of ours; returns whether it does.
 
     Args:
-        session: the session of one query, under a local master.
+        session: the session of one query, whose executors are threads of the driver's JVM.
     """
     chosen = session.conf.get(FILE_MANAGER, None), session._jsc.hadoopConfiguration().get(FILE_SYSTEM)
     if any(chosen) or not _is_loaded(session):

@@ -6,7 +6,9 @@ Rule 1: a key of a segment has a random stamp, and its content never changes (``
 needs no other proof. The directory, which has one key for ever, is not kept.
 Rule 2: a file is a copy and may be missing: what cannot be written or read is asked of Spark. Whether a segment counts
 is decided by the directory alone, which always comes from Spark.
-Rule 3: of each task the newest few are kept, since another worker lacks only what the last micro-batches wrote.
+Rule 3: of each task the newest are kept, since another worker lacks only what the last micro-batches wrote. What Spark
+is told to remove is removed here too. The driver makes a folder for each run and removes it, so that no copy of users'
+data stays when a topology has ended.
 
 Read before: ``core.state.task_state``.
 """
@@ -14,16 +16,14 @@ Read before: ``core.state.task_state``.
 from __future__ import annotations
 
 import os
-import time
-from collections import Counter
 from pathlib import Path
 
 FOLDER_ENV = "SPARKBOLT_SEGMENTS"
 """The environment variable that gives worker processes a folder of their driver's; it is set under a local master."""
-KEPT_OF_A_NAME = 4
-"""How many segments of the same name are kept."""
-KEPT_BYTES_MAX = 64 << 20
+KEPT_FILES_MAX = 256
 """Of one task."""
+KEPT_BYTES_MAX = 64 << 20
+"""Of one task; while a micro-batch runs there may be twice as many."""
 FILE_BYTES_MIN = 4096
 """Smaller segments come from Spark as fast."""
 _WRITING = ".tmp"
@@ -38,16 +38,18 @@ class SegmentFiles:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
+        self._put_bytes = 0
 
     @classmethod
-    def of(cls, *task: object) -> SegmentFiles:
+    def of(cls, run: str, *task: int) -> SegmentFiles:
         """Those of a task of this machine.
 
         Args:
-            task: what tells it from all other tasks with the same driver.
+            run: the id of the run.
+            task: what tells it from all other tasks of the run.
         """
         root = os.environ.get(FOLDER_ENV)
-        return cls(Path(root, "-".join(map(str, task))) if root else None)
+        return cls(Path(root, run, "-".join(map(str, task))) if root else None)
 
     def get(self, key: str) -> bytes | None:
         """A segment; None if it is not here."""
@@ -59,33 +61,50 @@ class SegmentFiles:
             return None
 
     def put(self, key: str, value: bytes) -> None:
-        """Keep a segment, and drop old ones; nothing happens if that is impossible."""
-        if self._folder is None or not FILE_BYTES_MIN <= len(value) <= KEPT_BYTES_MAX:
+        """Keep a segment; nothing happens if that is impossible, or if there are too many since ``drop_old``."""
+        if self._folder is None or len(value) < FILE_BYTES_MIN:
+            return
+        if self._put_bytes + len(value) > KEPT_BYTES_MAX:
             return
         path = self._path(self._folder, key)
         writing = path.with_name(f"{path.name}{os.getpid()}{_WRITING}")
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            writing.write_bytes(value)
-            now = time.time_ns()  # a file system's own clock has ticks of milliseconds
-            os.utime(writing, ns=(now, now))
-            writing.replace(path)
-            self._drop_old(self._folder)
-        except (OSError, ValueError):  # a full disk; the driver has gone; a name that no file can have
+            try:
+                writing.write_bytes(value)
+                writing.replace(path)
+            except OSError:
+                writing.unlink(missing_ok=True)
+                raise
+        except (OSError, ValueError):  # a full disk; the run has ended; a name that no file can have
+            return
+        self._put_bytes += len(value)
+
+    def delete(self, key: str) -> None:
+        """Drop a segment if it is here."""
+        if self._folder is None:
+            return
+        try:
+            os.unlink(self._path(self._folder, key))
+        except (OSError, ValueError):
+            return
+
+    def drop_old(self) -> None:
+        """Drop what is too much, and what dead workers were writing; to be called after the last ``put``."""
+        if self._folder is None or not self._put_bytes:
+            return
+        self._put_bytes = 0
+        try:
+            with os.scandir(self._folder) as entries:
+                files = sorted((-entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in entries)
+            total = count = 0
+            for _, size, path in files:
+                total, count = total + size, count + 1
+                if count > KEPT_FILES_MAX or total > KEPT_BYTES_MAX or path.endswith(_WRITING):
+                    os.unlink(path)
+        except OSError:  # the run has ended; another worker drops the same
             return
 
     @staticmethod
     def _path(folder: Path, key: str) -> Path:
         return folder / key.replace("/", "_")
-
-    @staticmethod
-    def _drop_old(folder: Path) -> None:
-        with os.scandir(folder) as entries:
-            files = sorted(((entry.stat(), entry.path) for entry in entries), key=lambda file: -file[0].st_mtime_ns)
-        total, names = 0, Counter[str]()
-        for status, path in files:
-            name = path.rpartition("@")[0]
-            total += status.st_size
-            names[name] += 1
-            if total > KEPT_BYTES_MAX or names[name] > KEPT_OF_A_NAME:
-                os.unlink(path)

@@ -55,6 +55,7 @@ SESSION_IS_STOPPED = (
 GATEWAY_ENV = "PYSPARK_GATEWAY_PORT"
 """Set by ``spark-submit``, which starts the JVM before the program."""
 STANDALONE = "spark://"
+LOCAL_CLUSTER = "local-cluster"
 CONNECT = "pyspark.sql.connect."
 """Where the sessions of Spark Connect are defined."""
 NEEDS_THE_DRIVER = (
@@ -345,13 +346,18 @@ def retrying(master: str) -> str:
 
 
 def is_local_master(master: str) -> bool:
-    """Whether a master is local: then executors are threads of the driver's JVM."""
+    """Whether a master is local: then executors are on the driver's machine."""
     return master.startswith("local")
 
 
 def is_local(session: SparkSession) -> bool:
     """Whether the master of a session is local."""
     return is_local_master(str(session.sparkContext.master))
+
+
+def is_one_process(session: SparkSession) -> bool:
+    """Whether executors are threads of the driver's JVM, and not processes of its machine (``local-cluster``)."""
+    return is_local(session) and not str(session.sparkContext.master).startswith(LOCAL_CLUSTER)
 
 
 def jvm_lives(session: SparkSession) -> bool:

@@ -38,6 +38,7 @@ from sparkbolt.spark.session import (
     for_lane,
     given_session,
     is_local,
+    is_one_process,
     make_session,
 )
 from sparkbolt.spark.versions import check_private_names
@@ -120,7 +121,7 @@ def _running(
         held.files.write(TASKS_FILE, dump_tasks(lane))
         own = for_lane(session, lane.spark_partitions)
         if is_local(session):
-            if held.is_local:
+            if held.is_local and is_one_process(session):
                 write_synced(own)
             forget_sources(own)
             warm_up(own)

@@ -1,6 +1,6 @@
 """A topology of a few micro-batches; a program of its own, started by ``test_local_disk``.
 
-python -m tests.spark.disk_written CHECKPOINT [KEY=VALUE...]
+python -m tests.spark.disk_written MASTER CHECKPOINT [KEY=VALUE...]
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Lengths(BasicBolt):
 
 
 def main() -> None:
-    checkpoint, *settings = sys.argv[1:]
+    master, checkpoint, *settings = sys.argv[1:]
     builder = TopologyBuilder("disk", Config(micro_batch_bytes_max=1024))
     builder.set_spout("lines", TextSpout(Path(__file__)))
     builder.set_bolt("lengths", Lengths(), parallelism=2).fields_grouping("lines", ["line"])
     given = dict(setting.split("=", 1) for setting in settings)
-    running = builder.build().start(checkpoint=checkpoint, master="local[2]", settings=given)
+    running = builder.build().start(checkpoint=checkpoint, master=master, settings=given)
     running.await_finished()
     print(f"micro-batches {running.metrics().micro_batches} open {running.metrics().open_trees}", flush=True)
     running.stop()

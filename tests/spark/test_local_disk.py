@@ -91,7 +91,7 @@ def test_without_the_class_all_is_as_spark_does_it(spark: SparkSession, monkeypa
     assert spark.conf.get(local_disk.FILE_MANAGER, None) is None
 
 
-def started(directory: Path, *settings: str) -> list[str]:
+def started(directory: Path, *settings: str, master: str = "local[2]") -> list[str]:
     """Which processes a topology's JVM has started for its files."""
     notes, programs = directory / "notes.txt", directory / "programs"
     programs.mkdir(parents=True)
@@ -100,7 +100,7 @@ def started(directory: Path, *settings: str) -> list[str]:
         (programs / name).write_text(f'#!/bin/sh\necho {name} >>{notes}\nexec {real} "$@"\n')
         (programs / name).chmod(0o755)
     run = subprocess.run(
-        [sys.executable, "-m", "tests.spark.disk_written", str(directory / "checkpoint"), *settings],
+        [sys.executable, "-m", "tests.spark.disk_written", master, str(directory / "checkpoint"), *settings],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "SPARKBOLT_HOME": str(directory / "home")},
         capture_output=True, text=True, timeout=PATIENCE_SECS, check=False,
@@ -116,3 +116,9 @@ def test_a_topology_starts_no_process_for_its_files(tmp_path: Path) -> None:
     manager = f"{local_disk.FILE_MANAGER}=org.apache.spark.sql.execution.streaming.checkpointing"
     assert started(tmp_path / "ours") == []
     assert "chmod" in started(tmp_path / "sparks", f"{manager}.FileContextBasedCheckpointFileManager")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2 * PATIENCE_SECS)
+def test_executors_of_their_own_processes_write_a_local_checkpoint_as_spark_does(tmp_path: Path) -> None:
+    assert "chmod" in started(tmp_path, master="local-cluster[1,2,1024]")

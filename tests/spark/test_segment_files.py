@@ -10,7 +10,7 @@ import pytest
 
 from sparkbolt import BasicBolt, KeyValueState, TopologyBuilder
 from sparkbolt.spark.jvm import jvm_output
-from sparkbolt.spark.segment_files import KEPT_OF_A_NAME
+from sparkbolt.spark.segment_files import KEPT_FILES_MAX
 from sparkbolt.spouts import TextSpout
 from tests.patience import PATIENCE_SECS
 
@@ -58,17 +58,18 @@ def test_counts_are_right_whoever_counted_before(text: Path, gone: bool) -> None
     folder = Path(jvm_output().environment()["spark.executorEnv.SPARKBOLT_SEGMENTS"])
     others = set(folder.glob("*"))
     running = builder.build().start(master="local[2,4]")
+    (own,) = set(folder.glob("*")) - others
     if gone:
-        shutil.rmtree(folder)
+        shutil.rmtree(own)
     try:
         assert running.await_finished(PATIENCE_SECS)
         metrics = running.metrics()
-        deltas = [files for task in set(folder.glob("*")) - others if (files := list(task.glob("kv_d@*")))]
+        tasks = [list(task.glob("*")) for task in own.glob("*")]
     finally:
         running.close()
-        folder.mkdir(exist_ok=True)
+    assert not own.exists(), "what users count is on the disk no longer than it is of use"
     assert metrics.of("count").executed == WORDS * TURNS
     assert metrics.of("whole").executed == WORDS
     assert not [name for name, counts in metrics.components.items() if counts.failed]
-    assert bool(deltas) != gone
-    assert all(len(files) <= KEPT_OF_A_NAME for files in deltas)
+    assert bool([path for files in tasks for path in files if path.name.startswith("kv_d@")]) != gone
+    assert all(len(files) <= KEPT_FILES_MAX for files in tasks)

@@ -117,7 +117,7 @@ def test_a_mistake_in_the_function_stops_the_topology_and_keeps_the_rows(tmp_pat
 
 
 def test_many_rows_reach_the_function_as_few_do(tmp_path: Path) -> None:
-    count, places = 30_000, tmp_path / "places"
+    count, places = 1_000, tmp_path / "places"  # large ones, so that also a slow machine reads enough of them at once
 
     def write(batch_df: Any, batch_id: int) -> None:
         with places.open("a") as file:
@@ -125,7 +125,7 @@ def test_many_rows_reach_the_function_as_few_do(tmp_path: Path) -> None:
         batch_df.write.parquet(f"{tmp_path}/out/{batch_id}")
 
     builder = TopologyBuilder("many", Config())
-    builder.set_spout("rows", GeneratorSpout(lambda: ([n, "x" * 600] for n in range(count)), outputs=["n", "name"]))
+    builder.set_spout("rows", GeneratorSpout(lambda: ([n, "x" * 40_000] for n in range(count)), outputs=["n", "name"]))
     builder.set_bolt("sink", SparkSink("rows", write, schema="n int not null, name string"))
     running = builder.build().start(checkpoint=tmp_path / "state", master="local[2]")
     running.await_finished()

@@ -48,3 +48,13 @@ def test_where_the_path_of_a_socket_would_be_too_long_they_talk_over_tcp(
     settings = settings_with(tmp_path / ("long" * 20), monkeypatch)
     assert ENABLED not in settings
     assert settings["spark.executorEnv.SPARKBOLT_PRINTS"].endswith("/prints")
+
+
+def test_a_log_that_is_kept_is_all_that_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparkbolt.spark.scratch.tempfile.tempdir", str(tmp_path))
+    output = JvmOutput()
+    os.makedirs(f"{output.segments}/run/1-2")
+    output.keep_log()
+    output._end()
+    assert not os.path.exists(output.segments)
+    assert [path.name.startswith("sparkbolt-") for path in tmp_path.iterdir()] == [True]

@@ -1,7 +1,8 @@
-"""Segment files: the newest of each name, and nothing that must be there."""
+"""Segment files: the newest, while their run lasts, and nothing that must be there."""
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from sparkbolt.core.state.segments import physical_key
 from sparkbolt.core.state.task_state import DIRECTORY_KEY, TaskState
 from sparkbolt.spark import segment_files
 from sparkbolt.spark.level_task import MapStateStore
-from sparkbolt.spark.segment_files import FILE_BYTES_MIN, FOLDER_ENV, KEPT_OF_A_NAME, SegmentFiles
+from sparkbolt.spark.segment_files import FILE_BYTES_MIN, FOLDER_ENV, SegmentFiles
 
 LARGE = bytes(FILE_BYTES_MIN)
 
@@ -34,36 +35,90 @@ class SparksState:
     def removeKey(self, key: tuple[str]) -> None:  # noqa: N802  Spark's name
         self.rows.pop(key, None)
 
+    def keys(self) -> list[tuple[str]]:
+        return list(self.rows)
+
 
 def stored(files: SegmentFiles, names: list[str], count: int) -> list[str]:
+    """Put segments, as many micro-batches would; returns those that are kept, oldest first."""
     keys = [physical_key(name, stamp) for stamp in range(1, count + 1) for name in names]
-    for key in keys:
+    for age, key in enumerate(keys, start=-len(keys)):
         files.put(key, LARGE + key.encode(errors="replace"))
+        if files.get(key) is not None:
+            path = files._path(files._folder, key)
+            os.utime(path, (path.stat().st_mtime + age, path.stat().st_mtime + age))  # clocks of disks are coarse
+        files.drop_old()
     return [key for key in keys if files.get(key) == LARGE + key.encode(errors="replace")]
 
 
-def test_another_process_finds_the_newest_of_each_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(FOLDER_ENV, str(tmp_path))
-    found = stored(SegmentFiles.of("checkpoint", 1, 3), ["kv/b", "kv/d"], 10)
-    newest = range(11 - KEPT_OF_A_NAME, 11)
-    assert found == [physical_key(name, stamp) for stamp in newest for name in ("kv/b", "kv/d")]
-    assert SegmentFiles.of("checkpoint", 1, 3).get(found[0]) == LARGE + found[0].encode()
-    assert SegmentFiles.of("checkpoint", 1, 2).get(found[0]) is None, "it is another task's"
+def begun(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the driver begins a run."""
+    (root / "run").mkdir()
+    monkeypatch.setenv(FOLDER_ENV, str(root))
+
+
+def test_another_process_finds_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_files, "KEPT_FILES_MAX", 8)
+    begun(tmp_path, monkeypatch)
+    found = stored(SegmentFiles.of("run", 1, 3), ["kv/b", "kv/d"], 10)
+    assert found == [physical_key(name, stamp) for stamp in range(7, 11) for name in ("kv/b", "kv/d")]
+    assert SegmentFiles.of("run", 1, 3).get(found[0]) == LARGE + found[0].encode()
+    assert SegmentFiles.of("run", 1, 2).get(found[0]) is None, "it is another task's"
+    assert SegmentFiles.of("other", 1, 3).get(found[0]) is None, "it is another run's"
 
 
 def test_all_files_of_a_task_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_files, "KEPT_BYTES_MAX", 3 * FILE_BYTES_MIN + 500)
     names = [f"window/{number}" for number in range(9)]
     assert stored(SegmentFiles(tmp_path / "task"), names, 1) == [physical_key(name, 1) for name in names[-3:]]
+    files = SegmentFiles(tmp_path / "at once")
+    for name in names:
+        files.put(name, LARGE)
+    assert len(os.listdir(tmp_path / "at once")) == 3, "also while a micro-batch runs"
+    files.drop_old()
+    files.put(names[-1], LARGE)
+    assert files.get(names[-1]) is not None
+
+
+def test_what_spark_is_told_to_remove_is_removed_here_too(tmp_path: Path) -> None:
+    spark, stamps, folder = SparksState(), iter(range(1, 10_000)), tmp_path / "task"
+    state = TaskState()
+    for number in range(300):
+        state.begin(MapStateStore(spark, SegmentFiles(folder)))
+        state.write(f"window/{number}", LARGE)
+        if number:
+            state.write(f"window/{number - 1}", None)
+        state.commit(stamps.__next__)
+        kept = {path.name for path in folder.iterdir()}
+        assert kept == {key.replace("/", "_") for (key,) in spark.rows if key != DIRECTORY_KEY}
+    assert len(kept) == 1
 
 
 def test_what_a_dead_worker_was_writing_is_not_found_and_does_not_stay(tmp_path: Path) -> None:
     files, key = SegmentFiles(tmp_path), physical_key("kv/d", 99)
-    for number in range(KEPT_OF_A_NAME):
-        (tmp_path / f"kv_d@{99:016x}{number}.tmp").write_bytes(b"half of")
+    (tmp_path / f"kv_d@{99:016x}4711.tmp").write_bytes(b"half of")
     assert files.get(key) is None
-    stored(files, ["kv/d"], KEPT_OF_A_NAME)
+    stored(files, ["kv/d"], 1)
     assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_a_full_disk_leaves_no_half_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, value: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(value[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    SegmentFiles(tmp_path).put("kv/d@1", LARGE)
+    assert os.listdir(tmp_path) == []
+
+
+def test_when_the_run_has_ended_a_worker_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun(tmp_path, monkeypatch)
+    files = SegmentFiles.of("run", 1, 3)
+    (tmp_path / "run").rmdir()
+    assert stored(files, ["kv/d"], 2) == []
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("size", [0, FILE_BYTES_MIN - 1])
@@ -81,10 +136,10 @@ def test_without_a_folder_and_with_one_that_is_no_folder_nothing_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(FOLDER_ENV, raising=False)
-    assert stored(SegmentFiles.of("checkpoint", 1, 3), ["kv/d"], 2) == []
+    assert stored(SegmentFiles.of("run", 1, 3), ["kv/d"], 2) == []
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv(FOLDER_ENV, str(tmp_path / "file"))
-    assert stored(SegmentFiles.of("checkpoint", 1, 3), ["kv/d"], 2) == []
+    assert stored(SegmentFiles.of("run", 1, 3), ["kv/d"], 2) == []
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["with the files", "without them"])

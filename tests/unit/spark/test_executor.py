@@ -1,0 +1,40 @@
+"""What a worker gives Spark: rows in Arrow batches of a bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from sparkbolt.spark.executor import ARROW_BYTES_MAX, BATCH_BYTES_MAX, _parts_of, batches_of, rows_of
+
+
+def parts(*sizes: int) -> list[list[int]]:
+    """How rows of these sizes are split; a range stands for a frame that would not fit into memory."""
+    rows: Sequence[Any] = [(0, range(size)) for size in sizes]
+    return [[len(frame) for _, frame in part] for part in _parts_of(rows)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "split"),
+    [
+        ([], []),
+        ([BATCH_BYTES_MAX - 1, 1, 5], [[BATCH_BYTES_MAX - 1, 1], [5]]),
+        ([BATCH_BYTES_MAX - 1, ARROW_BYTES_MAX, 5], [[BATCH_BYTES_MAX - 1], [ARROW_BYTES_MAX], [5]]),
+        ([BATCH_BYTES_MAX - 1, ARROW_BYTES_MAX - BATCH_BYTES_MAX + 1], [[BATCH_BYTES_MAX - 1, 2146435072]]),
+        ([7, ARROW_BYTES_MAX - 6, 0, 3], [[7], [ARROW_BYTES_MAX - 6], [0, 3]]),
+        ([ARROW_BYTES_MAX] * 2, [[ARROW_BYTES_MAX]] * 2),
+    ],
+)
+def test_a_batch_is_never_larger_than_arrow_can_count(sizes: list[int], split: list[list[int]]) -> None:
+    assert parts(*sizes) == split
+
+
+def test_rows_come_back_as_they_went() -> None:
+    rows = [
+        (dest, bytes([dest]) * size) for dest, size in enumerate([0, 1, BATCH_BYTES_MAX, 3, BATCH_BYTES_MAX - 1, 2])
+    ]
+    batches = list(batches_of(rows))
+    assert [batch.num_rows for batch in batches] == [3, 2, 1]
+    assert [(dest, bytes(frame)) for batch in batches for dest, frame in rows_of(batch)] == rows
