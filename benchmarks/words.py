@@ -62,10 +62,12 @@ def word_count(
     tracked: bool = True,
     transactional: bool = False,
     target_ms: int = TARGET_MS,
+    bytes_max: int = Config().micro_batch_bytes_max,
 ) -> Topology:
     """A word count of a file: spout, ``split``, and ``count`` behind a fields grouping."""
     config = Config(
         micro_batch_target_ms=target_ms,
+        micro_batch_bytes_max=bytes_max,
         message_timeout_secs=120,
         acker_tasks=None if tracked else 0,
         transactional=transactional,
