@@ -1,4 +1,4 @@
-"""Whoever judges the trees of a micro-batch, the driver or executors, in one action of Spark: the verdicts are the same."""
+"""Driver or executors judge the trees of a micro-batch, in one action of Spark, and the verdicts are the same."""
 
 from __future__ import annotations
 
