@@ -6,8 +6,9 @@ import argparse
 import importlib
 import re
 import sys
+from pathlib import Path
 
-from benchmarks.figures import Printer
+from benchmarks.figures import Figure, Printer
 from benchmarks.runs import Options
 
 NAMES = (
@@ -54,16 +55,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--words", type=count, default=Options.words, help="how many words the text has (default 40M)")
     parser.add_argument("--rounds", type=int, default=Options.rounds, help="turns of each contender (default 3)")
     parser.add_argument("--secs", type=int, default=Options.secs, help="how long a slow bolt runs (default 240)")
+    parser.add_argument("--report", type=Path, metavar="FOLDER", help="of scale: write its picture and tables there")
     options = parser.parse_args(arguments)
+    if options.report is not None and options.name != "scale":
+        parser.error("--report is for scale")
     if options.name is None:
         parser.print_help()
         return 0
     printer = Printer(options.json)
     printer.machine()
+    found: list[Figure] = []
     for name in NAMES if options.name == "all" else (options.name,):
         module = importlib.import_module(f"benchmarks.{name}")
         for figure in module.figures(Options(options.words, options.rounds, options.secs)):
             printer.figure(figure)
+            found.append(figure)
+    if options.report is not None:
+        importlib.import_module("benchmarks.scale_report").report(found, options.report)
     return 0
 
 

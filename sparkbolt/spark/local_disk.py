@@ -3,9 +3,8 @@
 Which question it answers: how do these files cost little, and are they there after a power cut?
 Rule 1: Spark by itself starts processes for them (``chmod``, ``readlink``), about a dozen for each micro-batch, and
 does not flush them. A file system of ours, in ``java/``, starts none and flushes each file and its folder.
-Rule 2: it is set for the query's own session alone, and only where executors are threads of the driver's JVM: no other
-JVM has the class. Where it cannot be had, or users have set a file system or a file manager themselves, all is as Spark
-does it.
+Rule 2: it is set for the query's own session alone. Executors that are not threads of the driver's JVM are sent the
+class. Where it cannot be had, or users have set a file system or a file manager themselves, all is as Spark does it.
 
 Source: Hadoop's ``RawLocalFileSystem`` and Spark's ``CheckpointFileManager``.
 Read before: nothing.
@@ -35,15 +34,18 @@ _SETTINGS = {
 }
 
 
-def write_synced(session: SparkSession) -> bool:
+def write_synced(session: SparkSession, *, executors: bool = False) -> bool:
     """Have a query's own session write local files by the class of ours; returns whether it does.
 
     Args:
-        session: the session of one query, whose executors are threads of the driver's JVM.
+        session: the session of one query.
+        executors: whether there are executors that are not threads of the driver's JVM; they are sent the class.
     """
     chosen = session.conf.get(FILE_MANAGER, None), session._jsc.hadoopConfiguration().get(FILE_SYSTEM)
     if any(chosen) or not _is_loaded(session):
         return False
+    if executors:
+        session._jsc.addJar(str(JAR))
     for key, value in _SETTINGS.items():
         session.conf.set(key, value)
     return True

@@ -120,9 +120,9 @@ def _running(
         held.keep_placement(lane, placement)
         held.files.write(TASKS_FILE, dump_tasks(lane))
         own = for_lane(session, lane.spark_partitions)
+        if held.is_local:
+            write_synced(own, executors=not is_one_process(session))
         if is_local(session):
-            if held.is_local and is_one_process(session):
-                write_synced(own)
             forget_sources(own)
             warm_up(own)
         return RunningOnSpark(topology, lane, own, held, temporary, open_secs, presence, telemetry)

@@ -123,6 +123,8 @@ def test_counts_are_exact_after_kill_9_of_an_executor_and_of_a_worker(cluster: C
 
     assert driver.returncode == 0, said[-4000:]
     assert not due
+    sums = list((project / "state/spark").rglob(".*.crc"))
+    assert not sums, "executors write Spark's files as the driver does, flushed; Hadoop's own way has sums beside them"
     assert not is_alive(cluster.pids["worker2"])
     lines = events[-1]["components"]["lines"]
     assert {"emitted": LINES, "acked": LINES, "failed": 0, "pending": 0}.items() <= lines.items()

@@ -267,3 +267,31 @@ def test_storms_latencies_have_the_names_of_their_shares(monkeypatch, tmp_path):
     told = storm.latency(1000, 5)
     assert (told["p50"], told["p99.9"], told["max"], told["due_max"]) == (1, 3, 4, 8)
     assert (told["acked"], told["failed"]) == (100, 0)
+
+
+def test_the_report_of_a_scale_has_a_row_and_a_line_for_each_cost(tmp_path):
+    from benchmarks.scale_report import report
+
+    aim = Aim("at most", 1.1)
+    figures = [
+        Figure("scale", "a poll, without news, 1,000 sources", (5e-5,), "s"),
+        Figure("scale", "a poll, without news, 100,000 sources", (6e-3,), "s"),
+        Figure("scale", "a poll, without news, growth by sources", (1.25,), "", aim),
+        Figure("scale", "their columns, 1,000 sources", (236e3,), "bytes"),
+        Figure("scale", "their columns, 100,000 sources", (23.6e6,), "bytes"),
+        Figure("scale", "their columns, growth by sources", (1.0,), "", aim),
+        Figure("scale", "a small micro-batch, 2 executors, Spark", (0.8,), "s"),
+        Figure("scale", "a small micro-batch, 8 executors, Spark", (0.9,), "s"),
+        Figure("scale", "a small micro-batch, growth by executors, Spark", (0.02,), "", aim),
+        Figure("scale", "a small micro-batch, two threads of one JVM", (0.3,), "s"),
+    ]
+    report(figures, tmp_path / "new")
+    rows = [line for line in (tmp_path / "new/scale.md").read_text().splitlines() if line[:3] not in ("", "| -", "| b")]
+    assert rows == [
+        "| sources | a poll, without news | 1,000: 50 us | 100,000: 6 ms | 0.06 us | 1.25, above the aim |",
+        "| sources | their columns | 1,000: 236 KB | 100,000: 23.6 MB | 236 bytes | 1.00 |",
+        "| executors | a small micro-batch | 2: 800 ms | 8: 900 ms |  | 0.02 |",
+    ]
+    drawn = (tmp_path / "new/scale.svg").read_text()
+    for text in ("a poll, without news (1.25)", "their columns (1.00)", "by executors (on Spark, by the clock)"):
+        assert text in drawn
