@@ -7,19 +7,19 @@ tenth of a micro-batch's time, so a machine that becomes slower between two long
 is subtracted is the time of a micro-batch that touches the one key that there is. Times are means, not medians:
 what is spread over micro-batches, such as rewriting buckets, belongs to them.
 
-Read before: ``runs``, ``spouts``.
+Read before: ``turns``, ``spouts``.
 """
 
 from __future__ import annotations
 
 import itertools
 import statistics
-import time
 from collections.abc import Iterator
 
 from benchmarks.figures import Aim, Figure, ratios
-from benchmarks.runs import TIMEOUT_SECS, Options, in_turn, one_level, start
+from benchmarks.runs import Options, in_turn, one_level
 from benchmarks.spouts import Numbers
+from benchmarks.turns import Contender
 from benchmarks.words import WordCount
 
 FEW, MANY = 1_000, 1_000_000
@@ -35,36 +35,22 @@ RESOLUTION_S = 0.01
 ENDLESS = 1 << 30
 
 
-class Contender:
-    """A topology whose micro-batches touch so many of so many keys, resting between its turns."""
+class Touching(Contender):
+    """A topology whose micro-batches touch so many of so many keys."""
 
     def __init__(self, keys: int, touched: int) -> None:
         spout = Numbers(keys, fill=keys, steps=(touched,), cycles=ENDLESS)
-        self.running, self._marks = start(one_level(f"state-{keys}", spout, WordCount()))
-        self._wait(lambda: bool(self._marks) and self._marks[-1].done >= keys)
-        self.running.deactivate()
+        super().__init__(one_level(f"state-{keys}", spout, WordCount()), keys)
 
     def turn_s(self) -> float:
         """Mean seconds of a micro-batch in one turn."""
-        first = len(self._marks) + WARM
-        self.running.activate()
-        self._wait(lambda: len(self._marks) > first + TURN - WARM)
-        self.running.deactivate()
-        self.running.await_idle(TIMEOUT_SECS)
-        turn = [mark.at_s for mark in self._marks[first : first + TURN - WARM + 1]]
-        return statistics.mean(after - before for before, after in itertools.pairwise(turn))
-
-    def _wait(self, until) -> None:
-        deadline = time.monotonic() + TIMEOUT_SECS
-        while not until():
-            if self.running.failure is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the topology made no progress: {self.running.failure}")
-            time.sleep(0.02)
+        marks = self.turn(TURN - WARM, WARM)
+        return statistics.mean(after.at_s - before.at_s for before, after in itertools.pairwise(marks))
 
 
 def figures(options: Options) -> Iterator[Figure]:
     """Measure: the floor, few keys and many, in turn."""
-    contenders = [Contender(1, 1), Contender(FEW, TOUCHED), Contender(MANY, TOUCHED)]
+    contenders = [Touching(1, 1), Touching(FEW, TOUCHED), Touching(MANY, TOUCHED)]
     try:
         rounds = [
             [statistics.median(turns) for turns in in_turn(TURNS, *(each.turn_s for each in contenders))]

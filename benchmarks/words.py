@@ -11,12 +11,14 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.figures import Aim, Figure, ratios
-from benchmarks.runs import PARALLELISM, Options, in_turn, rate_of, run
+from benchmarks.runs import PARALLELISM, Mark, Options, in_turn, rate_of, run
 from benchmarks.text import WORDS_A_LINE, Text, zipf_text
+from benchmarks.turns import Contender
 from sparkbolt import BasicBolt, Config, KeyValueState, Topology, TopologyBuilder
 from sparkbolt.core.model.components import BoltBase
 from sparkbolt.spouts import TextSpout
@@ -31,6 +33,10 @@ BARE_WORDS = 4_000_000
 BARE_MIN = 0.55
 """How much of the bare loop's words a second is wanted, although two processes do the work: it does next to nothing."""
 WARM_WORDS = 2_000_000
+TURN_BYTES = 6 << 20
+"""Of a micro-batch, where tracking takes turns with none: 1.1 million words."""
+TURN_WORDS = 5_000_000
+"""A turn takes at most so many words: two micro-batches that count, one before, and one that is on its way."""
 
 
 class SplitSentence(BasicBolt):
@@ -104,22 +110,18 @@ def bare_loop(text: Text) -> float:
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Measure: tracked, untracked, with the default target, and the bare loop, in turn."""
+    """Measure: tracked, with the default target, and the bare loop, in turn; then what tracking costs."""
     text, large = zipf_text(options.words), zipf_text(options.words, ranks=VOCABULARY)
     warm()
-    bare, with_acks, without, bare_large, by_default = in_turn(
+    bare, with_acks, bare_large, by_default = in_turn(
         options.rounds,
         lambda: bare_loop(text),
         lambda: rate_of(class_bolts(text), text),
-        lambda: rate_of(class_bolts(text, tracked=False), text),
         lambda: bare_loop(large),
         lambda: rate_of(class_bolts(large, target_ms=Config().micro_batch_target_ms), large),
     )
     facts = {"words": text.words, "distinct": text.distinct, "micro_batch_target_ms": TARGET_MS}
     yield Figure("words", "class bolts, tracked", with_acks, "words/s", notes=facts)
-    yield Figure("words", "class bolts, acker_tasks=0", without, "words/s")
-    cost = ratios(without, with_acks)
-    yield Figure("words", "time with tracking against without", cost, "times", Aim("at most", 1.1))
     yield Figure("words", "a bare loop in one process", bare, "words/s")
     against = ratios(with_acks, bare)
     yield Figure("words", "class bolts, tracked, against the bare loop", against, "times", Aim("at least", BARE_MIN))
@@ -128,3 +130,34 @@ def figures(options: Options) -> Iterator[Figure]:
     yield Figure("words", "a bare loop over that text", bare_large, "words/s")
     against = ratios(by_default, bare_large)
     yield Figure("words", "the default target against that loop", against, "times", Aim("at least", BARE_MIN))
+    with_acks, without = zip(*(turn for _ in range(options.rounds) for turn in tracking_s(text)), strict=True)
+    yield Figure("words", "a million words with tracking", with_acks, "s", notes={"micro_batch_bytes_max": TURN_BYTES})
+    yield Figure("words", "a million words, acker_tasks=0", without, "s")
+    cost = ratios(with_acks, without)
+    yield Figure("words", "time with tracking against without", cost, "times", Aim("at most", 1.1))
+
+
+def tracking_s(text: Text) -> list[tuple[float, ...]]:
+    """For each turn, of which there are as many as the text has: seconds of a million words with tracking, and without.
+
+    Raises:
+        RuntimeError: a topology makes no progress, or the text is too short.
+    """
+    sizes: dict[str, Any] = {"target_ms": 600_000, "bytes_max": TURN_BYTES}
+    topologies = [word_count(text.path, SplitSentence(), WordCount(), tracked=yes, **sizes) for yes in (True, False)]
+    contenders: list[Contender] = []
+    turns: list[tuple[float, ...]] = []
+    try:
+        contenders.extend(Contender(topology, TURN_WORDS) for topology in topologies)
+        while max(contender.done for contender in contenders) + 2 * TURN_WORDS < text.words:
+            turns.append(tuple(_million_s(contender.turn(2, left_out=1)) for contender in contenders))
+    finally:
+        for contender in contenders:
+            contender.running.close()
+    if not turns:
+        raise RuntimeError(f"{text.words} words are too few for turns: give more --words")
+    return turns
+
+
+def _million_s(marks: Sequence[Mark]) -> float:
+    return (marks[-1].at_s - marks[0].at_s) / (marks[-1].done - marks[0].done) * 1e6
