@@ -17,7 +17,7 @@ Read before: ``topology``.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -142,6 +142,10 @@ class Lane:
             frozenset(self.dests[task] for name in level.components for task in self.topology.tasks(name))
             for level in self.levels
         ]
+
+    def next_dests(self, dests: Set[int]) -> list[int]:
+        """Of some dests, those of the first level that has any among them, ascending; none if no level has."""
+        return next((sorted(found) for level in self._dests_of_levels if (found := level & dests)), [])
 
     @cached_property
     def runtime_tasks(self) -> frozenset[int]:

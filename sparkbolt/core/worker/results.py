@@ -108,15 +108,22 @@ class StageResult:
     """What this stage and those before it have measured."""
 
     def to_rows(self, lane: Lane) -> list[Row]:
-        """All rows that leave the stage: ``rows``, then the partials for each acker task, then one row of feedback."""
+        """All rows that leave the stage: ``rows``, then the partials for each acker task, then one row of feedback.
+
+        Partials and feedback ride with the rows for the next level that has any: its tasks combine them with their own.
+        By themselves they would be dests of their own there, which cost more than what they carry.
+        """
         rows = list(self.rows)
+        ride = lane.next_dests({dest for dest, _ in rows})
         if lane.tracked:
             for shard, partials in shards_of(self.partials, len(lane.acker_dests)).items():
-                rows.append((lane.acker_dests[shard], wrap(FrameKind.PARTIALS, encode_partials(partials), self.moment)))
+                dest = ride[shard % len(ride)] if ride else lane.acker_dests[shard]
+                rows.append((dest, wrap(FrameKind.PARTIALS, encode_partials(partials), self.moment)))
         if self.metrics or self.reports or self.hops or self.timers or self.healths:
             measured = self.measured.pack()
             feedback = pack(self.metrics), self.reports, self.hops, self.timers, self.healths, measured
-            rows.append((lane.feedback_dest, encode_control(FrameKind.FEEDBACK, feedback, self.moment)))
+            dest = ride[0] if ride else lane.feedback_dest
+            rows.append((dest, encode_control(FrameKind.FEEDBACK, feedback, self.moment)))
         return rows
 
 
