@@ -26,9 +26,9 @@ from sparkbolt.core.model.function_bolts import FunctionBolt
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.tree_life import TRANSITIONS, TreeState
 from sparkbolt.core.protocol.frames import Frame, FrameKind, Moment, collect, kind_of
-from sparkbolt.core.worker.level_runner import run_level
 from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import run_entry
+from sparkbolt.core.worker.stage import run_level
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.windows.draw import KINDS

@@ -31,9 +31,9 @@ from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.core.worker.environment import Capture, WorkerEnvironment, environment_of
-from sparkbolt.core.worker.level_runner import run_level
 from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import clock_rows, run_entry
+from sparkbolt.core.worker.stage import run_level
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.sim.committing import LocalCommitters
 from sparkbolt.sim.driver import MemoryFiles

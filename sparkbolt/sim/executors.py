@@ -23,9 +23,9 @@ from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, Record
 from sparkbolt.core.protocol.verdicts import KeptRows
 from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.core.worker.environment import WorkerEnvironment
-from sparkbolt.core.worker.level_runner import run_level
 from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import clock_rows, run_entry
+from sparkbolt.core.worker.stage import run_level
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.sim.faults import (
     Fault,

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkbolt.core.model.lane import Lane, Level
 from sparkbolt.core.protocol.acker import judge_rows
-from sparkbolt.core.worker.level_runner import run_level
+from sparkbolt.core.worker.stage import run_level
 from sparkbolt.spark.crash_shield import shielded
 from sparkbolt.spark.data_source import data_source
 from sparkbolt.spark.executor import batches_of, rows_of, staged, worker_of

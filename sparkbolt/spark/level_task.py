@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from sparkbolt.core.state.task_state import DIRECTORY_KEY
-from sparkbolt.core.worker.level_runner import run_level
+from sparkbolt.core.worker.stage import run_level
 from sparkbolt.spark.crash_shield import shielded
 from sparkbolt.spark.executor import batches_of, staged, worker_of
 from sparkbolt.spark.job_bundle import JobBundle

@@ -12,7 +12,7 @@ Read before: ``results``, ``tasks``, ``worker``, ``hop_recorder``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,7 @@ from sparkbolt.core.base.hashing import UnroutableError
 from sparkbolt.core.base.ids import U64, unmix64, unmix64_array
 from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.committers import take_rows
-from sparkbolt.core.model.measurements import READ, Measurements
+from sparkbolt.core.model.measurements import READ, Measurements, level_part
 from sparkbolt.core.model.metrics import ComponentMetrics, unpack
 from sparkbolt.core.model.outage import add_healths
 from sparkbolt.core.model.pickling import attributes_of
@@ -41,14 +41,17 @@ from sparkbolt.core.protocol.frames import (
     Inbox,
     Moment,
     Path,
+    collect,
     decode_control,
     encode_control,
     kind_of,
+    moment_of,
     python_values,
     unwrap,
 )
 from sparkbolt.core.protocol.verdicts import Partials
 from sparkbolt.core.state.segments import SegmentStore
+from sparkbolt.core.worker.crash_isolation import Unkept
 from sparkbolt.core.worker.failures import failure_of
 from sparkbolt.core.worker.health import WorkSeen
 from sparkbolt.core.worker.held_tuples import forget_in, held_tuples
@@ -496,9 +499,7 @@ class Stage:
             add_healths(self.result.healths, healths)
             self.result.reports.extend(reports)
             self.result.hops.extend(hops)
-        else:
-            return False
-        return True
+        return kind in (FrameKind.PARTIALS, FrameKind.FEEDBACK)
 
     def finish(self) -> StageResult:
         """Flush the fused tasks, and return the result of the stage."""
@@ -524,3 +525,75 @@ class Stage:
 def _add_metrics(sums: dict[str, ComponentMetrics], counted: Mapping[str, ComponentMetrics]) -> None:
     for component, counts in counted.items():
         sums.setdefault(component, ComponentMetrics()).add(counts)
+
+
+def run_level(
+    worker: Worker,
+    level: int,
+    rows: Iterable[tuple[int, Any]],
+    store_of: Callable[[int], SegmentStore | None],
+    exclusion: Exclusion = NOTHING_EXCLUDED,
+) -> StageResult:
+    """Run one process's part of a level; rows for later levels pass through.
+
+    Args:
+        worker: the worker of this process.
+        level: the number of the level, from 1.
+        rows: (dest, frame) in any order. What stages report rides with a task's frames, or comes by itself.
+        store_of: returns the durable segments of a task, by its dest; None if the level keeps none.
+        exclusion: the trees of tasks that are left out.
+    """
+    own = worker.lane.dests_of_level(level)
+    by_dest: dict[int, list[Any]] = {}
+    for dest, data in rows:
+        by_dest.setdefault(dest, []).append(data)
+    if own.isdisjoint(by_dest):  # Spark groups by dest, so rows that pass through come apart from a task's own
+        passing = [(dest, data) for dest, frames in by_dest.items() for data in frames]
+        return StageResult(moment_of(passing[0][1]) if passing else Moment(-1, 0), passing)
+    try:
+        return _attempt(worker, level, by_dest, store_of, exclusion)
+    except Unkept as unkept:
+        return _again(worker, unkept, lambda: _attempt(worker, level, by_dest, store_of, exclusion))
+
+
+def _again(worker: Worker, unkept: Unkept, attempt: Callable[[], StageResult]) -> StageResult:
+    """Make further attempts, each without the calls that were blamed for the ends of earlier attempts."""
+    watch = worker.watch
+    try:
+        while True:
+            worker.begin_again(unkept)
+            try:
+                return attempt()
+            except Unkept as another:
+                unkept = another
+    finally:
+        worker.end_again(watch)
+
+
+def _attempt(
+    worker: Worker,
+    level: int,
+    by_dest: Mapping[int, list[Any]],
+    store_of: Callable[[int], SegmentStore | None],
+    exclusion: Exclusion,
+) -> StageResult:
+    """Do all the work of the level; the states of its tasks are committed once all of them can be kept.
+
+    Raises:
+        Unkept: a state cannot be kept; nothing is committed.
+    """
+    from sparkbolt.core.worker.inlet import run_inlet
+
+    own, inlets = worker.lane.dests_of_level(level), worker.lane.inlet_tasks
+    stage = Stage(worker, moment_of(next(iter(by_dest.values()))[0]), part=level_part(level))
+    stage.exclusion = exclusion
+    for dest, frames in sorted(by_dest.items()):
+        left = [data for data in frames if not stage.absorb(data)]
+        if dest not in own:
+            stage.result.rows.extend((dest, data) for data in left)
+        elif left and worker.lane.task_at[dest] in inlets:
+            run_inlet(stage, worker.lane.task_at[dest], collect(left), store_of(dest))
+        elif left:
+            stage.run_task(worker.lane.task_at[dest], collect(left), store_of(dest))
+    stage.save()
+    return stage.finish()

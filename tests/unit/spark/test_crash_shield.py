@@ -20,9 +20,9 @@ from sparkbolt.core.model.topology import TopologyBuilder
 from sparkbolt.core.protocol.acker import judge_rows
 from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import MicroBatchPlan
-from sparkbolt.core.worker.level_runner import run_level
 from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import clock_rows, run_entry
+from sparkbolt.core.worker.stage import run_level
 from sparkbolt.errors import EngineError, PrepareError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark import crash_shield

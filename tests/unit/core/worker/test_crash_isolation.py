@@ -22,9 +22,9 @@ from sparkbolt.core.protocol.frames import Moment
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.core.worker import crash_isolation as deaths_module
 from sparkbolt.core.worker.crash_isolation import Crashes, Watch, WorkPlace
-from sparkbolt.core.worker.level_runner import run_level
 from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import clock_rows, run_entry
+from sparkbolt.core.worker.stage import run_level
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EngineError, LostWorkerError
 from sparkbolt.sim.engine import LocalEngine

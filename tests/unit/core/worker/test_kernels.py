@@ -30,8 +30,8 @@ from sparkbolt.core.protocol.frames import Moment, spread
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.core.state.task_state import DictStore, KeyValueTable
 from sparkbolt.core.worker.environment import environment_of
-from sparkbolt.core.worker.level_runner import run_level
 from sparkbolt.core.worker.source_reader import run_entry
+from sparkbolt.core.worker.stage import run_level
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EmitError, Unavailable
 from tests.native import needs_kernels

@@ -14,9 +14,9 @@ from sparkbolt.core.protocol.frames import FrameKind, Moment, kind_of
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.core.worker.environment import environment_of
-from sparkbolt.core.worker.level_runner import run_level
 from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import run_entry
+from sparkbolt.core.worker.stage import run_level
 from sparkbolt.core.worker.worker import Worker
 from tests.unit.core.worker.test_kernels import Listed
 
