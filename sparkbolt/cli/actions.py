@@ -30,8 +30,6 @@ def run(options: argparse.Namespace) -> int:
     from sparkbolt.cli.program import Limits, log_to, perform
 
     look_in(options.py_files)
-    if not (options.detach or options.spark_log):  # the file of Spark's own log is named after the topology
-        begin_spark(options)
     topology = load_topology(options.topology)
     if options.detach:
         return detach(topology, options)
@@ -56,16 +54,6 @@ def run(options: argparse.Namespace) -> int:
         elif options.json:
             print(f"sparkbolt: {outcome.failure}", file=sys.stderr)
     return outcome.exit_code
-
-
-def begin_spark(options: argparse.Namespace) -> None:
-    """Let Spark's JVM start while the module is imported and checked."""
-    from sparkbolt.spark.versions import check_installed
-
-    check_installed()
-    from sparkbolt.spark.session import begin_early  # after the check: another version may lack what it imports
-
-    begin_early(options.master, dict(options.conf))
 
 
 def write_spark_log(log: TopologyLog | None) -> None:

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyspark
 from py4j import java_gateway
@@ -134,25 +134,6 @@ class JvmOutput:
         shutil.rmtree(self.segments, ignore_errors=True)  # it may hold users' data, and only the log is to be kept
         if not self._kept:
             scratch.remove(self._directory)
-
-
-def leave_to_this_process(pipe: IO[bytes]) -> None:
-    """Close the JVM's standard input in processes that this one forks (``multiprocessing``).
-
-    The JVM ends when no process holds this pipe open. Otherwise the JVM, and its lock on the checkpoint, would live as
-    long as the forked processes.
-
-    Args:
-        pipe: the driver's end of it.
-    """
-
-    def let_go() -> None:
-        if not pipe.closed:
-            nothing = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nothing, pipe.fileno(), inheritable=False)
-            os.close(nothing)
-
-    os.register_at_fork(after_in_child=let_go)
 
 
 def bound_file(path: str, bytes_max: int = LOG_BYTES_MAX) -> None:

@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +33,7 @@ from sparkbolt.core.base.locations import scheme_of
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.class_archive import ClassArchive, archive_for
 from sparkbolt.spark.code_shipping import add, own_archive
-from sparkbolt.spark.early_jvm import GATEWAY_ENV, EarlyJvm
-from sparkbolt.spark.jvm import jvm_output, keep_log, leave_to_this_process
+from sparkbolt.spark.jvm import jvm_output, keep_log
 from sparkbolt.spark.locations import check_master
 from sparkbolt.spark.versions import STATE_PROVIDER, check_version
 
@@ -54,6 +52,8 @@ SESSION_IS_STOPPED = (
     "the Spark session was stopped, and a session that was stopped does not come back: start the topology again with "
     "the same checkpoint, in another session"
 )
+GATEWAY_ENV = "PYSPARK_GATEWAY_PORT"
+"""Set by ``spark-submit``, which starts the JVM before the program."""
 STANDALONE = "spark://"
 LOCAL_CLUSTER = "local-cluster"
 CONNECT = "pyspark.sql.connect."
@@ -136,7 +136,7 @@ def check_java() -> None:
             f"Spark needs Java {JAVA_VERSION_MIN} or later, and {where}: install it (on Debian and Ubuntu: "
             "apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
         )
-    said = _said_by(java)
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     if match is None or int(match[1]) < JAVA_VERSION_MIN:
         found = match[1] if match else said.strip().split("\n", 1)[0]
@@ -144,56 +144,6 @@ def check_java() -> None:
             f"Spark needs Java {JAVA_VERSION_MIN} or later, and {java} is Java {found}: install a newer one "
             "(on Debian and Ubuntu: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
         )
-
-
-@cache
-def _said_by(java: str) -> str:
-    return subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-
-
-_early: list[tuple[EarlyJvm, str | None, dict[str, str]]] = []
-"""The JVM that was started early, if there is one, with the master and the settings that it was started for."""
-
-
-def begin_early(master: str | None = None, settings: Mapping[str, str] | None = None) -> None:
-    """Start the JVM for a ``make_session`` that follows with the same arguments, and return at once.
-
-    Nothing happens where there can be none; ``make_session`` will say why.
-    """
-    if GATEWAY_ENV in os.environ or SparkContext._gateway is not None or _early:
-        return
-    chosen = dict(settings or {})
-    try:
-        check_java()
-        full = retrying(master or "local[*]")
-        configuration = SparkConf().setAll([*_settings_for(full, chosen).items()]).setMaster(full)
-        configuration.setAll(_archived(configuration, full))
-        with _start_hook(full):
-            variables = {**_pythons(chosen), **os.environ}
-        early = EarlyJvm(configuration.getAll(), variables)
-    except (EngineError, OSError) as error:
-        log.debug("Spark's JVM is not started early: %s", error)
-        return
-    _early.append((early, master, chosen))
-
-
-def _pythons(settings: Mapping[str, str]) -> dict[str, str]:
-    """The variables that say which Python Spark runs, if nobody has set them."""
-    return {
-        "PYSPARK_PYTHON": settings.get("spark.pyspark.python", sys.executable),
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-    }
-
-
-def _early_for(master: str | None, settings: Mapping[str, str]) -> EarlyJvm | None:
-    """The JVM that was started early, for who asks for the same; any other one ends."""
-    if not _early:
-        return None
-    early, its_master, its_settings = _early.pop()
-    if SparkContext._gateway is None and early.is_current and (its_master, its_settings) == (master, dict(settings)):
-        return early
-    early.end()
-    return None
 
 
 def make_session(name: str, master: str | None = None, settings: dict[str, str] | None = None) -> SparkSession:
@@ -208,7 +158,6 @@ def make_session(name: str, master: str | None = None, settings: dict[str, str] 
         EngineError: Java is missing or too old, Spark does not start, or with the active session's master or settings
             tuples could be lost.
     """
-    early = _early_for(master, settings or {})
     active = SparkSession.getActiveSession()
     if active is not None:
         return given_session(active, "a Spark session is active", master, settings)
@@ -218,13 +167,13 @@ def make_session(name: str, master: str | None = None, settings: dict[str, str] 
     else:
         check_java()
     chosen = settings or {}
-    for variable, python in _pythons(chosen).items():
-        os.environ.setdefault(variable, python)
+    os.environ.setdefault("PYSPARK_PYTHON", chosen.get("spark.pyspark.python", sys.executable))
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     master = retrying(master or given.get("spark.master") or "local[*]")
     check_master(master)
     known = {**given, **chosen}
     with _signals_kept():
-        session = _new_session(name, master, _settings_for(master, known), early)
+        session = _new_session(name, master, {**_CORE_SETTINGS, **_settings_of(master, known), **known})
     _check_core(session)
     return session
 
@@ -262,6 +211,24 @@ def given_session(
     return session
 
 
+def _leave_to_this_process(descriptor: int) -> None:
+    """Close the JVM's standard input in processes that this one forks (``multiprocessing``).
+
+    The JVM ends when no process holds this pipe open. Otherwise the JVM, and its lock on the checkpoint, would live as
+    long as the forked processes.
+
+    Args:
+        descriptor: the driver's end of the pipe.
+    """
+
+    def let_go() -> None:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, descriptor, inheritable=False)
+        os.close(nothing)
+
+    os.register_at_fork(after_in_child=let_go)
+
+
 def _submitted() -> dict[str, str]:
     """The settings of ``spark-submit``, which has started this program and its JVM."""
     if SparkContext._gateway is None:
@@ -269,19 +236,17 @@ def _submitted() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _new_session(name: str, master: str, settings: Mapping[str, str], early: EarlyJvm | None) -> SparkSession:
+def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     """Start the JVM, if this process has none, and a session in it."""
     configuration = SparkConf().setAppName(name).setAll(list(settings.items())).setMaster(master)
     try:
         if SparkContext._active_spark_context is None:
             gateway = SparkContext._gateway  # of a context that was stopped: a process has at most one JVM
-            if gateway is None and early is not None:
-                gateway = early.gateway()
-            elif gateway is None:
+            if gateway is None:
                 configuration.setAll(_archived(configuration, master))
                 with _start_hook(master):
                     gateway = launch_gateway(configuration, jvm_output().popen_arguments())  # type: ignore[no-untyped-call]
-                leave_to_this_process(gateway.proc.stdin)
+                _leave_to_this_process(gateway.proc.stdin.fileno())
             context = SparkContext(conf=configuration, gateway=gateway)
             context.setLogLevel("WARN")
             _keep_to_the_log(context)
@@ -463,11 +428,6 @@ def for_lane(session: SparkSession, spark_partitions: int) -> SparkSession:
         own.conf.set(key, value)
     own.conf.set("spark.sql.shuffle.partitions", str(spark_partitions))
     return own
-
-
-def _settings_for(master: str, known: Mapping[str, str]) -> dict[str, str]:
-    """All settings of a new session, of which ``known`` win."""
-    return {**_CORE_SETTINGS, **_settings_of(master, known), **known}
 
 
 def _settings_of(master: str, known: Mapping[str, str]) -> dict[str, str]:
