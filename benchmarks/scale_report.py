@@ -114,12 +114,12 @@ def draw(series: Sequence[Series], path: Path) -> None:
     rows = -(-len(panels) // COLUMNS)
     with mpl.rc_context(STYLE):
         picture = Picture(figsize=(COLUMNS * PANEL_INCHES[0], rows * PANEL_INCHES[1]), layout="constrained")
-        places = picture.subplots(rows, COLUMNS, squeeze=False).flat
+        places = list(picture.subplots(rows, COLUMNS, squeeze=False).flat)
         for ((axis, on_spark, unit), costs), place in zip(panels.items(), places, strict=False):
             _panel(place, costs)
             where = " (on Spark, by the clock)" if on_spark else ""
             place.set(title=f"by {axis}{where}", xlabel=axis, ylabel={"s": "seconds"}.get(unit, unit))
-        for place in list(places)[len(panels) :]:
+        for place in places[len(panels) :]:
             place.set_axis_off()
         picture.savefig(path, metadata={"Date": None})
 

@@ -36,6 +36,12 @@ def test_no_picture_of_the_ui_is_kept_that_nobody_sees() -> None:
     )
 
 
+def test_no_picture_of_what_was_measured_is_kept_that_nobody_sees() -> None:
+    page = (PICTURES.parent / "benchmarks.md").read_text(encoding="utf-8")
+    found = {path.name for path in (PICTURES / "measured").iterdir()}
+    assert found == set(re.findall(r"\(pictures/measured/([\w-]+\.svg)\)", page))
+
+
 def test_the_drawn_tree_is_one_that_the_engine_acks() -> None:
     engine, line, words = _one_line()
     drawn = DRAWINGS["tree.svg"]()
