@@ -47,7 +47,6 @@ from sparkbolt.spark.executor import batches_of, packed, rows_of, staged, worker
 from sparkbolt.spark.failure_text import python_mistake
 from sparkbolt.spark.inlets import column_of_arrow, with_fields
 from sparkbolt.spark.job_bundle import SCHEMA, JobBundle
-from sparkbolt.spark.jvm import begin_segments
 from sparkbolt.spark.lane_query import level_frame
 from sparkbolt.spark.session import SQL_SETTINGS, is_local
 
@@ -108,7 +107,6 @@ def apply(
     if any(level.stateful for level in lane.levels) and df.isStreaming:
         _check_state_store(spark.conf.get(PROVIDER, "") or "")
     bundle = packed(lane, uuid.uuid4().hex[:12], sys.path if is_local(spark) else ())
-    begin_segments(bundle.run)
     frame = chosen.mapInArrow(_entered(bundle, spout.id), SCHEMA)
     for level in lane.levels:
         frame = level_frame(frame, lane, bundle, level)

@@ -171,9 +171,11 @@ def begin_segments(run: str) -> None:
 
 
 def end_segments(run: str) -> None:
-    """Remove that folder: no worker makes it again."""
+    """Remove that folder. First it gets another name, so that no worker that still runs writes into it meanwhile."""
     if _output is not None:
-        shutil.rmtree(f"{_output.segments}/{run}", ignore_errors=True)
+        with suppress(OSError):
+            os.rename(f"{_output.segments}/{run}", f"{_output.segments}/{run}.ended")
+        shutil.rmtree(f"{_output.segments}/{run}.ended", ignore_errors=True)
 
 
 def keep_log() -> str | None:

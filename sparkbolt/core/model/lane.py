@@ -17,7 +17,7 @@ Read before: ``topology``.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -143,9 +143,13 @@ class Lane:
             for level in self.levels
         ]
 
-    def next_dests(self, dests: Set[int]) -> list[int]:
-        """Of some dests, those of the first level that has any among them, ascending; none if no level has."""
-        return next((sorted(found) for level in self._dests_of_levels if (found := level & dests)), [])
+    def riding_dests(self, number: int) -> Sequence[int]:
+        """The dests of a level to which earlier stages send their reports, ascending; none behind the last level."""
+        return self._riding_dests[number - 1] if number <= len(self.levels) else ()
+
+    @cached_property
+    def _riding_dests(self) -> list[list[int]]:
+        return [sorted(dests) for dests in self._dests_of_levels]
 
     @cached_property
     def runtime_tasks(self) -> frozenset[int]:

@@ -93,6 +93,8 @@ class StageResult:
     """What one process did for one stage of a micro-batch."""
 
     moment: Moment
+    level: int = 0
+    """The level that ran; 0: the source."""
     rows: list[Row] = field(default_factory=list)
     """Frames for later levels, and rows that only pass through."""
     partials: Partials = field(default_factory=Partials)
@@ -110,11 +112,12 @@ class StageResult:
     def to_rows(self, lane: Lane) -> list[Row]:
         """All rows that leave the stage: ``rows``, then the partials for each acker task, then one row of feedback.
 
-        Partials and feedback ride with the rows for the next level that has any: its tasks combine them with their own.
-        By themselves they would be dests of their own there, which cost more than what they carry.
+        Before the last level, partials and feedback go to tasks of the next one, which combine them with their own:
+        dests of their own would cost more there than what they carry. To which tasks depends on the lane alone. If
+        Spark repeats the stage for some of its readers only, each part is still read once, from one attempt or another.
         """
         rows = list(self.rows)
-        ride = lane.next_dests({dest for dest, _ in rows})
+        ride = lane.riding_dests(self.level + 1)
         if lane.tracked:
             for shard, partials in shards_of(self.partials, len(lane.acker_dests)).items():
                 dest = ride[shard % len(ride)] if ride else lane.acker_dests[shard]

@@ -549,7 +549,7 @@ def run_level(
         by_dest.setdefault(dest, []).append(data)
     if own.isdisjoint(by_dest):  # Spark groups by dest, so rows that pass through come apart from a task's own
         passing = [(dest, data) for dest, frames in by_dest.items() for data in frames]
-        return StageResult(moment_of(passing[0][1]) if passing else Moment(-1, 0), passing)
+        return StageResult(moment_of(passing[0][1]) if passing else Moment(-1, 0), level, passing)
     try:
         return _attempt(worker, level, by_dest, store_of, exclusion)
     except Unkept as unkept:
@@ -586,7 +586,7 @@ def _attempt(
 
     own, inlets = worker.lane.dests_of_level(level), worker.lane.inlet_tasks
     stage = Stage(worker, moment_of(next(iter(by_dest.values()))[0]), part=level_part(level))
-    stage.exclusion = exclusion
+    stage.exclusion, stage.result.level = exclusion, level
     for dest, frames in sorted(by_dest.items()):
         left = [data for data in frames if not stage.absorb(data)]
         if dest not in own:
