@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Bolt, Config, KeyValueState, TopologyBuilder, bolt
+from sparkbolt import BasicBolt, Bolt, Config, KeyValueState, TopologyBuilder
 from sparkbolt.core.model.components import BoltBase
 from sparkbolt.core.model.lane import Lane, lay_out
 from sparkbolt.core.protocol.acker import gather
@@ -27,14 +27,16 @@ NOWHERE = "goes nowhere"
 
 
 AWAY: set[str] = set()
-"""What the service of ``look_up`` does not know at the moment."""
+"""What the service of ``LookUp`` does not know at the moment."""
 
 
-@bolt(outputs=["word"])
-def look_up(tup: Any) -> Iterator[list[Any]]:
-    if tup[0] in AWAY:
-        raise OSError("the service is away")
-    yield [tup[0]]
+class LookUp(BasicBolt):
+    outputs = ["word"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup[0] in AWAY:
+            raise OSError("the service is away")
+        collector.emit([tup[0]])
 
 
 class Keep(BasicBolt):
@@ -60,7 +62,7 @@ class Holds(Bolt):
 def lane_of(values: list[str], last: BoltBase) -> Lane:
     builder = TopologyBuilder("riding", Config(acker_tasks=3))
     builder.set_spout("values", Listed(values))
-    builder.set_bolt("look up", look_up).shuffle_grouping("values")
+    builder.set_bolt("look up", LookUp()).shuffle_grouping("values")
     builder.set_bolt("first", Keep(), parallelism=3).fields_grouping("look up", ["word"])
     builder.set_bolt("second", last, parallelism=3).fields_grouping("first", ["word"])
     return lay_out(builder.build(), cores=2)
