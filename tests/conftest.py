@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         marks = {mark.name for mark in item.iter_markers()}
         if marks & STAGES and item.nodeid.startswith(WITHOUT_MARKS):
             raise pytest.UsageError(f"{item.nodeid} has the marks {sorted(marks)}: no stage would find it there")
-        if marks & {"spark", "service"} and "timeout" not in marks:
+        if marks & {"campaign", "service", "slow", "spark"} and "timeout" not in marks:
             item.add_marker(pytest.mark.timeout(TEST_SECS))
 
 

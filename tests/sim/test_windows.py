@@ -138,7 +138,6 @@ def test_each_kind_of_window_is_seen_once_and_none_is_wrong(name: str, monkeypat
 
 
 @pytest.mark.campaign
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", KINDS)
 def test_each_kind_of_window_is_right_over_two_thousand_seeds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_kind(name, range(2, 2 + KIND_SEEDS), monkeypatch)
@@ -150,7 +149,6 @@ def test_windows_keep_every_promise(shape: str) -> None:
 
 
 @pytest.mark.campaign
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_windows_keep_every_promise_over_many_seeds(shape: str) -> None:
     check(subject_of(windows(shape), messages_max=NUMBERS), range(4, SEEDS))

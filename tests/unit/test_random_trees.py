@@ -43,7 +43,7 @@ from sparkbolt.sim.checkers.lives import LivesFollowTheTable
 from sparkbolt.sim.checkers.trees import ExpectedVerdict
 from sparkbolt.sim.engine import LocalEngine
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 Tree = tuple[int, int]
 """(position of the message, attempt)."""

@@ -15,7 +15,7 @@ import pytest
 from sparkbolt import AsyncBolt, Bolt, ColumnBolt, Config, Grouping, Spout, TopologyBuilder
 from sparkbolt.testing import TopologyTestDriver
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 class Emits(Bolt):
