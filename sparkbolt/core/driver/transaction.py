@@ -26,7 +26,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -76,7 +76,7 @@ class Aborts:
             "v": FORMAT,
             "plan": self.plan_digest,
             "repeats": self.repeats,
-            "fails": [asdict(fail) for fail in self.fails.values()],
+            "fails": [vars(fail) for fail in self.fails.values()],
             "hops": [hop.to_json() for hop in self.hops],
             "healths": {name: list(health) for name, health in self.healths.items()},
         }

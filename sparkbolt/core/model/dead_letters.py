@@ -20,7 +20,7 @@ import datetime as dt
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -89,7 +89,9 @@ class ExhaustedMessage:
 
     def dumps(self) -> str:
         """Return it as JSON, to be sent in a plan."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        return json.dumps(
+            {**vars(self), "attempts": [vars(attempt) for attempt in self.attempts]}, separators=(",", ":")
+        )
 
     @classmethod
     def loads(cls, text: str) -> ExhaustedMessage:
@@ -203,8 +205,8 @@ class DeadLetter:
 
     def to_json(self) -> dict[str, Any]:
         """Return the letter as a JSON object; values and bytes are encoded by ``plain``."""
-        body = dict(vars(self))  # not asdict, which would make deep copies of the user's values
-        body["attempts"] = [asdict(attempt) for attempt in self.attempts]
+        body = dict(vars(self))
+        body["attempts"] = [dict(vars(attempt)) for attempt in self.attempts]
         body["fields"] = list(self.fields)
         body["tuples"] = [[plain(value) for value in values] for values in self.tuples]
         body["raw"] = plain(vars(self.raw)) if self.raw is not None else None

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -83,7 +83,7 @@ class Hop:
 
     def to_json(self) -> list[Any]:
         """Return the hop as a list; without ``trace_parent`` if it is empty, as before there was one."""
-        values = list(astuple(self))
+        values = list(vars(self).values())
         return values if self.trace_parent else values[:-1]
 
     @classmethod
@@ -199,8 +199,8 @@ class Story:
     def to_json(self) -> dict[str, Any]:
         """Return the story for programs: ``root``, ``task_number`` and ``sequence`` for the key, hops as objects."""
         number, sequence = split_key(self.key)
-        body = {name: value for name, value in asdict(self).items() if name not in ("key", "hops")}
-        hops = [{**asdict(hop), "emitted": dict(hop.emitted)} for hop in self.hops]
+        body = {name: value for name, value in vars(self).items() if name not in ("key", "hops")}
+        hops = [{**vars(hop), "emitted": dict(hop.emitted)} for hop in self.hops]
         for hop in hops:
             del hop["key"], hop["depth"], hop["trace_parent"]
         parent = {"trace_parent": self.trace_parent} if self.trace_parent else {}

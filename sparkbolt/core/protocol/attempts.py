@@ -7,7 +7,7 @@ Read before: ``dead_letters``, ``reports``.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from sparkbolt.core.model.dead_letters import Attempt, ExhaustedMessage, remember
@@ -36,7 +36,7 @@ class MessageAttempts:
 
     def to_json(self) -> list[Any]:
         """The attempts as a list."""
-        return [[asdict(attempt) for attempt in self.attempts], self.left_out]
+        return [[dict(vars(attempt)) for attempt in self.attempts], self.left_out]
 
     @classmethod
     def from_json(cls, body: list[Any]) -> MessageAttempts:

@@ -15,7 +15,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -190,7 +190,7 @@ def _source_from_json(body: list[Any]) -> SourceState:
 
 
 def _failed_to_json(tree: FailedTree) -> dict[str, Any]:
-    return {**_to_names(vars(tree)), "fail": asdict(tree.fail), "hops": _hops_to_json(tree.hops)}
+    return {**_to_names(vars(tree)), "fail": vars(tree.fail), "hops": _hops_to_json(tree.hops)}
 
 
 def _failed_from_json(body: Mapping[str, Any]) -> FailedTree:
