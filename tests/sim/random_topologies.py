@@ -28,6 +28,7 @@ from sparkbolt import (
     FailedException,
     Grouping,
     PartitionedSpout,
+    Range,
     Reject,
     RetryPolicy,
     Spout,
@@ -261,6 +262,48 @@ def random_topology(seed: int) -> tuple[Topology, dict[str, list[list[int]]]]:
                 getattr(declarer, f"{grouping}_grouping")(source)
         known.append((f"b{place}", kind))
     return builder.build(), feed
+
+
+class Chunks(PartitionedSpout):
+    """Each message is some tuples, several of them in chunks of their own."""
+
+    outputs = ["n"]
+
+    def __init__(self, salt: int, count: int) -> None:
+        self.salt, self.count = salt, count
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Any]:
+        start = progress.get("all", 0)
+        return [Range(0, "all", start, min(start + 7, self.count))] if start < self.count else []
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        return progress.get("all", 0) >= self.count
+
+    def read(self, range_: Any) -> Any:
+        raise AssertionError("it is read in columns")
+
+    def read_columns(self, range_: Any) -> Any:
+        for position in range(range_.start, range_.end):
+            left = 1 + pick((self.salt, "tuples"), position, 5)
+            while left:
+                some = min(left, 1 + pick((self.salt, left), position, 3))
+                values = [pick(self.salt, (position, left - i), VALUES) for i in range(some)]
+                yield [position] * some, [pa.array(values) if self.salt % 2 else values]
+                left -= some
+
+
+def chunked_topology(seed: int) -> Topology:
+    """Messages of several tuples, which come in chunks; bolts that hold, fail and forget them."""
+    random_ = random.Random(f"chunked {seed}")
+    builder = TopologyBuilder(f"chunked-{seed}", Config(message_timeout_secs=3, max_attempts=3))
+    builder.set_spout("m", Chunks(seed, random_.randint(5, 25)))
+    fuse = {} if random_.random() < 0.5 else {"fuse": False}
+    first = builder.set_bolt("b0", Holding(seed), random_.randint(1, 2), tick_tuple_freq_secs=2, **fuse)
+    getattr(first, f"{random_.choice(['shuffle', 'all', 'global'])}_grouping")("m")
+    builder.set_bolt("b1", Holding(seed + 1), random_.randint(1, 2), tick_tuple_freq_secs=2).fields_grouping(
+        "b0", ["n"]
+    )
+    return builder.build()
 
 
 class Insisting(Bolt):

@@ -15,6 +15,7 @@ from examples import exclamation, join, rolling_top_words, word_count
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.subject import Subject, subject_of
 from tests.sim.random_topologies import (
+    chunked_topology,
     depending_topology,
     insisting_topology,
     lettered_topology,
@@ -31,6 +32,7 @@ RANDOM_TOPOLOGIES = 240
 FIRST_TOPOLOGIES = 32
 SEEDS_EACH = 4
 DEPENDING_TOPOLOGIES = 16
+CHUNKED_TOPOLOGIES = 30
 
 
 @pytest.fixture(autouse=True)
@@ -107,3 +109,17 @@ def test_dependencies_that_go_away_break_no_promise() -> None:
 @pytest.mark.campaign
 def test_more_dependencies_that_go_away_break_no_promise() -> None:
     check_depending(range(5, DEPENDING_TOPOLOGIES))
+
+
+def check_chunked(numbers: range) -> None:
+    for number in numbers:
+        check(subject_of(chunked_topology(number), messages_max=25), range(2 * number, 2 * number + 2))
+
+
+def test_messages_of_several_chunks_keep_every_promise() -> None:
+    check_chunked(range(1, 6))
+
+
+@pytest.mark.campaign
+def test_more_messages_of_several_chunks_keep_every_promise() -> None:
+    check_chunked(range(6, CHUNKED_TOPOLOGIES))

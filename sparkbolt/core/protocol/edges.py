@@ -13,6 +13,7 @@ Read before: ``ids``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,6 +142,19 @@ class Anchoring:
             return Anchoring(self.roots[rows], self.edges[rows], root_salt=self.root_salt)
         pairs, offsets = pairs_of_rows(self.offsets, rows)
         return Anchoring(self.roots[pairs], self.edges[pairs], offsets)
+
+
+def joined_anchorings(parts: Sequence[Anchoring]) -> Anchoring:
+    """The trees of the rows of several blocks, one block after the other."""
+    roots, edges = (np.concatenate(arrays) for arrays in zip(*((one.roots, one.edges) for one in parts), strict=True))
+    if all(one.offsets is None for one in parts):
+        salts = {one.root_salt for one in parts}
+        return Anchoring(roots, edges, root_salt=salts.pop() if len(salts) == 1 else None)
+    offsets = [np.zeros(1, dtype=np.int64)]
+    for one in parts:
+        own = np.arange(len(one.edges) + 1) if one.offsets is None else one.offsets
+        offsets.append(own[1:] + offsets[-1][-1])
+    return Anchoring(roots, edges, np.concatenate(offsets))
 
 
 def pairs_of_rows(

@@ -14,9 +14,9 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,7 +31,7 @@ from sparkbolt.core.base.native import kernels
 from sparkbolt.core.base.packing import KEY_ARRAYS, keys_to_pack, narrow, pack, packed_keys, unpack
 from sparkbolt.core.base.salvage import salvage
 from sparkbolt.core.base.text_arrays import dictionary_of, strings_of
-from sparkbolt.core.protocol.edges import Anchoring, EdgeOrigins
+from sparkbolt.core.protocol.edges import Anchoring, EdgeOrigins, joined_anchorings
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.errors import EmitError, check
 
@@ -70,6 +70,10 @@ class FrameKind(IntEnum):
 _HEAD = struct.Struct("<BxxxIqq")
 _NONE_TYPE = type(None)
 _FEW_VALUES = 64
+JOINED_ROWS_MAX = 4096
+"""Frames are joined up to so many rows: then what a frame costs is little against what its rows cost."""
+JOINED_BYTES_MAX = 1 << 20
+"""And up to so many bytes, since they are copied."""
 _ARROW_TYPES: dict[type, pa.DataType] = {
     str: pa.string(),
     int: pa.int64(),
@@ -161,8 +165,65 @@ class Inbox:
     clock: Clock | None = None
 
     def in_order(self) -> list[Frame]:
-        """The frames in the order in which user code sees them."""
-        return sorted(self.frames, key=lambda frame: frame.order)
+        """The frames in the order in which user code sees them; small ones that are alike are one (``joined``)."""
+        return joined(sorted(self.frames, key=lambda frame: frame.order))
+
+
+def joined(frames: Sequence[Frame]) -> list[Frame]:
+    """The frames, where neighbours that are alike and small are one frame.
+
+    A task works on each frame by itself, and sends on by itself what it emits for it. A sender that reads its source
+    chunk by chunk sends as many frames as there are chunks to each of its consumers, and where there are many of these,
+    each frame has few rows.
+    """
+    if len(frames) < 2:
+        return list(frames)
+    found: list[Frame] = []
+    for _, alike in groupby(frames, key=_likeness):
+        some: list[Frame] = []
+        rows = size = 0
+        for frame in alike:
+            nbytes = sum(column.nbytes for column in frame.columns if isinstance(column, pa.Array))
+            if rows + frame.rows > JOINED_ROWS_MAX or size + nbytes > JOINED_BYTES_MAX:
+                found += _one(some)
+                some, rows, size = [], 0, 0
+            some.append(frame)
+            rows += frame.rows
+            size += nbytes
+        found += _one(some)
+    return found
+
+
+def _likeness(frame: Frame) -> Any:
+    """What frames have in common that may be one; the frame itself if it can be joined with no other.
+
+    Columns that are no Arrow arrays stay apart: what can be one column in each frame may be none in both.
+    """
+    types = tuple(column.type for column in frame.columns if isinstance(column, pa.Array))
+    if len(types) < len(frame.columns):
+        return id(frame)
+    return frame.sender, frame.stream, frame.path, types, frame.anchoring is None, frame.attempts is None
+
+
+def _one(frames: list[Frame]) -> list[Frame]:
+    """The rows of frames that are alike, one frame after the other, as one frame."""
+    if len(frames) < 2:
+        return frames
+    try:
+        columns = [joined_columns(parts) for parts in zip(*(frame.columns for frame in frames), strict=True)]
+    except pa.ArrowInvalid:  # together their dictionaries have more values than the codes can tell apart
+        return frames
+    anchorings = [frame.anchoring for frame in frames if frame.anchoring is not None]
+    attempts = [frame.attempts for frame in frames if frame.attempts is not None]
+    return [
+        replace(
+            frames[0],
+            rows=sum(frame.rows for frame in frames),
+            columns=columns,
+            anchoring=joined_anchorings(anchorings) if anchorings else None,
+            attempts=np.concatenate(attempts) if attempts else None,
+        )
+    ]
 
 
 def column_of(values: Sequence[Any], dictionary: bool = False) -> Column:
@@ -271,6 +332,17 @@ def take(column: Column, rows: npt.NDArray[np.intp]) -> Column:
     if isinstance(column, pa.Array):
         return column.take(pa.array(rows))
     return [column[row] for row in rows.tolist()]
+
+
+def joined_columns(parts: Sequence[Column]) -> Column:
+    """One column after the other as one: all are Arrow arrays of one type, or none is an Arrow array.
+
+    Raises:
+        pa.ArrowInvalid: dictionaries have more values together than their codes can tell apart.
+    """
+    if isinstance(parts[0], pa.Array):
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+    return [value for one in parts for value in one]
 
 
 def part(column: Column, start: int, stop: int) -> Column:

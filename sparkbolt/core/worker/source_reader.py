@@ -13,12 +13,13 @@ Read before: ``plan``, ``stage``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from sparkbolt.core.base.exceptions import line_of, pass_on
 from sparkbolt.core.base.ids import mix64, mix64_array, ordinals_within, run_lengths, run_starts, tree_key, xor_by_key
@@ -31,7 +32,17 @@ from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.tuples import ATTEMPT_MAX, DEFAULT_STREAM, TRACED
 from sparkbolt.core.protocol.edges import Parents
 from sparkbolt.core.protocol.exclusion import HALVED, LEFT_OUT, NOTHING_EXCLUDED, Exclusion
-from sparkbolt.core.protocol.frames import Clock, FrameKind, Moment, column_of, encode_control, take
+from sparkbolt.core.protocol.frames import (
+    JOINED_BYTES_MAX,
+    JOINED_ROWS_MAX,
+    Clock,
+    FrameKind,
+    Moment,
+    column_of,
+    encode_control,
+    joined_columns,
+    take,
+)
 from sparkbolt.core.protocol.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Record
 from sparkbolt.core.worker.failures import Failure, failure_of
 from sparkbolt.core.worker.hop_recorder import TRACED_MAX, Chooser
@@ -80,6 +91,12 @@ class EntryReader:
         """Positions that came after later ones, and so were not accepted."""
         self._shift = 0
         """What a record's sequence is more than its position."""
+        self._gathered: list[tuple[Sequence[Any], npt.NDArray[np.int64]]] = []
+        """(columns, sequences) of single positions, which wait for more."""
+        self._gathered_size = 0, 0
+        """How many rows these are, and the bytes of their Arrow columns."""
+        self._likeness: list[Any] = []
+        """The types of their columns."""
 
     def read(self, records: Sequence[Record] = ()) -> None:
         """Read what the entry names: a range, single positions again, or the given records of a ``Spout``."""
@@ -99,6 +116,7 @@ class EntryReader:
                 else:  # an absent source is waited for once, not once for each record
                     text = f"{entry.source}@{position} was not asked for, since its source is away"
                     self._fail_record(entry.base + offset, Failure(Cause.AWAY, text, reported=False), unread=True)
+            self._start_gathered()
         else:
             self._range(Range(self._index, entry.source, entry.start, entry.end), entry.start + room)
 
@@ -110,15 +128,8 @@ class EntryReader:
     def _range(self, range_: Range, until: int) -> None:
         """Read a range up to the position ``until``, by default its end; the rest is postponed."""
         shift = self._entry.base - range_.start
-        last, ordinal = -1, 0
-        for positions, columns in self._chunks(replace(range_, end=until), shift) if until > range_.start else ():
-            ordinals: npt.NDArray[Any] | int = 0
-            if int(positions[0]) == last:  # the chunk before has the first tuples of this message
-                ordinals = ordinals_within(positions)
-                ordinals[positions == last] += np.uint32(ordinal)
-            ordinal = ordinal if int(positions[-1]) == last else 0
-            last = int(positions[-1])
-            ordinal += len(positions) - int(positions.searchsorted(last))
+        chunks = self._chunks(replace(range_, end=until), shift) if until > range_.start else ()
+        for positions, columns, ordinals in _numbered(chunks):
             self._start(self._stream(DEFAULT_STREAM), columns, positions + shift, ordinals)
         if self._broken is None and until < range_.end:
             self._broken, self._seen, self._cut = EnoughRead(until, HALVED), until - 1, None
@@ -145,15 +156,53 @@ class EntryReader:
     def _again(self, source: str, position: int, sequence: int) -> None:
         range_, shift = Range(self._index, source, position, position + 1), sequence - position
         found = False
-        for positions, columns in self._chunks(range_, shift):
+        for positions, columns, ordinals in _numbered(self._chunks(range_, shift)):
             found = True
-            self._start(self._stream(DEFAULT_STREAM), columns, positions + shift, 0)
+            self._gather(columns, positions + shift, ordinals)
         if self._broken is not None:
             self._break_off(range_, shift, self._broken)
         elif not found and not self._bad:
             text = f"the record at {source}@{position} is gone: it could not be given again"
             self._stage.report(ErrorReport(self._component, self._index, text))
             self._stage.counts(self._component).errors += 1
+
+    def _gather(
+        self, columns: Sequence[Any], sequences: npt.NDArray[np.int64], ordinals: npt.NDArray[Any] | int
+    ) -> None:
+        """``_start`` for what was read of a single position, of several positions at once where that can be done.
+
+        After an outage there are thousands, and each ``_start`` costs as much as a thousand rows. What has to be asked
+        of the spout is asked at once, since the next read may make it forget.
+        """
+        likeness = [column.type if isinstance(column, pa.Array) else type(column) for column in columns]
+        simple = isinstance(ordinals, int) and all(kind is list or isinstance(kind, pa.DataType) for kind in likeness)
+        if self._entry.attempt == 1 and (self._trace != 0 or len(self._traced)):
+            simple = False  # which of them are followed is known only when they start
+        size = sum(column.nbytes for column in columns if isinstance(column, pa.Array))
+        rows, nbytes = self._gathered_size
+        if not simple or likeness != self._likeness or rows >= JOINED_ROWS_MAX or nbytes + size > JOINED_BYTES_MAX:
+            self._start_gathered()
+        if not simple:
+            self._start(self._stream(DEFAULT_STREAM), columns, sequences, ordinals)
+            return
+        if self._entry.attempt > 1 and self._tracked:
+            self._ask_for_parents(sequences)
+        rows, nbytes = self._gathered_size
+        self._gathered_size = rows + len(sequences), nbytes + size
+        self._gathered.append((columns, sequences))
+        self._likeness = likeness
+
+    def _start_gathered(self) -> None:
+        gathered, self._gathered, self._gathered_size = self._gathered, [], (0, 0)
+        if not gathered:
+            return
+        try:
+            columns = [joined_columns(parts) for parts in zip(*(columns for columns, _ in gathered), strict=True)]
+            gathered = [(columns, np.concatenate([sequences for _, sequences in gathered]))]
+        except pa.ArrowInvalid:  # dictionaries that do not fit into one
+            pass
+        for some, sequences in gathered:
+            self._start(self._stream(DEFAULT_STREAM), some, sequences, 0, ask=False)
 
     def _chunks(self, range_: Range, shift: int) -> Iterator[tuple[npt.NDArray[np.int64], Sequence[Any]]]:
         """Yield what the spout reads as (positions, columns), chunk by chunk, without empty chunks.
@@ -334,6 +383,7 @@ class EntryReader:
         *,
         tracked: bool = True,
         direct_to: npt.NDArray[Any] | None = None,
+        ask: bool = True,
     ) -> None:
         """Start a tree for each sequence, and send its first tuples.
 
@@ -344,6 +394,7 @@ class EntryReader:
             ordinals: [rows], the place of each row among the tuples of its message; or the same number for all rows.
             tracked: whether the rows are tracked, if the spout is.
             direct_to: the task number that each row is for, on a direct stream.
+            ask: ask the spout for the ``traceparent`` of those that are followed.
         """
         if len(self._left_out):
             out = np.isin(sequences, self._left_out)
@@ -367,7 +418,7 @@ class EntryReader:
             parents = Parents(roots, roots, ordinals, None, of)
             self._stage.start_trees(*xor_by_key(started, np.zeros(len(started), dtype=np.uint64)))
         attempts = self._attempts(stream, columns, parents, sequences)
-        if attempts is not None and parents is not None and self._entry.source is not None:
+        if attempts is not None and parents is not None and self._entry.source is not None and ask:
             self._ask_for_parents(sequences[attempts > 1])
         first = self._emitted.get(stream.name, 0)
         self._emitted[stream.name] = first + len(keys)
@@ -423,6 +474,25 @@ class EntryReader:
             return None
         attempts = np.full(len(sequences), attempt, dtype=np.uint8)
         return attempts if marks is None else attempts | marks
+
+
+def _numbered(
+    chunks: Iterable[tuple[npt.NDArray[np.int64], Sequence[Any]]],
+) -> Iterator[tuple[npt.NDArray[np.int64], Sequence[Any], npt.NDArray[Any] | int]]:
+    """(positions, columns, ordinals) of chunks, whose positions never fall: the tuples of a message may be in several.
+
+    ``ordinals`` is [rows], the place of each row among the tuples of its message; or 0, where each message begins.
+    """
+    last, ordinal = -1, 0
+    for positions, columns in chunks:
+        ordinals: npt.NDArray[Any] | int = 0
+        if int(positions[0]) == last:  # the chunk before has the first tuples of this message
+            ordinals = ordinals_within(positions)
+            ordinals[positions == last] += np.uint32(ordinal)
+        ordinal = ordinal if int(positions[-1]) == last else 0
+        last = int(positions[-1])
+        ordinal += len(positions) - int(positions.searchsorted(last))
+        yield positions, columns, ordinals
 
 
 def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,15 @@ from hypothesis import strategies as st
 from sparkbolt.core.base.ids import edges_of, mix64_array, xor_by_root
 from sparkbolt.core.protocol.edges import Anchoring, EdgeOrigins
 from sparkbolt.core.protocol.frames import (
+    JOINED_BYTES_MAX,
+    JOINED_ROWS_MAX,
     Frame,
     Inbox,
     Moment,
     column_of,
     decode,
     encode,
+    joined,
     moment_of,
     python_values,
     take,
@@ -167,3 +171,76 @@ def test_the_order_in_which_frames_arrive_never_shows(arrival: list[int]) -> Non
     frames = [Frame(i % 2, i % 3, i // 6, i, 1, [[i]]) for i in range(12)]
     ordered = Inbox([frames[i] for i in arrival]).in_order()
     assert [frame.order for frame in ordered] == sorted(frame.order for frame in frames)
+
+
+def small(sequence: int, texts: list[str], trees: str, attempts: int | None = None) -> Frame:
+    rows = len(texts)
+    roots = mix64_array(np.arange(1000 * sequence, 1000 * sequence + 2 * rows, dtype=np.uint64))
+    edges = mix64_array(roots)
+    if trees == "none":
+        anchoring = None
+    elif trees == "one each":
+        anchoring = Anchoring(roots[:rows], edges_of(roots[:rows], 0, 77), root_salt=77)
+    elif trees == "some":
+        anchoring = Anchoring(roots[:rows], edges[:rows], np.minimum(np.arange(rows + 1), rows))
+    else:
+        origins = EdgeOrigins(roots[:1], edges[:1], np.zeros(1, dtype=np.intp), rows, 0, 5)
+        anchoring = Anchoring(None, origins.edges(), None, origins)
+    marks = None if attempts is None else np.full(rows, attempts, dtype=np.uint8)
+    numbers = pa.array([sequence * 10 + row for row in range(rows)], type=pa.int64())
+    return Frame(1, 0, sequence % 2, sequence, rows, [column_of(texts, True), numbers], anchoring, marks, ((1, 0),))
+
+
+def rows_of(frame: Frame) -> list[tuple[Any, ...]]:
+    """Each row: its values, its attempt, its roots, and the XOR of its edges."""
+    marks = [None] * frame.rows if frame.attempts is None else frame.attempts.tolist()
+    one_by_one = [frame.take(np.array([row])).anchoring for row in range(frame.rows)]
+    edges = [None if one is None else int(np.bitwise_xor.reduce(one.edges)) for one in one_by_one]
+    values = zip(*map(python_values, frame.columns), strict=True)
+    return list(zip(values, marks, map(frame.roots_of, range(frame.rows)), edges, strict=True))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.sampled_from(["to", "be", "or"]), min_size=1, max_size=4),
+            st.sampled_from(["none", "one each", "some", "derived"]),
+            st.sampled_from([None, None, 1, 2]),
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_frames_that_are_joined_have_the_same_rows_trees_and_attempts(
+    kinds: list[tuple[list[str], str, int | None]],
+) -> None:
+    frames = [small(i, *kind) for i, kind in enumerate(kinds)]
+    together = Inbox([decode(encode(frame, MOMENT)) for frame in frames]).in_order()
+    expected = [row for frame in sorted(frames, key=lambda frame: frame.order) for row in rows_of(frame)]
+    assert [row for frame in together for row in rows_of(frame)] == expected
+    tracked = {trees != "none" for _, trees, _ in kinds}
+    marked = {attempts is not None for _, _, attempts in kinds}
+    if len(tracked) == len(marked) == 1:
+        assert len(together) == 1
+    for frame in together:
+        back = decode(encode(frame, MOMENT))
+        assert rows_of(back) == rows_of(frame)
+
+
+def test_what_is_large_or_from_another_sender_or_no_arrow_column_is_not_joined() -> None:
+    def frame(sequence: int, rows: int, **members: Any) -> Frame:
+        return replace(Frame(1, 0, 0, sequence, rows, [pa.array(range(rows))], path=((1, 0),)), **members)
+
+    half = JOINED_ROWS_MAX // 2
+    assert [f.rows for f in joined([frame(i, half) for i in range(5)])] == [2 * half, 2 * half, half]
+    long = [frame(i, 1, columns=[pa.array(["x" * JOINED_BYTES_MAX])]) for i in range(3)]
+    assert len(joined(long)) == 3
+    for other in ({"sender": 2}, {"stream": 1}, {"path": ((2, 0), (1, 0))}, {"columns": [pa.array(["a"])]}):
+        assert len(joined([frame(0, 1), frame(1, 1, **other)])) == 2
+    assert len(joined([frame(i, 1, columns=[[{"a": 1}]]) for i in range(2)])) == 2
+    codes = pa.array(np.arange(100, dtype=np.int8))
+    apart = [
+        frame(i, 100, columns=[pa.DictionaryArray.from_arrays(codes, pa.array([f"{i} {n}" for n in range(100)]))])
+        for i in range(2)
+    ]
+    assert [f.rows for f in joined(apart)] == [100, 100]

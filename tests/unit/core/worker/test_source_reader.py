@@ -7,16 +7,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Ledger
 from sparkbolt.core.driver.ledger.settings import ledger_settings
-from sparkbolt.core.model.components import BadRecord, BasicBolt, PartitionedSpout, Range, TopologyContext
+from sparkbolt.core.model.components import (
+    BadRecord,
+    BasicBolt,
+    Bolt,
+    ColumnBolt,
+    PartitionedSpout,
+    Range,
+    TopologyContext,
+)
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.model.topology import Topology, TopologyBuilder
 from sparkbolt.core.model.tuples import Tuple
-from sparkbolt.core.worker.collectors import BasicRowCollector
+from sparkbolt.core.worker.collectors import BasicRowCollector, BoltRowCollector
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
@@ -347,3 +357,97 @@ def test_a_rest_that_is_read_later_is_a_warning(caplog: pytest.LogCaptureFixture
         "numbers: n from 30 up to 50 is read later: that is enough; that is with the next micro-batch, and nothing new "
         "before"
     ]
+
+
+class Pairs(Columns):
+    """Each number is two tuples, each in a chunk of its own."""
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        for number in range(range_.start, range_.end):
+            for half in ("first", "second"):
+                yield [number], [[f"{number}, {half}"]]
+
+
+class Hold(Bolt):
+    """Fails what is given for the first time, and holds what comes again until it may go."""
+
+    may_go: ClassVar[bool] = False
+    tried: ClassVar[Counter[str]] = Counter()
+
+    def prepare(self, context: TopologyContext) -> None:
+        self.held: list[Tuple] = []
+
+    def execute(self, tup: Tuple, collector: BoltRowCollector) -> None:
+        self.tried[tup["n"]] += 1
+        if self.tried[tup["n"]] == 1:
+            collector.fail(tup)
+            return
+        self.held.append(tup)
+        if self.may_go:
+            for held in self.held:
+                collector.ack(held)
+            self.held.clear()
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_a_retried_message_that_comes_in_chunks_is_acked_with_its_last_tuple_and_not_before(
+    parallelism: int,
+) -> None:
+    Hold.tried.clear()
+    builder = TopologyBuilder("held", Config(max_attempts=9, message_timeout_secs=600))
+    builder.set_spout("numbers", Pairs(lambda number, times: None))
+    builder.set_bolt("hold", Hold(), parallelism=parallelism, fuse=False).shuffle_grouping("numbers")
+    engine = LocalEngine(builder.build())
+    for _ in range(8):
+        engine.step()
+        engine.now_ms += 20_000
+    metrics = engine.ledger.metrics.of("numbers")
+    assert set(Hold.tried.values()) == {2}, "each was given again, and none came a third time"
+    assert (metrics.acked, metrics.failed, engine.ledger.open_trees) == (0, COUNT, COUNT)
+
+
+class Lettered(Columns):
+    """Each number is a text; as an Arrow dictionary of its own, whose codes have too few bits for all texts."""
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        codes = pa.array(np.arange(100, dtype=np.int8))
+        for number in range(range_.start, range_.end):
+            texts = pa.array([f"{number}, {n}" for n in range(100)])
+            yield [number] * 100, [pa.DictionaryArray.from_arrays(codes, texts)]
+
+
+class FailAtFirst(ColumnBolt):
+    """Fails all rows of the first attempt; notes how many rows came at once, and what they were."""
+
+    stateless = True
+    came: ClassVar[list[list[Any]]] = []
+    fails: ClassVar[bool] = True
+
+    def execute(self, batch: Any, collector: Any) -> None:
+        if self.fails:
+            raise ValueError("on purpose")
+        self.came.append(batch["n"].to_pylist())
+
+
+@pytest.mark.parametrize(("kind", "at_once"), [(Numbers, 50), (Columns, 50), (Pairs, 2), (Lettered, 100)])
+def test_what_is_read_again_one_by_one_comes_together_where_it_can(
+    kind: type[Numbers], at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FailAtFirst, "came", [])
+    monkeypatch.setattr(FailAtFirst, "fails", True)
+    builder = TopologyBuilder("again", Config(max_attempts=9, retry=RetryPolicy(min_backoff=timedelta(seconds=9))))
+    builder.set_spout("numbers", kind(lambda number, times: None))
+    builder.set_bolt("fail", FailAtFirst(), fuse=False).shuffle_grouping("numbers")
+    engine = LocalEngine(builder.build())
+    engine.step()
+    engine.step()
+    assert engine.ledger.metrics.of("numbers").failed == COUNT
+    monkeypatch.setattr(FailAtFirst, "fails", False)
+    engine.now_ms += 60_000
+    while engine.step() is not None:
+        engine.now_ms += 1000
+    assert engine.ledger.metrics.of("numbers").acked == COUNT
+    came = [value for batch in FailAtFirst.came for value in batch]
+    tuples = {Pairs: 2, Lettered: 100}.get(kind, 1)
+    assert len(came) == len(set(came)) == tuples * COUNT
+    assert max(map(len, FailAtFirst.came)) >= at_once
