@@ -1,7 +1,7 @@
 """What a topology costs by its shape: tasks of a bolt, components, distinct words; in one process, without Spark.
 
 Which question it answers: what do a small micro-batch and a text cost, by how many tasks and components there are, and
-by how many words a bolt has counted?
+by how many words a bolt has counted; and what do retries cost, by how many there are?
 
 Read before: ``scale_growth``, ``sparkbolt.sim.engine``.
 """
@@ -17,7 +17,7 @@ from benchmarks.floor import PassOn
 from benchmarks.scale_growth import Axis, Cost, spent_s
 from benchmarks.spouts import Numbers
 from benchmarks.words import WordCount
-from sparkbolt import Config, Range, Topology, TopologyBuilder
+from sparkbolt import Bolt, Config, Range, Topology, TopologyBuilder
 from sparkbolt.sim.engine import LocalEngine
 
 SMALL, LARGE = 10, 20_000
@@ -29,6 +29,18 @@ TURNS = 10
 TOUCHED = 1_000
 FILLED = 1_000_000
 """Tuples of one micro-batch, at most."""
+
+
+class FailAtFirst(Bolt):
+    """Fails the first attempt at each message."""
+
+    stateless = True
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup.attempt == 1:
+            collector.fail(tup)
+        else:
+            collector.ack(tup)
 
 
 class Words(Numbers):
@@ -137,6 +149,26 @@ def vocabulary(count: int) -> dict[str, Cost]:
     }
 
 
+def retries(count: int) -> dict[str, Cost]:
+    """So many messages have failed once, and are read and worked on again."""
+
+    def declare(builder: TopologyBuilder) -> None:
+        builder.set_bolt("fail", FailAtFirst(), parallelism=2, fuse=False).shuffle_grouping("source")
+
+    engine = _engine(built(declare, words(count, SMALL)))
+    while engine.ledger.metrics.of("source").failed < count:
+        _step(engine)
+    engine.now_ms += 60_000
+
+    def again() -> None:
+        while engine.ledger.metrics.of("source").acked < count:
+            _step(engine)
+
+    spent = spent_s(again)
+    engine.close()
+    return {"all retries, read and worked on": Cost(spent)}
+
+
 def _fill(engine: LocalEngine, count: int) -> None:
     while engine.ledger.metrics.of("count").executed < count:
         _step(engine)
@@ -146,5 +178,6 @@ AXES = (
     Axis("tasks of each bolt", (2, 6, 20, 60, 200), shape(with_tasks, EACH_TO_EACH), rounds=1),
     Axis("bolts", (3, 5, 10, 20, 50), shape(chain), rounds=2),
     Axis("bolts", (3, 5, 10, 20, 50), shape(fan_out), rounds=2),
+    Axis("failures", (300, 1_000, 3_000, 10_000, 30_000), retries, rounds=1),
     Axis("distinct words", (1_000, 10_000, 100_000, 1_000_000, 3_000_000), vocabulary, rounds=1),
 )

@@ -175,7 +175,9 @@ class EntryReader:
         of the spout is asked at once, since the next read may make it forget.
         """
         likeness = [column.type if isinstance(column, pa.Array) else type(column) for column in columns]
-        simple = isinstance(ordinals, int) and all(kind is list or isinstance(kind, pa.DataType) for kind in likeness)
+        simple = isinstance(ordinals, int) and all(
+            kind in (list, tuple) or isinstance(kind, pa.DataType) for kind in likeness
+        )
         if self._entry.attempt == 1 and (self._trace != 0 or len(self._traced)):
             simple = False  # which of them are followed is known only when they start
         size = sum(column.nbytes for column in columns if isinstance(column, pa.Array))
