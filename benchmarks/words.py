@@ -37,6 +37,8 @@ TURN_BYTES = 6 << 20
 """Of a micro-batch, where tracking takes turns with none: 1.1 million words."""
 TURN_WORDS = 5_000_000
 """A turn takes at most so many words: two micro-batches that count, one before, and one that is on its way."""
+WORDS_MIN = 4 * TURN_WORDS
+"""Of which the start takes a part, before turns begin."""
 
 
 class SplitSentence(BasicBolt):
@@ -111,6 +113,10 @@ def bare_loop(text: Text) -> float:
 
 def figures(options: Options) -> Iterator[Figure]:
     """Measure: tracked, with the default target, and the bare loop, in turn; then what tracking costs."""
+    if options.words < WORDS_MIN:
+        raise ValueError(
+            f"{options.words:,} words are too few for turns of {TURN_WORDS:,}: give {WORDS_MIN:,} at least"
+        )
     text, large = zipf_text(options.words), zipf_text(options.words, ranks=VOCABULARY)
     warm()
     bare, with_acks, bare_large, by_default = in_turn(

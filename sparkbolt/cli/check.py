@@ -291,7 +291,7 @@ def report_lines(examination: Examination) -> Iterator[str]:
         f"  spark_partitions: {examination.spark_partitions}, cores: {examination.cores}, "
         f"acker tasks: {examination.ackers}"
     )
-    yield f"  a micro-batch takes about {examination.floor_secs:.2g} s with little data"
+    yield f"  a micro-batch takes about {examination.floor_secs:.2g} s or more with little data"
     bolts = [component for component in examination.components if component.fusion]
     if examination.transactional is not None:
         yield from ("", "transactional: each message counts in state and in what is emitted exactly once")

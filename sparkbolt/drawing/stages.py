@@ -15,10 +15,10 @@ from sparkbolt.core.model.lane import Lane, lay_out
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
 
-FLOOR_SECS = 0.35
-"""About how many seconds a micro-batch without a stateful level takes at least, on two cores."""
-STATEFUL_LEVEL_SECS = 0.2
-"""About how many seconds each stateful level adds."""
+FLOOR_SECS = 0.08
+"""About how many seconds a micro-batch of a source alone takes at least, on two cores (``scripts/bench floor``)."""
+LEVEL_SECS, STATEFUL_LEVEL_SECS = 0.02, 0.12
+"""About how many seconds each level adds, without state and with it (``scripts/bench scale``, ``floor``)."""
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 
@@ -67,7 +67,9 @@ def stages_of(lane: Lane) -> tuple[StageView, ...]:
     members = {level: tuple(id_ for id_ in ids if stage_level(lane, id_) == level) for level in (0, *_numbers(lane))}
     source = StageView(0, False, members[0], FLOOR_SECS)
     behind = (
-        StageView(level.number, level.stateful, members[level.number], STATEFUL_LEVEL_SECS if level.stateful else 0.0)
+        StageView(
+            level.number, level.stateful, members[level.number], STATEFUL_LEVEL_SECS if level.stateful else LEVEL_SECS
+        )
         for level in lane.levels
     )
     return (source, *behind)

@@ -574,7 +574,13 @@ def _lock(spark: SparkSession, directory: str, owner: str) -> Any:
     jvm: Any = spark._jvm  # pyspark has no public API for the JVM
     until = time.monotonic() + LOCK_WAIT_SECS
     while True:
-        channel = jvm.java.io.RandomAccessFile(f"{directory}/lock", "rw").getChannel()
+        try:
+            channel = jvm.java.io.RandomAccessFile(f"{directory}/lock", "rw").getChannel()
+        except Py4JJavaError as error:  # its file belongs to another user, or is none
+            why = str(error.java_exception.getMessage())
+            raise CheckpointError(
+                f"checkpoint {directory} cannot be locked ({why}): run as the user to whom it belongs, or name another"
+            ) from None
         try:
             if channel.tryLock() is not None:
                 return channel

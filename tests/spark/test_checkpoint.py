@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sparkbolt.errors import CheckpointError
 from sparkbolt.spark.checkpoint import Checkpoint, HadoopFiles, LocalFiles, is_locked
 
 pytestmark = pytest.mark.spark
@@ -40,3 +41,9 @@ def test_a_lock_of_a_jvm_is_seen_from_outside_of_it(spark: Any, tmp_path: Path) 
     assert is_locked(str(tmp_path)), "to look takes no lock away"
     held.close()
     assert not is_locked(str(tmp_path))
+
+
+def test_a_lock_that_cannot_be_opened_is_one_sentence(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "lock").mkdir()  # as if it belonged to another user, which the superuser would not notice
+    with pytest.raises(CheckpointError, match=r"cannot be locked \(.*lock.*\): run as the user to whom it belongs"):
+        Checkpoint(spark, str(tmp_path))

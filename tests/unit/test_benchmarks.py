@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import words
 from benchmarks.__main__ import count, main
 from benchmarks.figures import Aim, Figure, Printer, machine, ratios
-from benchmarks.runs import Mark, in_turn, steady_marks, steady_rate
+from benchmarks.runs import Mark, Options, in_turn, steady_marks, steady_rate
 from benchmarks.spouts import Numbers
 from benchmarks.text import WORDS_A_LINE, spelling, zipf_text
 from sparkbolt import Range
@@ -295,3 +296,8 @@ def test_the_report_of_a_scale_has_a_row_and_a_line_for_each_cost(tmp_path):
     drawn = (tmp_path / "new/scale.svg").read_text()
     for text in ("a poll, without news (1.25)", "their columns (1.00)", "by executors (on Spark, by the clock)"):
         assert text in drawn
+
+
+def test_too_few_words_for_turns_are_refused_before_anything_is_measured():
+    with pytest.raises(ValueError, match="give 20,000,000 at least"):
+        next(words.figures(Options(words=4_000_000)))

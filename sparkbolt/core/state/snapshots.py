@@ -54,6 +54,7 @@ class DurableAttributes:
         self._instance = instance
         self._component = component
         self._transient = frozenset(transient)
+        self._owned = tuple((owned or {}).values())
         self._pickling = Pickling(namespace or {}, {**(owned or {}), "self": instance})
         self._warn_bytes = warn_bytes
         self._bytes = 0
@@ -113,11 +114,14 @@ class DurableAttributes:
             segments: the state that has the large dicts of the snapshot.
 
         Raises:
-            StateError: the snapshot cannot be read, because its classes are missing or reject the old values.
+            StateError: the snapshot cannot be read, because its classes are missing or reject the old values; or an
+                attribute was a plain one and is the bolt's ``KeyValueState`` now, or the other way round.
         """
         attributes = self._load(self._prepared)
         if data is not None:
-            attributes.update(self._load(data))
+            kept = self._load(data)
+            self._check_kinds(attributes, kept)
+            attributes.update(kept)
         self._large.restore(attributes, segments)
         own, slots = vars(self._instance), slots_of(type(self._instance))
         for name in self._durable():
@@ -129,6 +133,20 @@ class DurableAttributes:
                     setattr(self._instance, name, value)
                 else:
                     own[name] = value
+
+    def _check_kinds(self, prepared: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
+        for name in prepared.keys() & kept.keys():
+            now, before = (any(value[name] is one for one in self._owned) for value in (prepared, kept))
+            if now and not before:
+                raise StateError(
+                    f"bolt {self._component!r}: {name!r} is a KeyValueState now, and in the checkpoint it is an "
+                    "attribute of its own: give the state another name, and move what it holds (docs/state.md)"
+                )
+            if before and not now and isinstance(prepared[name], Mapping):
+                raise StateError(
+                    f"bolt {self._component!r}: {name!r} is an attribute of its own now, and in the checkpoint it is a "
+                    "KeyValueState: give the attribute another name, and move what it holds (docs/state.md)"
+                )
 
     def warning(self) -> str | None:
         """The text to log when a capture was larger than ``warn_bytes``: returned once, then None."""

@@ -360,7 +360,9 @@ class StreamOut:
         what = None if isinstance(values, list | tuple) else named(values)
         if what is not None:
             return EmitError(f"{self.routes.component!r} emitted {what} on {declared}: {self._mend(values)}")
-        hint = ": did you emit a str instead of a list?" if self.width == 1 and len(values) > 1 else ""
+        hint = (
+            ": one value that is itself a list is emitted as [the_list]" if self.width == 1 and len(values) > 1 else ""
+        )
         return EmitError(f"{self.routes.component!r} emitted {len(values)} values on {declared}{hint}")
 
     def _mend(self, values: Any) -> str:

@@ -145,7 +145,7 @@ def test_check_tells_levels_stages_and_fusion() -> None:
         "count": None,
         "late": "split",
     }
-    assert examination.floor_secs == pytest.approx(0.55)
+    assert examination.floor_secs == pytest.approx(0.2)
     assert examination.warnings == ()
     text = "\n".join(report_lines(examination))
     assert "count x2 CountOnce (bolt) <- split fields(line) -> (line, count)" in re.sub(" +", " ", text)

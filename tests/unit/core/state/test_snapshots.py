@@ -167,3 +167,26 @@ def test_an_owned_object_is_read_by_its_pickling_only():
     thing = object()
     data = Pickling({}, {"thing": thing}).dumps([thing])
     assert Pickling({}, {"thing": 7}).loads(data) == [7]
+
+
+def test_an_attribute_that_becomes_a_key_value_state_is_refused_under_its_name():
+    before = make(counts=Counter(be=2), other=1)
+    data = DurableAttributes(before, "count").capture()
+    state = KeyValueTable()
+    now = DurableAttributes(make(counts=state, other=1), "count", owned={"key_value_state": state})
+    with pytest.raises(StateError, match=r"'counts' is a KeyValueState now.*give the state another name.*state\.md"):
+        now.restore(data)
+    renamed = make(table=state, counts=Counter())
+    DurableAttributes(renamed, "count", owned={"key_value_state": state}).restore(data)
+    assert (renamed.table, renamed.counts) == (state, Counter(be=2))
+
+
+def test_a_key_value_state_that_becomes_an_attribute_is_refused_under_its_name():
+    state = KeyValueTable()
+    data = DurableAttributes(make(counts=state), "count", owned={"key_value_state": state}).capture()
+    now = DurableAttributes(make(counts=Counter()), "count", owned={"key_value_state": state})
+    with pytest.raises(StateError, match=r"'counts' is an attribute of its own now.*give the attribute another name"):
+        now.restore(data)
+    late = make(counts=None)  # which is set from the state later
+    DurableAttributes(late, "count", owned={"key_value_state": state}).restore(data)
+    assert late.counts is state

@@ -45,7 +45,10 @@ MISTAKES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "a generator": (lambda c, t: c.emit(x for x in [1]), r"emitted a generator on .*: emit each list that it gives"),
     "an array of no dimension": (lambda c, t: c.emit(np.array(1)), r"emitted a ndarray on .*"),
     "a class": (lambda c, t: c.emit(list), r"emitted a type on"),
-    "too many": (lambda c, t: c.emit(["a", "b"]), r"emitted 2 values on .*: did you emit a str instead of a list\?"),
+    "too many": (
+        lambda c, t: c.emit(["a", "b"]),
+        r"emitted 2 values on .*: one value that is itself a list is emitted as \[the_list\]",
+    ),
     "too few": (lambda c, t: c.emit([1], stream="pair"), r"emitted 1 values on stream 'pair', which declares 2 field"),
     "half": (lambda c, t: c.emit(Half(), stream="pair"), r"LookupError: half"),
     "no stream": (lambda c, t: c.emit(["a"], stream="odd"), r"on stream 'odd'; its declared streams are 'default'"),
