@@ -105,7 +105,7 @@ class TextSpout(OpenedInEachProcess, PartitionedSpout):
     _opened = ("_planner", "_unpacked", "_places", "_warned")
 
     outputs = ["line", "path", "offset"]
-    first_budget = 64 * 1024
+    first_budget = 1024
 
     def __init__(
         self,

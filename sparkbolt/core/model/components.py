@@ -330,7 +330,7 @@ class PartitionedSpout(TracedSource, Component):
     new is read; a topology that stops abandons a call that does not return.
     """
 
-    first_budget: int = 1000
+    first_budget: int = 100
     """How many positions the first micro-batch may cover; the engine adapts the number for later ones."""
     dead_letters: DeadLetters | None = None
     """Where the dead letters of given-up messages go; ``dead_letters=`` of ``set_spout`` overrides it."""

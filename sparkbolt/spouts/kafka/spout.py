@@ -105,7 +105,7 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
 
     _opened = ("_watcher", "_readers", "_shaper", "_reserved", "_single", "_chunk", "_planner", "_sizes")
 
-    first_budget = 10_000
+    first_budget = 100
 
     def __init__(
         self,

@@ -81,7 +81,9 @@ def growing(kafka: MockKafka, name: str) -> None:
 
 def test_messages_that_grow_a_hundredfold_are_read_up_to_twice_max_bytes_and_the_rest_comes_later(kafka, name):
     growing(kafka, name)
-    engine = weighed(name, spout(kafka.brokers, name, stop_at_end=True, max_bytes=MAX_BYTES), max_attempts=1)
+    own = spout(kafka.brokers, name, stop_at_end=True, max_bytes=MAX_BYTES)
+    own.first_budget = 10_000
+    engine = weighed(name, own, max_attempts=1)
     run(engine, finished(engine))
     close(engine)
     found = sizes(name)
@@ -111,7 +113,9 @@ def test_without_ackers_nothing_is_left_for_later_since_nobody_would_ask_for_it(
 
 def test_without_max_bytes_a_micro_batch_is_as_large_as_its_offsets_make_it(kafka, name):
     kafka.produce(name, ["x" * LARGE] * 200, kafka_partition=0)
-    engine = weighed(name, spout(kafka.brokers, name, stop_at_end=True))
+    own = spout(kafka.brokers, name, stop_at_end=True)
+    own.first_budget = 200
+    engine = weighed(name, own)
     run(engine, finished(engine))
     close(engine)
     assert sizes(name) == [200 * LARGE]
