@@ -31,14 +31,12 @@ Read before: ``core.driver.ledger.files``.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
 import re
 import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -58,15 +56,13 @@ from sparkbolt.core.model.lane import Lane, moved
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.model.topology_changes import changes, differs
 from sparkbolt.errors import CheckpointError
+from sparkbolt.spark.checkpoint_lock import lock
 from sparkbolt.spark.locations import FILES_SECS, answer_within, check_hdfs
 from sparkbolt.spark.versions import FILE_MANAGER, note_version
 
-LOCK_WAIT_SECS = 20.0
-"""How long a start waits for the lock: a JVM whose driver was killed needs a moment to end."""
 CONDITIONAL = "fs.option.create.conditional.overwrite"
 """Requests from Hadoop's S3 client a write that fails if the object exists; other clients ignore the option."""
 _IDENTITY = re.compile("[0-9a-f]{32}")
-_OWNER = re.compile(r"another driver \(process (\d+), its JVM is (\d+)\)")
 log = logging.getLogger("sparkbolt")
 _MODULES = {"s3a": "hadoop-aws", "abfs": "hadoop-azure", "abfss": "hadoop-azure", "wasb": "hadoop-azure"}
 """By URL scheme, the Hadoop modules that are not part of Spark."""
@@ -295,7 +291,7 @@ class Checkpoint:
         self._lock = None
         if local is not None:
             owner = self.files.read("owner")
-            self._lock = _lock(spark, self.directory, owner.decode() if owner else "another driver")
+            self._lock = lock(spark, self.directory, owner.decode() if owner else "another driver")
             try:
                 pid = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
                 self.files.write("owner", f"another driver (process {os.getpid()}, its JVM is {pid})".encode())
@@ -524,82 +520,3 @@ def letters_beside(name: str) -> str:
     """
     name = re.sub(r"[^\w.-]", "_", name)
     return os.path.join(tempfile.gettempdir(), f"dead-letters-of-{name}-{uuid.uuid4().hex[:8]}")
-
-
-def refuse_if_in_use(place: str | None) -> None:
-    """Refuse a local checkpoint that a live driver has locked; call it before Spark starts, which takes seconds.
-
-    A checkpoint whose driver is dead is not refused: its JVM ends while Spark starts.
-
-    Raises:
-        CheckpointError: the checkpoint is in use.
-    """
-    directory = None if place is None else local_directory(place)
-    if directory is None or not is_locked(directory):
-        return
-    try:
-        owner = Path(directory, "owner").read_text()
-    except OSError:
-        return
-    match = _OWNER.fullmatch(owner)
-    # This process's own id proves nothing: in containers the first process always has the id 1.
-    if match and int(match[1]) != os.getpid() and all(_lives(int(pid)) for pid in match.groups()):
-        raise CheckpointError(_in_use(directory, owner, held_here=False))
-
-
-def is_locked(directory: str) -> bool:
-    """Whether the JVM of another process holds the lock of a directory."""
-    try:
-        with Path(directory, "lock").open("rb") as file:
-            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # Java uses the same kind of lock; closing releases it
-    except (BlockingIOError, PermissionError):
-        return True
-    except OSError:  # there is no lock file, or it cannot be read
-        return False
-    return False
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # a process of another user
-        return True
-    return True
-
-
-def _lock(spark: SparkSession, directory: str, owner: str) -> Any:
-    """Lock the directory from the JVM: since the JVM commits, the lock must be held exactly as long as it lives."""
-    jvm: Any = spark._jvm  # pyspark has no public API for the JVM
-    until = time.monotonic() + LOCK_WAIT_SECS
-    while True:
-        try:
-            channel = jvm.java.io.RandomAccessFile(f"{directory}/lock", "rw").getChannel()
-        except Py4JJavaError as error:  # its file belongs to another user, or is none
-            why = str(error.java_exception.getMessage())
-            raise CheckpointError(
-                f"checkpoint {directory} cannot be locked ({why}): run as the user to whom it belongs, or name another"
-            ) from None
-        try:
-            if channel.tryLock() is not None:
-                return channel
-        except Py4JJavaError as error:  # this JVM itself holds it
-            if error.java_exception.getClass().getSimpleName() != "OverlappingFileLockException":
-                raise
-            until = 0.0
-        channel.close()
-        if time.monotonic() > until:
-            raise CheckpointError(_in_use(directory, owner, held_here=until == 0.0))
-        time.sleep(0.25)
-
-
-def _in_use(directory: str, owner: str, *, held_here: bool) -> str:
-    """A sentence: who uses the checkpoint, and what to do. ``held_here``: the JVM of this process holds the lock."""
-    if held_here and f"(process {os.getpid()}," in owner:
-        owner, stop = "this process", "stop the topology that runs with it (running.stop()) first"
-    else:
-        stop = "stop that one first"
-    return (
-        f"checkpoint {directory} is in use by {owner}: {stop}, or give this topology a checkpoint directory of its own"
-    )

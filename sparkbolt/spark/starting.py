@@ -24,7 +24,8 @@ from sparkbolt.operate.documents import TopologyState
 from sparkbolt.operate.logs import current_log
 from sparkbolt.operate.presence import Presence
 from sparkbolt.spark import code_shipping, scratch
-from sparkbolt.spark.checkpoint import Checkpoint, letters_beside, refuse_if_in_use
+from sparkbolt.spark.checkpoint import Checkpoint, letters_beside
+from sparkbolt.spark.checkpoint_lock import refuse_if_in_use
 from sparkbolt.spark.failure_text import explain
 from sparkbolt.spark.hadoop_settings import forget_sources
 from sparkbolt.spark.jvm import quieten_py4j

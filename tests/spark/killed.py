@@ -111,9 +111,9 @@ def main() -> None:
     """Run to the end, or to the kill."""
     text, out, checkpoint, moment = sys.argv[1:]
     if moment == "refused":
-        from sparkbolt.spark import checkpoint as checkpoint_module
+        from sparkbolt.spark import checkpoint_lock
 
-        checkpoint_module.LOCK_WAIT_SECS = 1.0
+        checkpoint_lock.LOCK_WAIT_SECS = 1.0
     elif moment != "never":
         where, _, number = moment.partition(":")
         plant("staged" if where == "outlived" else where, lambda reached: end(where, reached >= int(number or 0)))

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sparkbolt.errors import CheckpointError
-from sparkbolt.spark.checkpoint import Checkpoint, HadoopFiles, LocalFiles, is_locked
+from sparkbolt.spark.checkpoint import Checkpoint, HadoopFiles, LocalFiles
+from sparkbolt.spark.checkpoint_lock import is_locked
 
 pytestmark = pytest.mark.spark
 

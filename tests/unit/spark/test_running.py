@@ -17,7 +17,7 @@ from sparkbolt.sim.engine import LocalEngine
 pytest.importorskip("pyspark")
 
 from sparkbolt.spark import running as running_module
-from sparkbolt.spark.checkpoint import _in_use
+from sparkbolt.spark.checkpoint_lock import _in_use
 from tests.unit.spark.lives import Lives, NoLock, idle_running, topology
 from tests.unit.spark.lives import start as start
 

@@ -102,3 +102,12 @@ def test_a_checkpoint_that_was_never_locked_is_none_in_use(hold: Any, tmp_path: 
     with pytest.raises(SparkIsStartedError):
         start(build(), checkpoint=tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_checkpoint_of_another_user_is_refused_before_spark_is_started(
+    hold: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold("")
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # the superuser may write everywhere
+    with pytest.raises(CheckpointError, match=r"cannot be locked .+ run as the user"):
+        start(build(), checkpoint=tmp_path)
