@@ -133,11 +133,16 @@ def wrapped(parts: Sequence[str], width: int, gap: str = "   ") -> list[str]:
 
     >>> wrapped(["trees: 2 open", "retries: 7", "executed: 2,500 tuples/s"], 30)
     ['trees: 2 open   retries: 7', 'executed: 2,500 tuples/s']
+    >>> wrapped(["read 12%", "level 1 80%", "commit 8%"], 24, ", ")
+    ['read 12%, level 1 80%,', 'commit 8%']
     """
     lines: list[str] = []
+    end = gap.rstrip()
     for part in parts:
-        if lines and len(lines[-1]) + len(gap) + len(part) <= width:
+        if lines and len(lines[-1]) + len(gap) + len(part) + len(end) <= width:
             lines[-1] += gap + part
         else:
+            if lines:
+                lines[-1] += end
             lines.append(part)
     return lines

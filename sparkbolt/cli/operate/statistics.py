@@ -141,7 +141,11 @@ def _head(document: TopologyDocument, over: WindowDocument, now_ms: int, width: 
     since = ago_text(entry["started_ms"], now_ms)
     state = f"{entry['state']} for {since}" if runs(entry) else f"{entry['state']}, {_ended(document, now_ms)}"
     measured = f"{WINDOW_WORDS.get(over['window'], over['window'])}, {duration(over['secs'])} of it measured"
-    parts = [f"{plain(entry['name'])}: {state}", measured, f"{over['micro_batches']:,} micro-batches"]
+    parts = [
+        f"{plain(entry['name'])}: {state}",
+        measured,
+        f"{over['micro_batches']:,} micro-batch{'' if over['micro_batches'] == 1 else 'es'}",
+    ]
     lines = wrapped(parts, width, "; ")
     if runs(entry) and not document["live"]:
         lines += _sentence("it does not answer: these are the numbers of its checkpoint", width)
