@@ -180,8 +180,11 @@ def frames_of_threads() -> dict[int, FrameType]:
 
 
 def line_of(frame: FrameType | None) -> str | None:
-    """The innermost line of user code: not of Sparkbolt, the standard library or an installed library."""
-    while frame is not None:
+    """The innermost line of user code: not of Sparkbolt, the standard library or an installed library.
+
+    The frame's thread goes on meanwhile, and Python 3.11 has been seen to give a dict for the frame behind one.
+    """
+    while isinstance(frame, FrameType):
         path = frame.f_code.co_filename
         if not path.startswith(_NOT_OF_USERS) and "site-packages" not in path:
             return f"{os.path.basename(path)}:{frame.f_lineno}, in {frame.f_code.co_name}"

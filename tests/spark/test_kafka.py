@@ -98,6 +98,7 @@ def test_sizes_that_executors_measure_reach_the_driver_and_a_range_that_is_too_l
         lines = KafkaSpout(
             kafka.brokers, "growing", group="g", value="text", outputs=["line"], stop_at_end=True, max_bytes=max_bytes
         )
+        lines.first_budget = 10_000
         # However long its micro-batches take on this machine, they are not cut for that.
         builder = TopologyBuilder("max-bytes-on-spark", Config(micro_batch_target_ms=3_600_000))
         builder.set_spout("lines", lines)
@@ -134,7 +135,7 @@ def test_ctrl_c_finishes_what_was_read_of_kafka_and_leaves_its_offsets_at_the_en
         )
         try:
             at = lambda: committed(kafka.brokers, "lines", "kafka-words").get(0, (0, ""))[0]  # noqa: E731
-            poll(lambda: program.poll() is not None or at() > 0)
+            poll(lambda: program.poll() is not None or at() >= 3000)
             kafka.produce("lines", ["that is the question"] * 500, kafka_partition=0)
             os.killpg(program.pid, signal.SIGINT)
             told, _ = program.communicate(timeout=PATIENCE_SECS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import errno
 import logging
 import os
@@ -14,14 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from sparkbolt.core.model.progress import Activity, Sight
 from sparkbolt.core.worker.activity import Hangs
 from sparkbolt.spark import activity_pages as pages_module
-from sparkbolt.spark.activity_pages import LookOut, Pages, warning
+from sparkbolt.spark.activity_pages import LookOut, Pages, line_of, warning
 from sparkbolt.spark.session import stage_that_runs
 
 PATIENCE_SECS = 100
@@ -183,3 +184,9 @@ def test_on_a_cluster_the_stage_that_runs_is_known_from_sparks_status(active: An
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
     assert stage_that_runs(session, "run") == told
     assert stage_that_runs(session, "another") == (None, None)
+
+
+def test_what_is_no_frame_ends_the_search_for_a_line() -> None:
+    assert line_of(cast("Any", vars(builtins))) is None
+    place = f"{Path(__file__).name}:{sys._getframe().f_lineno + 1}, in test_what_is_no_frame_ends_the_search_for_a_line"
+    assert line_of(sys._getframe()) == place
