@@ -128,6 +128,15 @@ def _table(
     return Table(tuple(columns), tuple(rows), widths)
 
 
+def micro_batches(count: int) -> str:
+    """So many micro-batches, in words.
+
+    >>> micro_batches(1), micro_batches(2000)
+    ('1 micro-batch', '2,000 micro-batches')
+    """
+    return f"{count:,} micro-batch{'es' if count != 1 else ''}"
+
+
 def wrapped(parts: Sequence[str], width: int, gap: str = "   ") -> list[str]:
     """Distribute parts over as many lines as needed; a part is never broken, even if it is longer than a line.
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from sparkbolt.cli.columns import GAP, Counters, fit
+from sparkbolt.cli.columns import GAP, Counters, fit, micro_batches
 from sparkbolt.cli.dlq.summary import aside_lines
 from sparkbolt.cli.operate.sheets import plain
 from sparkbolt.cli.program import UNDER_WAY, RunEnd
@@ -416,7 +416,7 @@ def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[st
         rest += "; no micro-batch was committed in that time: if there was something to read, give it longer"
     ended = f"{outcome.kind}, {outcome.killed}," if outcome.killed is not None else outcome.kind
     count = outcome.metrics.micro_batches if outcome.committed is None else outcome.committed
-    yield f"{ended} {took}, {count:,} micro-batch{'es' if count != 1 else ''}{rest}"
+    yield f"{ended} {took}, {micro_batches(count)}{rest}"
     yield from aside_lines(outcome.set_aside, topology, outcome.letters_directory)
 
 

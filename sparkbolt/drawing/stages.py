@@ -16,7 +16,7 @@ from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
 
 FLOOR_SECS = 0.08
-"""About how many seconds a micro-batch of a source alone takes at least, on two cores (``scripts/bench floor``)."""
+"""About how many seconds a micro-batch without state takes at least, on two cores (``scripts/bench floor``)."""
 LEVEL_SECS, STATEFUL_LEVEL_SECS = 0.02, 0.12
 """About how many seconds each level adds, without state and with it (``scripts/bench scale``, ``floor``)."""
 TIMES = "\N{MULTIPLICATION SIGN}"

@@ -4,7 +4,7 @@ Which question it answers: does a driver use this checkpoint now, and which?
 Rule 1: the JVM holds the lock, since the JVM commits: it ends exactly when nothing can be committed any more.
 Rule 2: whoever is refused is told by whom, and what to do.
 
-Read before: ``checkpoint``.
+Read before: nothing.
 """
 
 from __future__ import annotations
@@ -36,10 +36,13 @@ def refuse_if_in_use(place: str | None) -> None:
         CheckpointError: the checkpoint is in use, or belongs to another user.
     """
     directory = None if place is None else local_directory(place)
-    if directory is None or not is_locked(directory):
+    if directory is None:
         return
-    if not os.access(os.path.join(directory, "lock"), os.W_OK):
+    file = os.path.join(directory, "lock")
+    if os.path.exists(file) and not os.access(file, os.W_OK):
         raise CheckpointError(_not_ours(directory, "its lock cannot be written"))
+    if not is_locked(directory):
+        return
     try:
         owner = Path(directory, "owner").read_text()
     except OSError:

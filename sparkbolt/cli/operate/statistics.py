@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sparkbolt.cli.columns import wrapped
+from sparkbolt.cli.columns import micro_batches, wrapped
 from sparkbolt.cli.operate.overview import runs
 from sparkbolt.cli.operate.sheets import Cell, Sheet, ago_text, bytes_text, ms_text, plain
 from sparkbolt.core.model.config import did_you_mean
@@ -141,11 +141,7 @@ def _head(document: TopologyDocument, over: WindowDocument, now_ms: int, width: 
     since = ago_text(entry["started_ms"], now_ms)
     state = f"{entry['state']} for {since}" if runs(entry) else f"{entry['state']}, {_ended(document, now_ms)}"
     measured = f"{WINDOW_WORDS.get(over['window'], over['window'])}, {duration(over['secs'])} of it measured"
-    parts = [
-        f"{plain(entry['name'])}: {state}",
-        measured,
-        f"{over['micro_batches']:,} micro-batch{'' if over['micro_batches'] == 1 else 'es'}",
-    ]
+    parts = [f"{plain(entry['name'])}: {state}", measured, micro_batches(over["micro_batches"])]
     lines = wrapped(parts, width, "; ")
     if runs(entry) and not document["live"]:
         lines += _sentence("it does not answer: these are the numbers of its checkpoint", width)

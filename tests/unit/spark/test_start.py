@@ -104,10 +104,14 @@ def test_a_checkpoint_that_was_never_locked_is_none_in_use(hold: Any, tmp_path: 
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("used", [True, False])
 def test_a_checkpoint_of_another_user_is_refused_before_spark_is_started(
-    hold: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    used: bool, hold: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hold("")
+    if used:
+        hold("")
+    else:
+        (tmp_path / "lock").touch()
     monkeypatch.setattr("os.access", lambda path, mode: False)  # the superuser may write everywhere
     with pytest.raises(CheckpointError, match=r"cannot be locked .+ run as the user"):
         start(build(), checkpoint=tmp_path)

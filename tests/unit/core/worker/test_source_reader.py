@@ -369,7 +369,7 @@ class Pairs(Columns):
 
 
 class Hold(Bolt):
-    """Fails what is given for the first time, and holds what comes again until it may go."""
+    """Fails what is given for the first time, and holds what comes again until a tick finds that it may go."""
 
     may_go: ClassVar[bool] = False
     tried: ClassVar[Counter[str]] = Counter()
@@ -378,25 +378,26 @@ class Hold(Bolt):
         self.held: list[Tuple] = []
 
     def execute(self, tup: Tuple, collector: BoltRowCollector) -> None:
+        if tup.is_tick:
+            while self.held and self.may_go:
+                collector.ack(self.held.pop())
+            return
         self.tried[tup["n"]] += 1
         if self.tried[tup["n"]] == 1:
             collector.fail(tup)
-            return
-        self.held.append(tup)
-        if self.may_go:
-            for held in self.held:
-                collector.ack(held)
-            self.held.clear()
+        else:
+            self.held.append(tup)
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_a_retried_message_that_comes_in_chunks_is_acked_with_its_last_tuple_and_not_before(
-    parallelism: int,
+    parallelism: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Hold.tried.clear()
+    monkeypatch.setattr(Hold, "tried", Counter())
     builder = TopologyBuilder("held", Config(max_attempts=9, message_timeout_secs=600))
     builder.set_spout("numbers", Pairs(lambda number, times: None))
-    builder.set_bolt("hold", Hold(), parallelism=parallelism, fuse=False).shuffle_grouping("numbers")
+    hold = builder.set_bolt("hold", Hold(), parallelism=parallelism, fuse=False, tick_tuple_freq_secs=20)
+    hold.shuffle_grouping("numbers")
     engine = LocalEngine(builder.build())
     for _ in range(8):
         engine.step()
@@ -404,6 +405,9 @@ def test_a_retried_message_that_comes_in_chunks_is_acked_with_its_last_tuple_and
     metrics = engine.ledger.metrics.of("numbers")
     assert set(Hold.tried.values()) == {2}, "each was given again, and none came a third time"
     assert (metrics.acked, metrics.failed, engine.ledger.open_trees) == (0, COUNT, COUNT)
+    monkeypatch.setattr(Hold, "may_go", True)
+    engine.step()
+    assert (metrics.acked, metrics.failed, engine.ledger.open_trees) == (COUNT, COUNT, 0)
 
 
 class Lettered(Columns):
