@@ -155,14 +155,17 @@ def frames_are_not_put_in_order(patch: Patch) -> None:
 
 
 def init_is_lost_on_a_retry(patch: Patch) -> None:
-    again = EntryReader._again
+    for reading in ("_again", "_start_gathered"):
+        patch.setattr(EntryReader, reading, without_what_it_reports(getattr(EntryReader, reading)))
 
-    def without_init(self: EntryReader, source: str, position: int, sequence: int) -> None:
+
+def without_what_it_reports(reading: Callable[..., None]) -> Callable[..., None]:
+    def without_init(self: EntryReader, *arguments: Any) -> None:
         before = len(self._stage._parts)
-        again(self, source, position, sequence)
+        reading(self, *arguments)
         del self._stage._parts[before:]
 
-    patch.setattr(EntryReader, "_again", without_init)
+    return without_init
 
 
 def an_entry_counts_before_its_commit(patch: Patch) -> None:
