@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from py4j.java_gateway import get_method
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
@@ -38,7 +39,7 @@ def forget_sources(session: SparkSession) -> bool:
         field.setAccessible(True)
         sources = field.get(session._jsc.hadoopConfiguration())
         if sources is not None:
-            sources.clear()
+            get_method(sources, "clear")()  # Python's own `clear` of a map would ask the JVM for one key after the other
     except Py4JError as error:  # another version of Hadoop, or of its rules
         log.debug("Hadoop's settings are sent with their sources: %s", error)
         return False

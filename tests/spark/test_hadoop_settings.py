@@ -39,3 +39,20 @@ def test_settings_stay_and_what_is_sent_of_them_is_less() -> None:
     assert small < large
     assert again.keys() == before.keys()
     assert again["fs.own.setting"] == "kept"
+
+
+def test_the_jvm_is_asked_a_few_times_and_not_for_each_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = make_session("settings", "local[2]").newSession()
+    settings: Any = spark._jsc.hadoopConfiguration()
+    settings.reloadConfiguration()
+    client: Any = spark._jvm._gateway_client
+    send, asked = client.send_command, []
+
+    def noting(command: str, *rest: Any, **options: Any) -> Any:
+        asked.append(command)
+        return send(command, *rest, **options)
+
+    many = settings.size()
+    monkeypatch.setattr(client, "send_command", noting)
+    assert forget_sources(spark)
+    assert len(asked) < 50 < many
