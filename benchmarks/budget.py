@@ -151,6 +151,7 @@ class Accountant:
         self._jvm = psutil.Process(pid)
         self._known: dict[tuple[str, int], tuple[float, float]] = {}
         """By kind and id: user and kernel. What has ended keeps its last."""
+        self._known_threads: dict[tuple[str, int], tuple[float, float]] = {}
         shutil.rmtree(PARTS, ignore_errors=True)
         PARTS.mkdir(parents=True)
 
@@ -181,8 +182,7 @@ class Accountant:
         self._known[kind, process.pid] = times.user, times.system
 
     def _threads(self) -> dict[str, list[float]]:
-        """By kind of the JVM's threads: user and kernel."""
-        found = {kind: [0.0, 0.0] for kind in THREADS}
+        """By kind of the JVM's threads: user and kernel. What has ended keeps its last, as some of its compiler do."""
         for path in Path(f"/proc/{self._jvm.pid}/task").iterdir():
             try:
                 before, _, after = (path / "stat").read_text().rpartition(")")
@@ -191,8 +191,11 @@ class Accountant:
             name, fields = before.partition("(")[2], after.split()
             for kind, beginnings in THREADS.items():
                 if name.startswith(beginnings):
-                    found[kind][0] += int(fields[11]) / TICKS
-                    found[kind][1] += int(fields[12]) / TICKS
+                    self._known_threads[kind, int(path.name)] = int(fields[11]) / TICKS, int(fields[12]) / TICKS
+        found = {kind: [0.0, 0.0] for kind in THREADS}
+        for (kind, _), times in self._known_threads.items():
+            for index, secs in enumerate(times):
+                found[kind][index] += secs
         return found
 
 
