@@ -171,7 +171,10 @@ class LetterReader(EntryReader):
         self._reads += 1
         try:
             with worker.doing(Activity.READ, self._entry.task, self._reads):
-                return spout.raw(range_)
+                raw = spout.raw(range_)
+            if raw is not None and not isinstance(raw, RawMessage):
+                raise TypeError(f"raw returned a {type(raw).__name__}, expected a RawMessage or None")
+            return raw
         except BaseException as error:  # noqa: BLE001  user code may raise anything
             pass_on(error)
             found.notes.append(f"the message as it came could not be read: {failure_of(error).reason}")

@@ -40,6 +40,7 @@ from sparkbolt.core.protocol.frames import (
     encode,
     encode_control,
     part,
+    take,
     unpicklable,
     wrap,
 )
@@ -191,8 +192,8 @@ class FrameWriter:
             frame = self._without_unpicklable(frame, refusals)
             data = encode(frame, self._moment)
         config = self._config
-        if len(data) > 2 * config.frame_bytes_max and frame.rows > 1:
-            pieces = min(frame.rows, -(-len(data) // config.frame_bytes_max))
+        if len(data) > min(2 * config.frame_bytes_max, config.tuple_bytes_max) and frame.rows > 1:
+            pieces = min(frame.rows, max(2, -(-len(data) // min(config.frame_bytes_max, config.tuple_bytes_max))))
             del data
             for rows in np.array_split(np.arange(frame.rows), pieces):
                 part_ = frame.take(rows)
@@ -226,8 +227,9 @@ class FrameWriter:
         sequence = self._next_sequence(sender, stream)
         columns, anchoring, attempts = routed.columns, routed.anchoring, routed.attempts
         if (start, stop) != (0, routed.count):
-            columns = [part(column, start, stop) for column in columns]
-            anchoring = anchoring.take(np.arange(start, stop)) if anchoring is not None else None
+            rows = np.arange(start, stop)
+            columns = [_part(column, rows) for column in columns]
+            anchoring = anchoring.take(rows) if anchoring is not None else None
             attempts = attempts[start:stop] if attempts is not None else None
         return Frame(sender, stream, self._piece, sequence, stop - start, columns, anchoring, attempts)
 
@@ -247,6 +249,13 @@ class FrameWriter:
         step = max(1, -(-routed.count // pieces))
         for start in range(0, routed.count, step):
             yield start, min(start + step, routed.count)
+
+
+def _part(column: Column, rows: npt.NDArray[np.intp]) -> Column:
+    """Consecutive rows of a column, without values that only others use: one of them may be too large to be sent."""
+    if isinstance(column, pa.DictionaryArray):
+        return take(column, rows)
+    return part(column, int(rows[0]), int(rows[-1]) + 1)
 
 
 def parted(rows: Sequence[bytes], size_max: int) -> Iterator[list[bytes]]:

@@ -48,6 +48,7 @@ from sparkbolt.core.worker.failures import Failure, failure_of
 from sparkbolt.core.worker.hop_recorder import TRACED_MAX, Chooser
 from sparkbolt.core.worker.results import Row, StageResult
 from sparkbolt.core.worker.routing import EmittedRows, StreamRoutes
+from sparkbolt.core.worker.spout_chunks import bad_record_of, columns_of, enough_read_of, kept_columns
 from sparkbolt.core.worker.stage import Stage
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
@@ -73,6 +74,7 @@ class EntryReader:
         self._entry = entry
         self._traced = np.array(traced, dtype=np.int64)
         self._component, self._index = stage.lane.topology.task_owner(entry.task)
+        self._who = f"spout {self._component!r}"
         self._streams = {stream.name: stream for stream in stage.worker.routes(entry.task)}
         spout = stage.worker.spout(entry.task) if entry.source is not None else None
         self._tracked = stage.lane.tracked and (spout is None or spout.tracked)
@@ -172,26 +174,25 @@ class EntryReader:
         """``_start`` for what was read of a single position, of several positions at once where that can be done.
 
         After an outage there are thousands, and each ``_start`` costs as much as a thousand rows. What has to be asked
-        of the spout is asked at once, since the next read may make it forget.
+        of the spout is asked at once, since the next read may make it forget, and may use the memory of this one.
         """
-        likeness = [column.type if isinstance(column, pa.Array) else type(column) for column in columns]
-        simple = isinstance(ordinals, int) and all(
-            kind in (list, tuple) or isinstance(kind, pa.DataType) for kind in likeness
-        )
+        kept = kept_columns(columns) if isinstance(ordinals, int) else None
         if self._entry.attempt == 1 and (self._trace != 0 or len(self._traced)):
-            simple = False  # which of them are followed is known only when they start
-        size = sum(column.nbytes for column in columns if isinstance(column, pa.Array))
-        rows, nbytes = self._gathered_size
-        if not simple or likeness != self._likeness or rows >= JOINED_ROWS_MAX or nbytes + size > JOINED_BYTES_MAX:
+            kept = None  # which of them are followed is known only when they start
+        if kept is None:
             self._start_gathered()
-        if not simple:
             self._start(self._stream(DEFAULT_STREAM), columns, sequences, ordinals)
             return
+        likeness = [column.type if isinstance(column, pa.Array) else list for column in kept]
+        size = sum(column.nbytes for column in kept if isinstance(column, pa.Array))
+        rows, nbytes = self._gathered_size
+        if likeness != self._likeness or rows >= JOINED_ROWS_MAX or nbytes + size > JOINED_BYTES_MAX:
+            self._start_gathered()
         if self._entry.attempt > 1 and self._tracked:
             self._ask_for_parents(sequences)
         rows, nbytes = self._gathered_size
         self._gathered_size = rows + len(sequences), nbytes + size
-        self._gathered.append((columns, sequences))
+        self._gathered.append((kept, sequences))
         self._likeness = likeness
 
     def _start_gathered(self) -> None:
@@ -201,7 +202,7 @@ class EntryReader:
         try:
             columns = [joined_columns(parts) for parts in zip(*(columns for columns, _ in gathered), strict=True)]
             gathered = [(columns, np.concatenate([sequences for _, sequences in gathered]))]
-        except pa.ArrowInvalid:  # dictionaries that do not fit into one
+        except pa.ArrowException:  # dictionaries that do not fit into one
             pass
         for some, sequences in gathered:
             self._start(self._stream(DEFAULT_STREAM), some, sequences, 0, ask=False)
@@ -247,20 +248,21 @@ class EntryReader:
             EmitError: the chunk breaks one of these rules.
         """
         if isinstance(chunk, BadRecord):
-            self._check_positions(np.array([chunk.position], dtype=np.int64), range_)
-            return chunk
+            bad = bad_record_of(self._who, chunk)
+            self._check_positions(np.array([bad.position], dtype=np.int64), range_)
+            return bad
         given, columns = chunk
-        positions = np.asarray(given, dtype=np.int64)
+        positions, columns = np.asarray(given, dtype=np.int64), columns_of(self._who, columns)
         self._check_positions(positions, range_)
         fields = self._stream(DEFAULT_STREAM).fields
         if len(columns) != len(fields):
             raise EmitError(
-                f"spout {self._component!r} read {len(columns)} columns on stream {DEFAULT_STREAM!r}, "
+                f"{self._who} read {len(columns)} columns on stream {DEFAULT_STREAM!r}, "
                 f"which declares {len(fields)} field(s) {fields}"
             )
         lengths = {len(positions), *map(len, columns)}
         if len(lengths) > 1:
-            raise EmitError(f"spout {self._component!r} read positions and columns of lengths {sorted(lengths)}")
+            raise EmitError(f"{self._who} read positions and columns of lengths {sorted(lengths)}")
         return positions, columns
 
     def _checked_rest(self, error: EnoughRead, range_: Range) -> Exception:
@@ -268,10 +270,13 @@ class EntryReader:
 
         What was read so far is complete, and the rest of the range begins at the error's position.
         """
-        least = max(self._seen, range_.start) + 1
+        least, known = max(self._seen, range_.start) + 1, enough_read_of(self._who, error)
+        if isinstance(known, EmitError):
+            return known
+        error = known
         if not least <= error.position < range_.end:
             return EmitError(
-                f"spout {self._component!r} has read enough of {range_.source!r} up to {error.position}: expected the "
+                f"{self._who} has read enough of {range_.source!r} up to {error.position}: expected the "
                 f"rest to begin at {least} or later, and before {range_.end}"
             )
         self._seen, self._cut = error.position - 1, None
@@ -286,7 +291,7 @@ class EntryReader:
             behind = positions[(positions >= range_.start) & (positions <= self._seen)]
             self._misplaced = np.unique(behind).tolist()
             raise EmitError(
-                f"spout {self._component!r} read positions {first} to {last} of {range_.source!r}: expected them to "
+                f"{self._who} read positions {first} to {last} of {range_.source!r}: expected them to "
                 f"rise from {least} on and to stay below {range_.end}"
             )
 
@@ -442,7 +447,7 @@ class EntryReader:
         roots = {mix64(base + sequence): sequence for sequence in np.unique(followed).tolist()}
         chosen = dict(sorted(roots.items())[:TRACED_MAX])
         try:
-            found = spout.trace_parents(sorted(sequence - self._shift for sequence in chosen.values()))
+            found = dict(spout.trace_parents(sorted(sequence - self._shift for sequence in chosen.values())))
         except BaseException as error:  # noqa: BLE001  user code may raise anything
             pass_on(error)
             self._report(failure_of(error))

@@ -303,12 +303,9 @@ class Stage:
         self._work_on(task, Rows(NOWHERE, 0, [], None, None), own, step)
 
     def _work(self, task: BoltTask, rows: Rows, own: Outbox | None = None) -> Rows:
-        """Run user code on some rows, and send what it emitted; piece by piece if the process is watched."""
-        if task.watch is None:
-            self._work_on(task, rows, own)
-        else:
-            for start, stop in task.watch.spans(rows.count):
-                self._work_on(task, rows.part(start, stop), own)
+        """Run user code on some rows, and send what it emitted, piece by piece."""
+        for piece in task.pieces(rows):
+            self._work_on(task, piece, own)
         return rows
 
     def _work_on(

@@ -15,7 +15,7 @@ Read before: ``collectors``, ``tuple_batch``, ``failures``.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import GeneratorType
@@ -128,6 +128,20 @@ class BoltTask:
         if others:
             tup = others[0]
         return (-1, None, 0) if tup is None else (tup._row, tup.values, max(0, len(others) - 1))
+
+    def pieces(self, rows: Rows) -> Iterator[Rows]:
+        """The pieces in which user code gets some rows; each is worked on before the next one is asked for.
+
+        A ``ColumnBolt`` fails with all rows that it gets at once. So what comes again comes to it message by message:
+        what failed with another message fails no second time with it. One that splits frames does that itself.
+        """
+        whole = not isinstance(self.bolt, ColumnBolt) or self.bolt.splits_frames
+        for piece in (rows,) if whole else rows.with_retries_apart():
+            if self.watch is None:
+                yield piece
+            else:
+                for start, stop in self.watch.spans(piece.count):
+                    yield piece.part(start, stop)
 
     def run(self, rows: Rows) -> TaskResult:
         """Run user code on each row; its emissions are left in ``output``."""

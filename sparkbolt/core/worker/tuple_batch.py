@@ -9,6 +9,7 @@ Read before: ``tuples``, ``frames``, ``edges``, ``routing``.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -22,7 +23,7 @@ from sparkbolt.core.base.ids import U64, ordinals_within
 from sparkbolt.core.base.text_arrays import text_from
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling
 from sparkbolt.core.model.story import short
-from sparkbolt.core.model.tuples import DEFAULT_STREAM, AnchorPairs, Origin, Tuple
+from sparkbolt.core.model.tuples import DEFAULT_STREAM, TRACED, AnchorPairs, Origin, Tuple
 from sparkbolt.core.protocol.edges import Anchoring, Parents, slotted
 from sparkbolt.core.protocol.frames import Column, Path, column_of, part, python_values, spread
 from sparkbolt.core.worker.routing import EmittedRows, StreamRoutes
@@ -72,6 +73,23 @@ class Rows:
         anchoring = self.anchoring.take(np.arange(start, stop)) if self.anchoring is not None else None
         attempts = self.attempts[start:stop] if self.attempts is not None else None
         return Rows(self.origin, stop - start, columns, anchoring, attempts, self.path)
+
+    def with_retries_apart(self) -> Iterator[Rows]:
+        """The rows in parts, in their order: those of first attempts together, and each message that comes again alone.
+
+        Rows that belong to more than one tree are each a part.
+        """
+        again = None if self.attempts is None else (self.attempts & ~np.uint8(TRACED)) > 1
+        if again is None or not again.any():
+            yield self
+            return
+        begins = np.ones(self.count, dtype=bool)
+        begins[1:] = again[1:] | again[:-1]
+        if self.anchoring is not None and self.anchoring.offsets is None:
+            begins[1:] &= self.anchoring.roots[1:] != self.anchoring.roots[:-1]
+        starts = [*np.flatnonzero(begins).tolist(), self.count]
+        for start, stop in itertools.pairwise(starts):
+            yield self.part(start, stop)
 
     def unkeepable(self) -> str | None:
         """Why a value of the rows cannot be kept in state; None if all can."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -11,64 +11,26 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkbolt.core.driver.ledger.ledger import FailedTree, Ledger
+from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.model.components import (
     BadRecord,
-    BasicBolt,
     Bolt,
     ColumnBolt,
-    PartitionedSpout,
     Range,
     TopologyContext,
 )
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.retry import RetryPolicy
-from sparkbolt.core.model.topology import Topology, TopologyBuilder
+from sparkbolt.core.model.topology import TopologyBuilder
 from sparkbolt.core.model.tuples import Tuple
-from sparkbolt.core.worker.collectors import BasicRowCollector, BoltRowCollector
+from sparkbolt.core.worker.collectors import BoltRowCollector
+from sparkbolt.core.worker.tasks import BoltTask
+from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
-
-SEEN: Counter[int] = Counter()
-COUNT = 100
-
-
-class Numbers(PartitionedSpout):
-    """0 to 99; ``trouble(number, times)`` is called before each, with how often the number was tried."""
-
-    outputs = ["n"]
-    tried: ClassVar[Counter[int]] = Counter()
-
-    def __init__(self, trouble: Callable[[int, int], Any]) -> None:
-        self.trouble = trouble
-
-    def next_ranges(self, progress: Mapping[str, int], budget: int) -> list[Range]:
-        start = progress.get("n", 0)
-        return [Range(0, "n", start, min(COUNT, start + 50))] if start < COUNT else []
-
-    def finished(self, progress: Mapping[str, int]) -> bool:
-        return progress.get("n", 0) >= COUNT
-
-    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
-        for number in range(range_.start, range_.end):
-            self.tried[number] += 1
-            given = self.trouble(number, self.tried[number])
-            yield (number, [number]) if given is None else given
-
-
-class Columns(Numbers):
-    """The same in columns of ten."""
-
-    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
-        for start in range(range_.start, range_.end, 10):
-            numbers = range(start, min(start + 10, range_.end))
-            given = None
-            for number in numbers:
-                self.tried[number] += 1
-                given = given or self.trouble(number, self.tried[number])
-            yield (list(numbers), [list(numbers)]) if given is None else given
+from tests.unit.core.worker.reading import COUNT, SEEN, Columns, FailAtFirst, Numbers, run, topology
 
 
 class Weighed(Numbers):
@@ -97,37 +59,6 @@ class Unweighable(Weighed):
 
     def read_bytes(self) -> int | None:
         raise ValueError("no scales")
-
-
-class See(BasicBolt):
-    """Counts what it sees; fails number 20 the first time."""
-
-    def execute(self, tup: Tuple, collector: BasicRowCollector) -> None:
-        SEEN[tup["n"]] += 1
-        if tup["n"] == 20 and SEEN[20] == 1:
-            raise ValueError("on purpose")
-
-
-def topology(spout: Numbers, **settings: Any) -> Topology:
-    builder = TopologyBuilder("reading", Config(**{"max_attempts": 3, "dead_letters": "log:", **settings}))
-    builder.set_spout("numbers", spout)
-    builder.set_bolt("see", See(), fuse=False).shuffle_grouping("numbers")
-    return builder.build()
-
-
-def run(spout: Numbers, **settings: Any) -> tuple[LocalEngine, list[FailedTree]]:
-    SEEN.clear()
-    Numbers.tried.clear()
-    engine = LocalEngine(topology(spout, **settings))
-    failed: list[FailedTree] = []
-    for _ in range(500):
-        promotion = engine.step()
-        if promotion is None:
-            break
-        failed += promotion.failed
-    assert engine.coordinator.finished
-    assert engine.ledger.finished == {"numbers": {"n": COUNT}}
-    return engine, failed
 
 
 def raising(*numbers: int, times: int = 10**9) -> Callable[[int, int], None]:
@@ -420,23 +351,17 @@ class Lettered(Columns):
             yield [number] * 100, [pa.DictionaryArray.from_arrays(codes, texts)]
 
 
-class FailAtFirst(ColumnBolt):
-    """Fails all rows of the first attempt; notes how many rows came at once, and what they were."""
-
-    stateless = True
-    came: ClassVar[list[list[Any]]] = []
-    fails: ClassVar[bool] = True
-
-    def execute(self, batch: Any, collector: Any) -> None:
-        if self.fails:
-            raise ValueError("on purpose")
-        self.came.append(batch["n"].to_pylist())
-
-
 @pytest.mark.parametrize(("kind", "at_once"), [(Numbers, 50), (Columns, 50), (Pairs, 2), (Lettered, 100)])
 def test_what_is_read_again_one_by_one_comes_together_where_it_can(
     kind: type[Numbers], at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    counts: list[int] = []
+    run_task = BoltTask.run
+
+    def noting(self: BoltTask, rows: Rows) -> Any:
+        counts.append(rows.count)
+        return run_task(self, rows)
+
     monkeypatch.setattr(FailAtFirst, "came", [])
     monkeypatch.setattr(FailAtFirst, "fails", True)
     builder = TopologyBuilder("again", Config(max_attempts=9, retry=RetryPolicy(min_backoff=timedelta(seconds=9))))
@@ -447,11 +372,47 @@ def test_what_is_read_again_one_by_one_comes_together_where_it_can(
     engine.step()
     assert engine.ledger.metrics.of("numbers").failed == COUNT
     monkeypatch.setattr(FailAtFirst, "fails", False)
+    monkeypatch.setattr(BoltTask, "run", noting)
     engine.now_ms += 60_000
     while engine.step() is not None:
         engine.now_ms += 1000
     assert engine.ledger.metrics.of("numbers").acked == COUNT
-    came = [value for batch in FailAtFirst.came for value in batch]
     tuples = {Pairs: 2, Lettered: 100}.get(kind, 1)
-    assert len(came) == len(set(came)) == tuples * COUNT
-    assert max(map(len, FailAtFirst.came)) >= at_once
+    assert len(FailAtFirst.came) == len(set(FailAtFirst.came)) == tuples * COUNT
+    assert max(counts) >= at_once
+
+
+class Thirteen(ColumnBolt):
+    """Cannot work on a frame with number 13; notes what it could work on."""
+
+    outputs = ["n"]
+    stateless = True
+    done: ClassVar[list[list[Any]]] = []
+
+    def execute(self, batch: Any, collector: Any) -> None:
+        if 13 in batch["n"].to_pylist():
+            raise ValueError("thirteen")
+        self.done.append(batch["n"].to_pylist())
+        collector.emit([batch["n"]], anchors=range(batch.num_rows))
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+@pytest.mark.parametrize("kind", [Numbers, Columns])
+def test_a_message_that_failed_with_others_of_its_frame_fails_no_second_time_with_them(
+    kind: type[Numbers], fuse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Thirteen, "done", [])
+    monkeypatch.setattr(FailAtFirst, "came", [])
+    monkeypatch.setattr(FailAtFirst, "fails", False)
+    builder = TopologyBuilder("thirteen", Config(max_attempts=2, dead_letters="log:"))
+    builder.set_spout("numbers", kind(lambda number, times: None))
+    builder.set_bolt("once", Thirteen(), fuse=fuse).shuffle_grouping("numbers")
+    builder.set_bolt("twice", Thirteen(), fuse=False).shuffle_grouping("once")
+    builder.set_bolt("note", FailAtFirst(), fuse=False).shuffle_grouping("twice")
+    engine = LocalEngine(builder.build())
+    while engine.step() is not None:
+        engine.now_ms += 60_000
+    metrics = engine.ledger.metrics.of("numbers")
+    assert (metrics.acked, metrics.set_aside) == (COUNT - 1, 1)
+    assert sorted(FailAtFirst.came) == [number for number in range(COUNT) if number != 13]
+    assert max(map(len, Thirteen.done)) >= 10, "what comes for the first time comes together"

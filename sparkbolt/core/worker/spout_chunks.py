@@ -1,0 +1,127 @@
+"""Spout chunks: what a spout's ``read`` has given, in a form that the source reader can rely on.
+
+Which question it answers: what of all that user code may give as positions, columns and bad records is accepted, as
+what, and what may be kept of it for later?
+Rule 1: what cannot be accepted is an ``EmitError`` with the spout's name; it fails trees, never the task.
+Rule 2: a spout may use its memory again for the next read. So what is kept beyond it is a copy, or cannot change.
+
+It is apart from ``source_reader``, its only user, because it knows nothing of trees and micro-batches.
+Read before: ``frames``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import index
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sparkbolt.core.base.exceptions import line_of, pass_on
+from sparkbolt.core.model.components import BadRecord
+from sparkbolt.core.protocol.frames import Column, take
+from sparkbolt.errors import EmitError, EnoughRead
+
+_CONSTANT = {str, bytes, int, float, bool, type(None)}
+"""Types of values that nobody can change."""
+
+
+def columns_of(who: str, columns: Any) -> list[Any]:
+    """The columns that a spout has read, each an Arrow array, a numpy array, a list or a tuple.
+
+    Raises:
+        EmitError: they are no sequence of columns.
+
+    >>> columns_of("spout 's'", {"v": [1]})
+    Traceback (most recent call last):
+    sparkbolt.errors.EmitError: spout 's' read a dict of columns: expected a list with a column for each field
+    """
+    if isinstance(columns, str | bytes | Mapping):
+        raise EmitError(
+            f"{who} read a {type(columns).__name__} of columns: expected a list with a column for each field"
+        )
+    return [_column_of(column) for column in columns]
+
+
+def _column_of(column: Any) -> Any:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    return column if isinstance(column, pa.Array | np.ndarray | list | tuple) else list(column)
+
+
+def bad_record_of(who: str, record: BadRecord) -> BadRecord:
+    """A ``BadRecord`` whose parts are of the types that it declares; a reason may also be an exception.
+
+    If the reason or ``skipped`` cannot be used, the reason says so: it is still this record that cannot be read.
+
+    Raises:
+        EmitError: the position is no integer.
+
+    >>> bad_record_of("spout 's'", BadRecord(np.int64(3), ValueError("no number")))
+    BadRecord(position=3, reason='ValueError: no number', skipped=0)
+    >>> bad_record_of("spout 's'", BadRecord(3, "no number", "one")).reason
+    "TypeError: 'str' object cannot be interpreted as an integer: expected BadRecord(position: int, reason: str, ...)"
+    """
+    expected = "expected BadRecord(position: int, reason: str, ...)"
+    try:
+        position = index(record.position)
+    except BaseException as error:  # noqa: BLE001  what user code has made may raise anything
+        pass_on(error)
+        raise EmitError(
+            f"{who} read a BadRecord at {type(record.position).__name__} ({line_of(error)}): {expected}"
+        ) from None
+    try:
+        return BadRecord(position, _text_of(record.reason), index(record.skipped))
+    except BaseException as error:  # noqa: BLE001  what user code has made may raise anything
+        pass_on(error)
+        return BadRecord(position, f"{line_of(error)}: {expected}")
+
+
+def enough_read_of(who: str, error: EnoughRead) -> EnoughRead | EmitError:
+    """An ``EnoughRead`` whose parts are of the types that it declares, or an error that says what they are."""
+    try:
+        return EnoughRead(index(error.position), _text_of(error.reason))
+    except BaseException as raised:  # noqa: BLE001  what user code has made may raise anything
+        pass_on(raised)
+        return EmitError(
+            f"{who} raised an EnoughRead that cannot be used ({line_of(raised)}): expected "
+            "EnoughRead(position: int, reason: str)"
+        )
+
+
+def _text_of(reason: Any) -> str:
+    return line_of(reason) if isinstance(reason, BaseException) else str(reason)
+
+
+def kept_columns(columns: Sequence[Any]) -> list[Column] | None:
+    """The columns as they stay whatever the spout does with its memory; None if that cannot be had cheaply.
+
+    >>> memory = np.array([1, 2])
+    >>> kept = kept_columns([pa.array(memory), ["a", "b"]])
+    >>> memory[:] = 9
+    >>> kept[0].to_pylist(), kept[1], kept_columns([[[1], [2]]])
+    ([1, 2], ['a', 'b'], None)
+    """
+    kept = [_kept(column) for column in columns]
+    whole = [column for column in kept if column is not None]
+    return whole if len(whole) == len(kept) else None
+
+
+def _kept(column: Any) -> Column | None:
+    if isinstance(column, list | tuple):
+        return list(column) if set(map(type, column)) <= _CONSTANT else None
+    if not isinstance(column, pa.Array):
+        return None
+    if _is_text(column.type):
+        return column  # Arrow makes text of its own
+    if pa.types.is_primitive(column.type) or (pa.types.is_dictionary(column.type) and _is_text(column.type.value_type)):
+        return take(column, np.arange(len(column)))  # it may be a view of an array of numpy
+    return None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
+    )
