@@ -7,7 +7,7 @@ class name and message as JSON behind a mark (``errors_carried``). Nothing that 
 Rule 2: an exception of Java is identified by its class and by where it was thrown. Only for the other errors of Spark,
 Java and the system the text decides.
 
-Read before: ``core.driver.restart_policy``.
+Read before: ``core.driver.restart_policy``, ``jvm``.
 """
 
 from __future__ import annotations
@@ -29,14 +29,19 @@ from sparkbolt import errors
 from sparkbolt.core.base.exceptions import line_and_owner
 from sparkbolt.core.model.reports import QueryFailure
 from sparkbolt.errors import EngineError, SparkboltError, WorkerStartError
+from sparkbolt.spark.jvm import log_says
 
 _MARK = "sparkbolt-error:"
+_NO_SPACE = "No space left on device"
 _DISK_FULL = (
     "a disk is full (No space left on device), that of the checkpoint or of Spark's temporary files: make room; "
     "nothing that was acked is lost, and the topology goes on from its checkpoint"
 )
 
 
+_STATE_BROKEN_OFF = "Spark has ended a call of its state in the middle (EOFError); its log says why"
+_EOF = re.compile(r"^\s*EOFError\s*$", re.MULTILINE)
+"""What a Python worker says if Spark's thread that serves its state has ended."""
 _TIMEOUT = "java.net.SocketTimeoutException"
 _WORKER_FACTORY = "org.apache.spark.api.python.PythonWorkerFactory"
 _NO_WORKER = (
@@ -124,6 +129,8 @@ def query_failure(error: BaseException) -> QueryFailure:
     says = _NOT_OURS.search(text)
     if says is not None:
         return QueryFailure(_other_python(SparkContext._active_spark_context, says[0]), EngineError)
+    if _NO_SPACE not in text and _EOF.search(text):
+        return QueryFailure(_DISK_FULL if log_says(_NO_SPACE) else _STATE_BROKEN_OFF)
     return QueryFailure(explain(text))
 
 
@@ -182,7 +189,7 @@ def _is_worker_missing(error: BaseException) -> bool:
 
 def explain(text: str) -> str:
     """A sentence for the user, made from an error text of Spark or of the system."""
-    if "No space left on device" in text:
+    if _NO_SPACE in text:
         return _DISK_FULL
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     python = [

@@ -37,6 +37,8 @@ LOG_ENV = "SPARKBOLT_SPARK_LOG"
 LOG_BYTES_MAX = 16 << 20
 """Above this size the log is copied to ``<name>.1`` and emptied."""
 LOG_CHECK_SECS = 5.0
+LOG_END_BYTES = 256 << 10
+"""So much of a log's end is read to find out why something has just failed."""
 UNIX_SOCKETS_FROM = (4, 3)
 """The first version of Spark on which Unix sockets were tried; older ones speak TCP."""
 SOCKET_PATH_BYTES_MAX = 103
@@ -181,6 +183,19 @@ def end_segments(run: str) -> None:
 def keep_log() -> str | None:
     """Keep Spark's log and return its path, for a message; None if this process has no log file."""
     return None if _output is None else _output.keep_log()
+
+
+def log_says(words: str) -> bool:
+    """Whether the end of Spark's log has these words; False if this process has no log file."""
+    path = None if _output is None else _output.log_path
+    if path is None:
+        return False
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.path.getsize(path) - LOG_END_BYTES))
+            return words.encode() in file.read(LOG_END_BYTES)
+    except OSError:
+        return False
 
 
 def show_prints(show: Callable[[str], None] | None) -> None:

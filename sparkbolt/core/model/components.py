@@ -578,7 +578,10 @@ class AsyncBolt(BoltBase):
 
 
 class ColumnBolt(BoltBase):
-    """A bolt that gets whole frames as Arrow; all rows are acked if ``execute`` returns, and failed if it raises."""
+    """A bolt that gets whole frames as Arrow; all rows are acked if ``execute`` returns, and failed if it raises.
+
+    A message that is retried comes in a frame of its own, apart from those with which it has failed.
+    """
 
     dictionaries: Sequence[str] = ()
     """Names of fields that are passed as ``pa.DictionaryArray``: ``dictionary`` has each distinct value of the frame

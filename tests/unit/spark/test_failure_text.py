@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +22,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
+from sparkbolt.spark import jvm
 from sparkbolt.spark.driver_rpc import Bridge
 from sparkbolt.spark.driver_rpc_client import DriverRpcClient
 from sparkbolt.spark.failure_text import carried, errors_carried, python_mistake, query_failure
@@ -147,3 +149,18 @@ def test_the_python_of_workers_is_asked_whether_it_can_run_us() -> None:
     assert said is not None
     assert "Spark's workers run the Python '/no/such/python'" in said
     assert f"this program runs {sys.executable}. Set the environment variable PYSPARK_PYTHON to that" in said
+
+
+@pytest.mark.parametrize(("says", "words"), [("x No space left on device y", "a disk is full"), ("x", "of its state")])
+def test_a_call_of_state_that_spark_broke_off_is_explained_by_its_log(
+    says: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "spark.log"
+    log.write_text("long ago\n" * 100_000 + f"{says}\n")
+    monkeypatch.setattr(jvm, "_output", SimpleNamespace(log_path=str(log)))
+    text = "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  ...\nEOFError\n"
+    assert words in query_failure(PySparkException(text)).text
+    log.unlink()
+    assert "of its state" in query_failure(PySparkException(text)).text
+    monkeypatch.setattr(jvm, "_output", None)
+    assert "of its state" in query_failure(PySparkException(text)).text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from sparkbolt.bolts.dead_letter_files import read_letters
 from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.components import BadRecord, Range, TopologyContext
 from sparkbolt.core.model.config import Config
@@ -185,3 +187,17 @@ def test_trace_parents_that_are_none_are_reported(told: Any) -> None:
     engine, _ = run(Parents(lambda number, tried: None))
     assert engine.ledger.metrics.of("numbers").acked == COUNT
     assert engine.ledger.metrics.of("numbers").errors
+
+
+@pytest.mark.parametrize("told", ["text", b"bytes", Range(0, "n", 1, 2)])
+def test_a_raw_message_that_is_none_is_said_in_the_letter(told: Any, tmp_path: Path) -> None:
+    class Raw(Numbers):
+        def raw(self, range_: Range) -> Any:
+            return told
+
+    spout = Raw(lambda number, tried: BadRecord(7, "unlucky") if number == 7 else None)
+    engine, _ = run(spout, dead_letters=f"file:{tmp_path}/dead.jsonl")
+    [letter] = read_letters(tmp_path / "dead.jsonl").letters
+    assert (letter.position, letter.raw) == (7, None)
+    assert f"raw returned a {type(told).__name__}, expected a RawMessage or None" in letter.note
+    assert engine.ledger.metrics.of("numbers").acked == COUNT - 1
