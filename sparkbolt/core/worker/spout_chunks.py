@@ -11,7 +11,7 @@ Read before: ``frames``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence, ValuesView
 from operator import index
 from typing import Any
 
@@ -37,7 +37,7 @@ def columns_of(who: str, columns: Any) -> list[Any]:
     Traceback (most recent call last):
     sparkbolt.errors.EmitError: spout 's' read a dict of columns: expected a list with a column for each field
     """
-    if isinstance(columns, str | bytes | Mapping):
+    if isinstance(columns, str | bytes) or not isinstance(columns, Sequence | ValuesView | np.ndarray):
         raise EmitError(
             f"{who} read a {type(columns).__name__} of columns: expected a list with a column for each field"
         )

@@ -162,6 +162,8 @@ class OddColumns(Columns):
         lambda numbers: [dict.fromkeys(numbers).keys()],
         lambda numbers: [pa.chunked_array([numbers[:3], numbers[3:]])],
         lambda numbers: (range(numbers[0], numbers[-1] + 1),),
+        lambda numbers: np.array([numbers]),
+        lambda numbers: {"n": numbers}.values(),
     ],
 )
 def test_columns_of_any_kind_are_read_and_read_again(kind: Callable[[list[int]], Any]) -> None:
@@ -171,7 +173,16 @@ def test_columns_of_any_kind_are_read_and_read_again(kind: Callable[[list[int]],
     assert expected == SEEN
 
 
-@pytest.mark.parametrize("kind", [lambda numbers: {"n": numbers}, lambda numbers: "n"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda numbers: {"n": numbers},
+        lambda numbers: "n",
+        lambda numbers: pd.DataFrame({"n": numbers}),
+        lambda numbers: pa.RecordBatch.from_pydict({"n": numbers}),
+        lambda numbers: None,
+    ],
+)
 def test_columns_that_are_no_list_of_columns_are_an_error_of_the_spout(kind: Callable[[list[int]], Any]) -> None:
     engine, failed = run(OddColumns(kind))
     assert engine.ledger.metrics.of("numbers").acked == 0
