@@ -33,12 +33,14 @@ def refuse_if_in_use(place: str | None) -> None:
     A checkpoint whose driver is dead is not refused: its JVM ends while Spark starts.
 
     Raises:
-        CheckpointError: the checkpoint is in use, or belongs to another user.
+        CheckpointError: the checkpoint is in use, belongs to another user, or has something else in place of its lock.
     """
     directory = None if place is None else local_directory(place)
     if directory is None:
         return
     file = os.path.join(directory, "lock")
+    if os.path.lexists(file) and not os.path.isfile(file):  # to open a named pipe would wait for ever
+        raise CheckpointError(f"checkpoint {directory} cannot be locked: {file} is no file; remove it")
     if os.path.exists(file) and not os.access(file, os.W_OK):
         raise CheckpointError(_not_ours(directory, "its lock cannot be written"))
     if not is_locked(directory):
@@ -98,7 +100,10 @@ def lock(spark: SparkSession, directory: str, owner: str) -> Any:
 
 
 def _not_ours(directory: str, why: str) -> str:
-    return f"checkpoint {directory} cannot be locked ({why}): run as the user to whom it belongs, or name another one"
+    return (
+        f"checkpoint {directory} cannot be locked ({why}): run as the user to whom it belongs, where it can be written, "
+        "or name another one"
+    )
 
 
 def _in_use(directory: str, owner: str, *, held_here: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from sparkbolt.errors import CheckpointError, FencedError
 from sparkbolt.spark import checkpoint
+from sparkbolt.spark.checkpoint_lock import refuse_if_in_use
 from tests.unit.spark.lives import NoLock
 
 
@@ -118,3 +120,11 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: p
         files.write("life", b"2")
     assert files.read("life") == b"1"
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["life"]
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.parent / "gone")])
+def test_what_is_in_place_of_a_lock_is_named_before_spark_starts(make: Callable[[Path], None], tmp_path: Path) -> None:
+    refuse_if_in_use(str(tmp_path))
+    make(tmp_path / "lock")
+    with pytest.raises(CheckpointError, match=rf"cannot be locked: {tmp_path}/lock is no file; remove it"):
+        refuse_if_in_use(str(tmp_path))
