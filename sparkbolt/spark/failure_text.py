@@ -39,9 +39,11 @@ _DISK_FULL = (
 )
 
 
-_STATE_BROKEN_OFF = "Spark has ended a call of its state in the middle (EOFError); its log says why"
+_BROKEN_OFF = (
+    "a Python worker met the end of its connection to Spark in the midst of a call (EOFError); Spark's log says why"
+)
 _EOF = re.compile(r"^\s*EOFError\s*$", re.MULTILINE)
-"""What a Python worker says if Spark's thread that serves its state has ended."""
+"""What a Python worker says if Spark's thread that serves its state has ended, as it does on a full disk."""
 _TIMEOUT = "java.net.SocketTimeoutException"
 _WORKER_FACTORY = "org.apache.spark.api.python.PythonWorkerFactory"
 _NO_WORKER = (
@@ -130,7 +132,7 @@ def query_failure(error: BaseException) -> QueryFailure:
     if says is not None:
         return QueryFailure(_other_python(SparkContext._active_spark_context, says[0]), EngineError)
     if _NO_SPACE not in text and _EOF.search(text):
-        return QueryFailure(_DISK_FULL if log_says(_NO_SPACE) else _STATE_BROKEN_OFF)
+        return QueryFailure(_DISK_FULL if log_says(_NO_SPACE) else _BROKEN_OFF)
     return QueryFailure(explain(text))
 
 

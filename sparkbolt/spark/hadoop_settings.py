@@ -39,9 +39,8 @@ def forget_sources(session: SparkSession) -> bool:
         field.setAccessible(True)
         sources = field.get(session._jsc.hadoopConfiguration())
         if sources is not None:
-            get_method(
-                sources, "clear"
-            )()  # Python's own `clear` of a map would ask the JVM for one key after the other
+            clear = get_method(sources, "clear")  # py4j's own one asks the JVM for one key after the other
+            clear()
     except Py4JError as error:  # another version of Hadoop, or of its rules
         log.debug("Hadoop's settings are sent with their sources: %s", error)
         return False

@@ -151,7 +151,9 @@ def test_the_python_of_workers_is_asked_whether_it_can_run_us() -> None:
     assert f"this program runs {sys.executable}. Set the environment variable PYSPARK_PYTHON to that" in said
 
 
-@pytest.mark.parametrize(("says", "words"), [("x No space left on device y", "a disk is full"), ("x", "of its state")])
+@pytest.mark.parametrize(
+    ("says", "words"), [("x No space left on device y", "a disk is full"), ("x", "end of its connection")]
+)
 def test_a_call_of_state_that_spark_broke_off_is_explained_by_its_log(
     says: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +163,6 @@ def test_a_call_of_state_that_spark_broke_off_is_explained_by_its_log(
     text = "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  ...\nEOFError\n"
     assert words in query_failure(PySparkException(text)).text
     log.unlink()
-    assert "of its state" in query_failure(PySparkException(text)).text
+    assert "end of its connection" in query_failure(PySparkException(text)).text
     monkeypatch.setattr(jvm, "_output", None)
-    assert "of its state" in query_failure(PySparkException(text)).text
+    assert "end of its connection" in query_failure(PySparkException(text)).text

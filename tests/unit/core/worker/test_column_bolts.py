@@ -2,10 +2,14 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from sparkbolt import ColumnBolt, Spout, TopologyBuilder
+from sparkbolt.core.model.tuples import Origin
+from sparkbolt.core.protocol.edges import Anchoring
+from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.testing import TopologyTestDriver
 
 
@@ -60,3 +64,15 @@ def test_a_none_is_a_null_in_a_dictionary() -> None:
     rows = [("be", 1), (None, 2), ("be", 3)]
     assert types(Types("word"), *rows, grouped=False)["word"] == ("DictionaryArray", "['be', None, 'be']")
     assert types(Types("word"), (None, 2), grouped=False)["word"] == ("DictionaryArray", "[None]")
+
+
+def test_messages_that_come_again_are_apart_and_first_attempts_are_together() -> None:
+    attempts = np.array([1, 129, 2, 2, 130, 3, 1, 1], dtype=np.uint8)
+    roots = np.array([11, 12, 13, 13, 14, 15, 16, 17], dtype=np.uint64)
+    rows = Rows(Origin("s", 0, "default", ("n",)), 8, [list(range(8))], Anchoring(roots, roots), attempts)
+    parts = [part.columns[0] for part in rows.with_retries_apart()]
+    assert parts == [[0, 1], [2, 3], [4], [5], [6, 7]], "129 is a first attempt that is traced, 130 a second one"
+    rows = Rows(rows.origin, 8, rows.columns, None, attempts)
+    assert [part.columns[0] for part in rows.with_retries_apart()] == [[0, 1], [2], [3], [4], [5], [6, 7]]
+    first = Rows(rows.origin, 8, rows.columns, None, np.full(8, 129, dtype=np.uint8))
+    assert list(first.with_retries_apart()) == [first]
