@@ -101,8 +101,8 @@ def lock(spark: SparkSession, directory: str, owner: str) -> Any:
 
 def _not_ours(directory: str, why: str) -> str:
     return (
-        f"checkpoint {directory} cannot be locked ({why}): run as the user to whom it belongs, where it can be written, "
-        "or name another one"
+        f"checkpoint {directory} cannot be locked ({why}): run as the user to whom it belongs, where it can be "
+        "written, or name another one"
     )
 
 

@@ -13,7 +13,7 @@ Read before: ``plan``, ``stage``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, ValuesView
 from dataclasses import replace
 from typing import Any
 
@@ -48,7 +48,7 @@ from sparkbolt.core.worker.failures import Failure, failure_of
 from sparkbolt.core.worker.hop_recorder import TRACED_MAX, Chooser
 from sparkbolt.core.worker.results import Row, StageResult
 from sparkbolt.core.worker.routing import EmittedRows, StreamRoutes
-from sparkbolt.core.worker.spout_chunks import bad_record_of, columns_of, enough_read_of, kept_columns
+from sparkbolt.core.worker.spout_chunks import bad_record_of, enough_read_of, kept_columns
 from sparkbolt.core.worker.stage import Stage
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
@@ -252,7 +252,7 @@ class EntryReader:
             self._check_positions(np.array([bad.position], dtype=np.int64), range_)
             return bad
         given, columns = chunk
-        positions, columns = np.asarray(given, dtype=np.int64), columns_of(self._who, columns)
+        positions, columns = np.asarray(given, dtype=np.int64), _columns_of(self._who, columns)
         self._check_positions(positions, range_)
         fields = self._stream(DEFAULT_STREAM).fields
         if len(columns) != len(fields):
@@ -481,6 +481,20 @@ class EntryReader:
             return None
         attempts = np.full(len(sequences), attempt, dtype=np.uint8)
         return attempts if marks is None else attempts | marks
+
+
+def _columns_of(who: str, columns: Any) -> list[Any]:
+    """The columns that a spout has read, each an Arrow array, a numpy array, a list or a tuple.
+
+    Raises:
+        EmitError: they are no list of columns; the items of a table or of a dict would be something else.
+    """
+    if isinstance(columns, str | bytes) or not isinstance(columns, Sequence | ValuesView | np.ndarray):
+        raise EmitError(
+            f"{who} read a {type(columns).__name__} of columns: expected a list with a column for each field"
+        )
+    whole = [column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for column in columns]
+    return [column if isinstance(column, pa.Array | np.ndarray | list | tuple) else list(column) for column in whole]
 
 
 def _numbered(

@@ -1,7 +1,7 @@
 """Spout chunks: what a spout's ``read`` has given, in a form that the source reader can rely on.
 
-Which question it answers: what of all that user code may give as positions, columns and bad records is accepted, as
-what, and what may be kept of it for later?
+Which question it answers: what of all that user code may give as a bad record, or as enough, is accepted, as what; and
+what may be kept of columns for later?
 Rule 1: what cannot be accepted is an ``EmitError`` with the spout's name; it fails trees, never the task.
 Rule 2: a spout may use its memory again for the next read. So what is kept beyond it is a copy, or cannot change.
 
@@ -11,7 +11,7 @@ Read before: ``frames``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, ValuesView
+from collections.abc import Sequence
 from operator import index
 from typing import Any
 
@@ -25,29 +25,6 @@ from sparkbolt.errors import EmitError, EnoughRead
 
 _CONSTANT = {str, bytes, int, float, bool, type(None)}
 """Types of values that nobody can change."""
-
-
-def columns_of(who: str, columns: Any) -> list[Any]:
-    """The columns that a spout has read, each an Arrow array, a numpy array, a list or a tuple.
-
-    Raises:
-        EmitError: they are no sequence of columns.
-
-    >>> columns_of("spout 's'", {"v": [1]})
-    Traceback (most recent call last):
-    sparkbolt.errors.EmitError: spout 's' read a dict of columns: expected a list with a column for each field
-    """
-    if isinstance(columns, str | bytes) or not isinstance(columns, Sequence | ValuesView | np.ndarray):
-        raise EmitError(
-            f"{who} read a {type(columns).__name__} of columns: expected a list with a column for each field"
-        )
-    return [_column_of(column) for column in columns]
-
-
-def _column_of(column: Any) -> Any:
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    return column if isinstance(column, pa.Array | np.ndarray | list | tuple) else list(column)
 
 
 def bad_record_of(who: str, record: BadRecord) -> BadRecord:
