@@ -49,7 +49,8 @@ def test_the_jvm_is_asked_a_few_times_and_not_for_each_setting(monkeypatch: pyte
     send, asked = client.send_command, []
 
     def noting(command: str, *rest: Any, **options: Any) -> Any:
-        asked.append(command)
+        if not command.startswith("m\n"):  # py4j lets the JVM forget what other tests have left
+            asked.append(command)
         return send(command, *rest, **options)
 
     many = settings.size()
