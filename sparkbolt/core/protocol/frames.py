@@ -211,7 +211,7 @@ def _one(frames: list[Frame]) -> list[Frame]:
         return frames
     try:
         columns = [joined_columns(parts) for parts in zip(*(frame.columns for frame in frames), strict=True)]
-    except pa.ArrowException:  # together their dictionaries have more values than the codes can tell apart
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # dictionaries that do not fit into one
         return frames
     anchorings = [frame.anchoring for frame in frames if frame.anchoring is not None]
     attempts = [frame.attempts for frame in frames if frame.attempts is not None]
@@ -338,8 +338,8 @@ def joined_columns(parts: Sequence[Column]) -> Column:
     """One column after the other as one: all are Arrow arrays of one type, or none is an Arrow array.
 
     Raises:
-        pa.ArrowException: dictionaries have more values together than their codes can tell apart, or their values are
-            of a kind that Arrow does not put together.
+        pa.ArrowInvalid: dictionaries have more values together than their codes can tell apart.
+        pa.ArrowNotImplementedError: their values are of a kind that Arrow does not put together.
     """
     if isinstance(parts[0], pa.Array):
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)

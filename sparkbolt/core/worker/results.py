@@ -192,8 +192,9 @@ class FrameWriter:
             frame = self._without_unpicklable(frame, refusals)
             data = encode(frame, self._moment)
         config = self._config
-        if len(data) > min(2 * config.frame_bytes_max, config.tuple_bytes_max) and frame.rows > 1:
-            pieces = min(frame.rows, max(2, -(-len(data) // min(config.frame_bytes_max, config.tuple_bytes_max))))
+        most = min(config.frame_bytes_max, config.tuple_bytes_max)
+        if len(data) > min(2 * most, config.tuple_bytes_max) and frame.rows > 1:
+            pieces = min(frame.rows, -(-len(data) // most))
             del data
             for rows in np.array_split(np.arange(frame.rows), pieces):
                 part_ = frame.take(rows)

@@ -202,7 +202,7 @@ class EntryReader:
         try:
             columns = [joined_columns(parts) for parts in zip(*(columns for columns, _ in gathered), strict=True)]
             gathered = [(columns, np.concatenate([sequences for _, sequences in gathered]))]
-        except pa.ArrowException:  # dictionaries that do not fit into one
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # dictionaries that do not fit into one
             pass
         for some, sequences in gathered:
             self._start(self._stream(DEFAULT_STREAM), some, sequences, 0, ask=False)

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparkbolt.core.base.exceptions import line_of, pass_on
+from sparkbolt.core.base.exceptions import line_of, pass_on, said
 from sparkbolt.core.model.components import BadRecord
 from sparkbolt.core.protocol.frames import Column, take
 from sparkbolt.errors import EmitError, EnoughRead
 
+NO_REASON = "the spout gave no reason"
 _CONSTANT = {str, bytes, int, float, bool, type(None)}
 """Types of values that nobody can change."""
 
@@ -30,7 +31,7 @@ _CONSTANT = {str, bytes, int, float, bool, type(None)}
 def bad_record_of(who: str, record: BadRecord) -> BadRecord:
     """A ``BadRecord`` whose parts are of the types that it declares; a reason may also be an exception.
 
-    If the reason or ``skipped`` cannot be used, the reason says so: it is still this record that cannot be read.
+    If ``skipped`` cannot be used, the reason says so: it is still this record that cannot be read.
 
     Raises:
         EmitError: the position is no integer.
@@ -49,7 +50,7 @@ def bad_record_of(who: str, record: BadRecord) -> BadRecord:
             f"{who} read a BadRecord at {type(record.position).__name__} ({line_of(error)}): {expected}"
         ) from None
     try:
-        return BadRecord(position, _text_of(record.reason), index(record.skipped))
+        return BadRecord(position, said(record.reason)[0] or NO_REASON, index(record.skipped))
     except BaseException as error:  # noqa: BLE001  what user code has made may raise anything
         pass_on(error)
         return BadRecord(position, f"{line_of(error)}: {expected}")
@@ -58,17 +59,13 @@ def bad_record_of(who: str, record: BadRecord) -> BadRecord:
 def enough_read_of(who: str, error: EnoughRead) -> EnoughRead | EmitError:
     """An ``EnoughRead`` whose parts are of the types that it declares, or an error that says what they are."""
     try:
-        return EnoughRead(index(error.position), _text_of(error.reason))
+        return EnoughRead(index(error.position), said(error.reason)[0] or NO_REASON)
     except BaseException as raised:  # noqa: BLE001  what user code has made may raise anything
         pass_on(raised)
         return EmitError(
             f"{who} raised an EnoughRead that cannot be used ({line_of(raised)}): expected "
             "EnoughRead(position: int, reason: str)"
         )
-
-
-def _text_of(reason: Any) -> str:
-    return line_of(reason) if isinstance(reason, BaseException) else str(reason)
 
 
 def kept_columns(columns: Sequence[Any]) -> list[Column] | None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, ClassVar
+
+import pytest
 
 from sparkbolt.core.driver.ledger.ledger import FailedTree
 from sparkbolt.core.model.components import BadRecord, BasicBolt, PartitionedSpout, Range
 from sparkbolt.core.model.config import Config
+from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.model.topology import Topology, TopologyBuilder
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.worker.collectors import BasicRowCollector
@@ -96,3 +100,22 @@ class FailAtFirst(BasicBolt):
         if self.fails:
             raise ValueError("on purpose")
         self.came.append(tup["n"])
+
+
+def what_came_again(spout: Numbers, monkeypatch: pytest.MonkeyPatch, trace: float = 0.0) -> list[Any]:
+    """Let all messages of a spout fail once; the values that came then."""
+    monkeypatch.setattr(FailAtFirst, "came", [])
+    monkeypatch.setattr(FailAtFirst, "fails", True)
+    builder = TopologyBuilder("again", Config(max_attempts=9, retry=RetryPolicy(min_backoff=timedelta(seconds=9))))
+    builder.set_spout("numbers", spout, trace=trace)
+    builder.set_bolt("fail", FailAtFirst(), fuse=False).shuffle_grouping("numbers")
+    engine = LocalEngine(builder.build())
+    engine.step()
+    engine.step()
+    assert engine.ledger.metrics.of("numbers").failed == COUNT
+    monkeypatch.setattr(FailAtFirst, "fails", False)
+    engine.now_ms += 60_000
+    while engine.step() is not None:
+        engine.now_ms += 1000
+    assert engine.ledger.metrics.of("numbers").acked == COUNT
+    return FailAtFirst.came

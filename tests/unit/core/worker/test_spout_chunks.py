@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,8 @@ import pytest
 from sparkbolt.bolts.dead_letter_files import read_letters
 from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.components import BadRecord, Range, TopologyContext
-from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.retry import RetryPolicy
-from sparkbolt.core.model.topology import TopologyBuilder
 from sparkbolt.errors import EnoughRead
-from sparkbolt.sim.engine import LocalEngine
-from tests.unit.core.worker.reading import COUNT, SEEN, Columns, FailAtFirst, Numbers, run
+from tests.unit.core.worker.reading import COUNT, SEEN, Columns, Numbers, run, what_came_again
 
 
 class SameMemory(Numbers):
@@ -53,32 +48,13 @@ class SameMemory(Numbers):
 def test_a_spout_may_use_its_memory_again_for_the_next_read(
     spout: SameMemory, trace: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    came = _what_came_again(spout, trace, monkeypatch)
+    came = what_came_again(spout, monkeypatch, trace)
     assert sorted(came) == list(range(COUNT))
 
 
 def test_values_that_a_spout_changes_for_the_next_read_are_sent_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    came = _what_came_again(SameMemory(as_array=False, nested=True), 0.0, monkeypatch)
+    came = what_came_again(SameMemory(as_array=False, nested=True), monkeypatch)
     assert sorted(came) == [[number] for number in range(COUNT)]
-
-
-def _what_came_again(spout: Numbers, trace: float, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Let all fail once; the values that came then."""
-    monkeypatch.setattr(FailAtFirst, "came", [])
-    monkeypatch.setattr(FailAtFirst, "fails", True)
-    builder = TopologyBuilder("memory", Config(max_attempts=9, retry=RetryPolicy(min_backoff=timedelta(seconds=9))))
-    builder.set_spout("numbers", spout, trace=trace)
-    builder.set_bolt("fail", FailAtFirst(), fuse=False).shuffle_grouping("numbers")
-    engine = LocalEngine(builder.build())
-    engine.step()
-    engine.step()
-    assert engine.ledger.metrics.of("numbers").failed == COUNT
-    monkeypatch.setattr(FailAtFirst, "fails", False)
-    engine.now_ms += 60_000
-    while engine.step() is not None:
-        engine.now_ms += 60_000
-    assert engine.ledger.metrics.of("numbers").acked == COUNT
-    return FailAtFirst.came
 
 
 class ListsInDictionaries(Columns):
@@ -90,7 +66,7 @@ class ListsInDictionaries(Columns):
 
 
 def test_dictionaries_that_arrow_does_not_put_together_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    came = _what_came_again(ListsInDictionaries(lambda number, times: None), 0.0, monkeypatch)
+    came = what_came_again(ListsInDictionaries(lambda number, times: None), monkeypatch)
     assert sorted(came) == [[number] for number in range(COUNT)]
 
 
@@ -98,7 +74,7 @@ def test_dictionaries_that_arrow_does_not_put_together_stay_apart(monkeypatch: p
     ("given", "cause", "words"),
     [
         (BadRecord(7, ZeroDivisionError("by nothing")), Cause.UNREADABLE, "ZeroDivisionError: by nothing"),  # type: ignore[arg-type]
-        (BadRecord(7, None), Cause.UNREADABLE, "None"),  # type: ignore[arg-type]
+        (BadRecord(7, None), Cause.UNREADABLE, "the spout gave no reason"),  # type: ignore[arg-type]
         (BadRecord(7, b"no"), Cause.UNREADABLE, "b'no'"),  # type: ignore[arg-type]
         (BadRecord(np.int64(7), "no"), Cause.UNREADABLE, "no"),  # type: ignore[arg-type]
         (BadRecord(7, "no", np.int64(3)), Cause.UNREADABLE, "no"),  # type: ignore[arg-type]
