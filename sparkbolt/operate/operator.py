@@ -350,10 +350,10 @@ class Operator:
         return TopologyLetters(past.directory, past.description(), self._open_files, self._client_config)
 
     def _note(self, entry: TopologyEntry, past: Past, text: str, by: str) -> None:
-        """Note what was done with dead letters: the topology does, or the checkpoint if it has ended."""
+        """Note what was done with dead letters: the topology does, or the checkpoint if it has ended or is ending."""
         if TopologyState.of(entry["state"]).runs:
             answer, _ = self._asked(entry, "note", {"kind": "letters", "text": text}, by)
-            if answer is not None:
+            if answer is not None and not answer["refused"]:
                 return
         try:
             past.add_event(self._open_files(past.directory, write=True), "letters", text, by)

@@ -183,7 +183,7 @@ class Steering:
             log.setLevel(self._level_before)
 
     def note(self, kind: str, text: str, by: str | None = None) -> None:
-        """Note an event; it is written to the checkpoint soon."""
+        """Note an event; it is written to the checkpoint before a request that is carried out is answered, else soon."""
         self.events.add(kind, text, by, self._now_ms())
 
     def news(self) -> News:
@@ -304,12 +304,14 @@ class Steering:
         if before in (TopologyState.KILLED, TopologyState.ENDED):
             return refused("it was killed, and is ending")
         self._remember(replace(self._intent, active=active, by=by, since_ms=self._now_ms()))
-        self._operable.set_active(active)
         word = "active" if active else "inactive"
         if before == (TopologyState.ACTIVE if active else TopologyState.INACTIVE):
+            self._operable.set_active(active)
             return done(f"it was {word} already, and stays so{self._how_long()}")
-        log.warning("topology %r is %s by %s", self._topology.name, "activated" if active else "deactivated", by)
         self.note("activated" if active else "deactivated", "its spouts emit" if active else "its spouts stop", by)
+        self._flush()  # before anybody sees the new state: a driver that is killed then has told who did it
+        self._operable.set_active(active)
+        log.warning("topology %r is %s by %s", self._topology.name, "activated" if active else "deactivated", by)
         text = (
             "its spouts emit, and it stays so"
             if active
@@ -451,8 +453,12 @@ class Steering:
         """Note what an operator did with the topology's dead letters."""
         if kind != "letters":
             raise ConfigError(f"note: an event of kind {kind!r} is not for operators to note")
-        self.note(kind, str(text), by)
-        return done("noted")
+
+        def act() -> Answer:
+            self.note(kind, str(text), by)
+            return done("noted")
+
+        return self._carry_out(act, "it is noted as soon as it takes it in")
 
     # The thread that carries out.
 
@@ -483,8 +489,8 @@ class Steering:
                 text = str(error) if isinstance(error, SparkboltError) else line_of(error)
                 log.error("a request of an operator could not be carried out: %s", text)
                 job.answer = refused(f"it could not be carried out: {text}")
-            job.over.set()
             self._flush()
+            job.over.set()
 
     def _remember(self, intent: Intent) -> None:
         self._operable.write(CONTROL_FILE, intent.dumps())

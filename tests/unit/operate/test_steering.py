@@ -12,6 +12,7 @@ import pytest
 
 from sparkbolt import Config, ConfigError
 from sparkbolt.core.driver.overrides import TraceWish
+from sparkbolt.operate.books import events_in
 from sparkbolt.operate.documents import ALL_TIME, TopologyState
 from sparkbolt.operate.intent import TRACES_MAX, Intent
 from sparkbolt.operate.steering import Steering
@@ -255,6 +256,28 @@ def test_what_happened_is_kept_over_restarts(started: Any) -> None:
         ("deactivated", "alice"),
         ("started", None),
     ]
+
+
+def kinds_in(running: FakeRunning) -> list[str]:
+    return [event["kind"] for event in events_in(running.files.get("events", b""))]
+
+
+def test_what_was_answered_is_in_the_checkpoint_and_a_kill_cannot_lose_it(started: Any) -> None:
+    running = FakeRunning()
+    steering = started(running)
+    assert steering.ask("note", {"kind": "letters", "text": "1 letter(s) replayed"}, "alice")["done"]
+    assert kinds_in(running) == ["started", "letters"]
+    assert steering.ask("restart", {}, "alice")["text"]
+    assert kinds_in(running) == ["started", "letters", "restarted"]
+
+
+def test_who_deactivated_it_is_in_the_checkpoint_before_anybody_sees_that_it_is_inactive(started: Any) -> None:
+    running = FakeRunning()
+    steering = started(running, wait_secs=0.05)
+    with running.busy:
+        steering.ask("deactivate", {}, "alice")
+        assert wait_for(lambda: kinds_in(running) == ["started", "deactivated"])
+        assert running.active
 
 
 def test_a_control_file_that_is_damaged_changes_nothing(started: Any, caplog: pytest.LogCaptureFixture) -> None:
