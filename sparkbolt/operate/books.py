@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable
 from typing import cast
 
 from sparkbolt.operate.documents import ErrorDocument, EventDocument
@@ -66,8 +65,6 @@ class EventBook:
         self._events: deque[EventDocument] = deque(events_in(before or b""), maxlen=EVENTS_MAX)
         self.dirty = False
         """Whether there are events that were not written yet."""
-        self.listeners: list[Callable[[EventDocument], None]] = []
-        """Called with each event, in the thread that notes it; they must not raise."""
 
     def add(self, kind: str, text: str, by: str | None, time_ms: int) -> EventDocument:
         """Note an event; ``kind`` as in ``EventDocument``."""
@@ -75,8 +72,6 @@ class EventBook:
         with self._lock:
             self._events.append(event)
             self.dirty = True
-        for listener in self.listeners:
-            listener(event)
         return event
 
     def all(self) -> list[EventDocument]:

@@ -85,7 +85,7 @@ class Presence:
         self._serve(steering, folder)
         registration = self._registration
         if registration is not None:
-            steering.events.listeners.append(lambda _: registration.beat_now())
+            steering.listeners.append(registration.beat_now)
             registration.beat_now()
         return steering
 

@@ -126,6 +126,9 @@ class Steering:
         self._level_before: int | None = None
         self.errors = ErrorBook(socket.gethostname())
         self.events = EventBook(_read(operable, EVENTS_FILE))
+        self.listeners: list[Callable[[], None]] = []
+        """Called when there is news, in the thread that made it: an event, or what a request has changed; they must not
+        raise."""
         self._rate = Rate()
         self._jobs: queue.Queue[_Job | None] = queue.Queue(REQUESTS_MAX)
         self._ended = threading.Event()
@@ -185,6 +188,11 @@ class Steering:
     def note(self, kind: str, text: str, by: str | None = None) -> None:
         """Note an event; it is written to the checkpoint before a request that is carried out is answered, else soon."""
         self.events.add(kind, text, by, self._now_ms())
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in self.listeners:
+            listener()
 
     def news(self) -> News:
         """What is told to the home with each beat."""
@@ -490,6 +498,7 @@ class Steering:
                 log.error("a request of an operator could not be carried out: %s", text)
                 job.answer = refused(f"it could not be carried out: {text}")
             self._flush()
+            self._tell()
             job.over.set()
 
     def _remember(self, intent: Intent) -> None:

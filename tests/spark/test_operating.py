@@ -153,7 +153,8 @@ def test_a_detached_topology_is_listed_followed_deactivated_and_killed_with_noth
     assert "no component 'blot': did you mean 'bolt'?" in command("stats", "numbers", "blot", code=2)
 
     command("deactivate", "numbers")
-    assert command.entries()[0]["state"] == "inactive"
+    while command.entries()[0]["state"] != "inactive":
+        threading.Event().wait(0.1)
     assert "numbers has ended, and nothing is left" in command("kill", "numbers", "--wait", "60s")
     [entry] = command.entries()
     assert (entry["state"], entry["exit_code"], entry["control"]) == ("ended", 3, None)  # a message was set aside

@@ -280,6 +280,17 @@ def test_who_deactivated_it_is_in_the_checkpoint_before_anybody_sees_that_it_is_
         assert running.active
 
 
+def test_who_lists_topologies_is_told_when_a_request_has_changed_something(started: Any) -> None:
+    running = FakeRunning()
+    steering = started(running)
+    told: list[TopologyState] = []
+    steering.listeners.append(lambda: told.append(running.look(0.0).state))
+    steering.ask("deactivate", {}, "alice")
+    assert told[-1] == TopologyState.INACTIVE
+    steering.ask("activate", {}, "alice")
+    assert told[-1] == TopologyState.ACTIVE
+
+
 def test_a_control_file_that_is_damaged_changes_nothing(started: Any, caplog: pytest.LogCaptureFixture) -> None:
     for data in (b"{", b"[]", b'{"traces": [1]}', b'{"traces": [{"nonsense": 1}]}'):
         with caplog.at_level(logging.ERROR, "sparkbolt"):
