@@ -1,4 +1,4 @@
-"""Compiles what Sparkbolt has for Java, with the compiler that Spark brings, into the jar beside the source."""
+"""Compiles what Sparkbolt has for Java, with the compiler that Spark brings, into the jar beside the sources."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import zipfile
 from typing import Any
 
-from sparkbolt.spark.local_disk import JAR, SOURCE
+from sparkbolt.spark.java_classes import JAR, SOURCES
 
 TARGET = 8
 """The version of Java that the classes are for: any that runs Spark has it."""
@@ -14,13 +14,16 @@ LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 
 def compiled(jvm: Any) -> bytes:
-    """The jar; the same source gives the same bytes."""
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setTargetVersion(TARGET)
-    compiler.cook(SOURCE.read_text())
+    """The jar; the same sources give the same bytes."""
+    classes = {}
+    for source in SOURCES:
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setTargetVersion(TARGET)
+        compiler.cook(source.read_text())
+        classes.update(compiler.getBytecodes())
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_STORED) as jar:
-        for name, content in sorted(dict(compiler.getBytecodes()).items()):
+        for name, content in sorted(classes.items()):
             jar.writestr(zipfile.ZipInfo(f"{name.replace('.', '/')}.class", LONG_AGO), bytes(content))
     return data.getvalue()
 

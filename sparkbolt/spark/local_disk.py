@@ -7,22 +7,15 @@ Rule 2: it is set for the query's own session alone. Executors that are not thre
 class. Where it cannot be had, or users have set a file system or a file manager themselves, all is as Spark does it.
 
 Source: Hadoop's ``RawLocalFileSystem`` and Spark's ``CheckpointFileManager``.
-Read before: nothing.
+Read before: ``java_classes``.
 """
 
 from __future__ import annotations
 
-import logging
-from pathlib import Path
-from typing import Any
-
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-log = logging.getLogger("sparkbolt")
+from sparkbolt.spark.java_classes import JAR, java_class
 
-SOURCE = Path(__file__).parent / "java" / "SyncedLocalFileSystem.java"
-JAR = SOURCE.with_name("sparkbolt-jvm.jar")
 FILE_SYSTEM = "fs.file.impl"
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CLASS = "sparkbolt.SyncedLocalFileSystem"
@@ -42,23 +35,10 @@ def write_synced(session: SparkSession, *, executors: bool = False) -> bool:
         executors: whether there are executors that are not threads of the driver's JVM; they are sent the class.
     """
     chosen = session.conf.get(FILE_MANAGER, None), session._jsc.hadoopConfiguration().get(FILE_SYSTEM)
-    if any(chosen) or not _is_loaded(session):
+    if any(chosen) or java_class(session._jvm, _CLASS) is None:
         return False
     if executors:
         session._jsc.addJar(str(JAR))
     for key, value in _SETTINGS.items():
         session.conf.set(key, value)
-    return True
-
-
-def _is_loaded(session: SparkSession) -> bool:
-    """Whether the JVM has the class, now that it knows the jar."""
-    jvm: Any = session._jvm  # pyspark has no public API for the class path of a JVM that runs
-    try:
-        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        loader.addURL(jvm.java.io.File(str(JAR)).toURI().toURL())
-        jvm.java.lang.Class.forName(_CLASS, True, loader)
-    except (Py4JError, TypeError) as error:  # a loader without addURL, on which py4j raises a TypeError
-        log.debug("local files are written as Spark does it: %s", error)
-        return False
     return True

@@ -35,6 +35,7 @@ from sparkbolt.spark.class_archive import ClassArchive, archive_for
 from sparkbolt.spark.code_shipping import add, own_archive
 from sparkbolt.spark.jvm import jvm_output, keep_log
 from sparkbolt.spark.locations import check_master
+from sparkbolt.spark.ml_functions import session_without
 from sparkbolt.spark.versions import STATE_PROVIDER, check_version
 
 log = logging.getLogger("sparkbolt")
@@ -252,6 +253,7 @@ def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSe
             _keep_to_the_log(context)
             if master.startswith(STANDALONE):
                 add(context, own_archive())  # before any task, since the Python daemon imports it
+            session_without(context)
         return SparkSession.builder.config(conf=configuration).getOrCreate()
     except Exception as error:  # noqa: BLE001  any error of Spark becomes one sentence
         java = getattr(error, "java_exception", None)

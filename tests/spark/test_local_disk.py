@@ -16,6 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sparkbolt.spark import local_disk
+from sparkbolt.spark.java_classes import JAR
 from sparkbolt.spark.session import make_session
 from tests.patience import PATIENCE_SECS
 
@@ -42,9 +43,9 @@ def path(spark: SparkSession, place: Path) -> Any:
     return spark._jvm.org.apache.hadoop.fs.Path(f"file://{place}")
 
 
-def test_the_jar_is_made_of_its_source(spark: SparkSession) -> None:
+def test_the_jar_is_made_of_its_sources(spark: SparkSession) -> None:
     compiled = runpy.run_path(str(Path(__file__).parents[2] / "scripts/_jar.py"))["compiled"]
-    assert compiled(spark._jvm) == local_disk.JAR.read_bytes(), "run scripts/jar"
+    assert compiled(spark._jvm) == JAR.read_bytes(), "run scripts/jar"
 
 
 def test_files_are_as_hadoop_writes_them(spark: SparkSession, tmp_path: Path) -> None:

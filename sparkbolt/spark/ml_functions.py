@@ -1,0 +1,64 @@
+"""ML functions: what Spark registers for machine learning whenever a session is made.
+
+Which question it answers: why does a session take a second longer than it needs?
+Rule 1: nothing is missing: a function is registered when it is asked for first.
+Rule 2: where others bring extensions of that kind, or a Spark is made otherwise, all is as Spark does it.
+
+Spark's part for machine learning registers three internal functions with each new session. They are written with
+Scala's reflection, which nothing else needs: to load it took a fifth of the time until there was a session. A class of
+ours stands for the functions until somebody asks for one of them.
+
+Source: Spark's ``SparkSession.applyAndLoadExtensions`` and ``InternalFunctionRegistration``.
+Read before: ``java_classes``.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from sparkbolt.spark.java_classes import java_class
+
+log = logging.getLogger("sparkbolt")
+
+_CLASS = "sparkbolt.MlFunctions"
+_SESSION = "org.apache.spark.sql.classic.SparkSession"
+_PROVIDERS = "META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvider"
+_OF_ML = "/spark-mllib_"
+_APPLY = f"{_SESSION.replace('.', '$')}$$applyExtensions"
+
+
+def session_without(context: SparkContext) -> bool:
+    """Make the session that PySpark takes when it is asked for one next; returns whether there is such a session.
+
+    Args:
+        context: of the JVM, which has no session yet.
+    """
+    jvm: Any = context._jvm  # pyspark has no public API for it
+    java_context: Any = context._jsc
+    try:
+        if not _only_ml(jvm) or java_class(jvm, _CLASS) is None:
+            return False
+        companion = getattr(getattr(jvm, f"{_SESSION}$"), "MODULE$")
+        extensions = getattr(companion, _APPLY)(java_context.sc(), jvm.org.apache.spark.sql.SparkSessionExtensions())
+        nothing, no_settings = jvm.scala.Option.empty(), jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap())
+        sessions = jvm.org.apache.spark.sql.classic.SparkSession
+        session = sessions(java_context.sc(), nothing, nothing, extensions, no_settings, no_settings)
+        java_class(jvm, _CLASS).getMethod("defer", None).invoke(None, None)
+        sessions.setDefaultSession(session)
+    except (Py4JError, TypeError) as error:  # another version of Spark; py4j raises a TypeError on what is no class
+        log.debug("Spark's functions for machine learning are registered at the start: %s", error)
+        return False
+    return True
+
+
+def _only_ml(jvm: Any) -> bool:
+    """Whether what extends each session is Spark's machine learning, and nothing else."""
+    found = jvm.java.lang.Thread.currentThread().getContextClassLoader().getResources(_PROVIDERS)
+    places = []
+    while found.hasMoreElements():
+        places.append(str(found.nextElement()))
+    return len(places) == 1 and _OF_ML in places[0]
