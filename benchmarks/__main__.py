@@ -17,6 +17,7 @@ NAMES = (
     "floor",
     "budget",
     "latency",
+    "target",
     "start",
     "ledger",
     "driver",

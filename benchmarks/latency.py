@@ -2,7 +2,6 @@
 
 Which question it answers: at 1,000 sentences a second, how late is the word count: ours, a hand-written Structured
 Streaming query of the same shape, and Apache Storm's?
-
 Sentence i is due at the start of the clock + i / rate. Its latency is the time from then until it is done: until the
 ``ack`` of a ``Spout``; until the promotion of a ``PartitionedSpout`` has moved past it; until ``foreachBatch`` has
 collected the result of the hand-written query. So it holds the time in which a sentence waits for the next micro-batch,
@@ -45,6 +44,7 @@ SECS_MAX = 60
 LINES = 20_000
 """So many lines are taken from the text, again and again."""
 SHARES = ("p50", "p99", "p99.9")
+DEFAULTS = Config()
 _SOURCE = "clock"
 
 
@@ -162,22 +162,22 @@ class DueLog(PartitionedSpout):
             yield position, [self._lines[position % LINES]]
 
 
-def word_count(spout: Component) -> Topology:
-    """The word count with class bolts and default settings."""
-    builder = TopologyBuilder("latency", Config())
+def word_count(spout: Component, config: Config) -> Topology:
+    """The word count with class bolts."""
+    builder = TopologyBuilder("latency", config)
     builder.set_spout("lines", spout)
     builder.set_bolt("split", SplitSentence(), parallelism=PARALLELISM).shuffle_grouping("lines")
     builder.set_bolt("count", WordCount(), parallelism=PARALLELISM).fields_grouping("split", ["word"])
     return builder.build()
 
 
-def ours(spout: Component) -> dict[str, float]:
+def ours(spout: Component, config: Config = DEFAULTS) -> dict[str, float]:
     """Latencies of the word count of a spout.
 
     Raises:
         RuntimeError: it did not end, or a sentence was not done once.
     """
-    running = word_count(spout).start(master=MASTER)
+    running = word_count(spout, config).start(master=MASTER)
     try:
         if not running.await_finished(TIMEOUT_SECS):
             raise RuntimeError(f"the word count did not finish within {TIMEOUT_SECS} s")
@@ -314,15 +314,26 @@ def figures(options: Options) -> Iterator[Figure]:
     """Measure: ours with both kinds of spouts, the hand-written query and Storm, in turn."""
     secs = min(options.secs, SECS_MAX)
     warm()
-    contenders: dict[str, Callable[[], dict[str, float]]] = {
+    few = {
         "ours, a Spout, to its ack": lambda: ours(DueSpout(RATE, secs)),
         "ours, a PartitionedSpout, to the promotion": lambda: ours(DueLog(RATE, secs)),
         "a hand-written query, to foreachBatch": lambda: by_hand(RATE, secs),
         "Storm, to the ack": lambda: of_storm(RATE, secs),
     }
+    yield from compared("latency", few, RATE, secs, options.rounds)
+
+
+def compared(
+    benchmark: str, contenders: Mapping[str, Callable[[], dict[str, float]]], rate: int, secs: int, rounds: int
+) -> Iterator[Figure]:
+    """The latencies of contenders that take turns; Storm's are left out, with the reason, where they cannot be had.
+
+    Raises:
+        RuntimeError: one that is not Storm failed.
+    """
     turns: dict[str, list[dict[str, float]]] = {name: [] for name in contenders}
     left_out: dict[str, str] = {}
-    for _ in range(options.rounds):
+    for _ in range(rounds):
         for name, measure in contenders.items():
             try:
                 turns[name].append(measure())
@@ -330,7 +341,7 @@ def figures(options: Options) -> Iterator[Figure]:
                 if not name.startswith("Storm"):
                     raise
                 left_out = {"left_out": f"{name}: {error}"}
-    facts = {"sentences_a_second": RATE, "secs": secs, **left_out}
+    facts = {"sentences_a_second": rate, "secs": secs, **left_out}
     for name, told in turns.items():
         for share in SHARES if told else ():
-            yield Figure("latency", f"{name}: {share}", tuple(turn[share] for turn in told), "ms", notes=facts)
+            yield Figure(benchmark, f"{name}: {share}", tuple(turn[share] for turn in told), "ms", notes=facts)

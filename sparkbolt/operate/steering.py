@@ -186,7 +186,7 @@ class Steering:
             log.setLevel(self._level_before)
 
     def note(self, kind: str, text: str, by: str | None = None) -> None:
-        """Note an event; it is written to the checkpoint before a request that is carried out is answered, else soon."""
+        """Note an event; it is in the checkpoint before the request that caused it is answered, and otherwise soon."""
         self.events.add(kind, text, by, self._now_ms())
         self._tell()
 

@@ -6,6 +6,7 @@ does not flush them. A file system of ours, in ``java/``, starts none and flushe
 Rule 2: it is set for the query's own session alone. Executors that are not threads of the driver's JVM are sent the
 class. Where it cannot be had, or users have set a file system or a file manager themselves, all is as Spark does it.
 
+It is apart from ``starting``, its only user, because it knows Hadoop and nothing of topologies.
 Source: Hadoop's ``RawLocalFileSystem`` and Spark's ``CheckpointFileManager``.
 Read before: ``java_classes``.
 """

@@ -33,6 +33,7 @@ from sparkbolt.core.base.locations import scheme_of
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.class_archive import ClassArchive, archive_for
 from sparkbolt.spark.code_shipping import add, own_archive
+from sparkbolt.spark.found_sources import spare_the_search
 from sparkbolt.spark.jvm import jvm_output, keep_log
 from sparkbolt.spark.locations import check_master
 from sparkbolt.spark.ml_functions import session_without
@@ -254,6 +255,7 @@ def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSe
             if master.startswith(STANDALONE):
                 add(context, own_archive())  # before any task, since the Python daemon imports it
             session_without(context)
+            spare_the_search(context)
         return SparkSession.builder.config(conf=configuration).getOrCreate()
     except Exception as error:  # noqa: BLE001  any error of Spark becomes one sentence
         java = getattr(error, "java_exception", None)

@@ -212,6 +212,7 @@ def run_with_kills(bank: Bank, victims: list[str]) -> dict[str, int]:
     return bank.end()
 
 
+@pytest.mark.lesser
 def test_a_bank_is_exact_although_driver_worker_broker_and_database_are_killed(tmp_path: Path) -> None:
     with Bank(tmp_path, 60_000, 12) as bank:
         check(bank, run_with_kills(bank, VICTIMS))

@@ -59,7 +59,11 @@ def refuse_some(tup: Any) -> Iterator[list[int]]:
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("messages", "cuts"), [(20_000, 3), pytest.param(200_000, 10, marks=pytest.mark.campaign, id="ten times")]
+    ("messages", "cuts"),
+    [
+        pytest.param(20_000, 3, marks=pytest.mark.lesser),
+        pytest.param(200_000, 10, marks=pytest.mark.campaign, id="ten times"),
+    ],
 )
 def test_no_message_is_lost_when_the_connection_is_cut_again_and_again(
     rabbitmq: str, channel: Any, spark: Any, tmp_path: Path, messages: int, cuts: int

@@ -78,7 +78,11 @@ def assert_windows_are_whole(directory: Path, text: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("moments", "lines"), [(ANY_MOMENTS, 4000), pytest.param(MOMENTS, 12_000, marks=pytest.mark.campaign)]
+    ("moments", "lines"),
+    [
+        pytest.param(ANY_MOMENTS, 4000, marks=pytest.mark.lesser),
+        pytest.param(MOMENTS, 12_000, marks=pytest.mark.campaign),
+    ],
 )
 def test_counts_are_exact_after_kill_9_at_each_step(moments: list[str], lines: int, tmp_path: Path) -> None:
     text = write_text(tmp_path, lines)

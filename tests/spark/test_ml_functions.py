@@ -21,7 +21,8 @@ from pyspark.ml.stat import Summarizer
 from sparkbolt.spark.session import make_session
 
 spark = make_session("learning", "local[2]", {"spark.sql.session.timeZone": "Asia/Tokyo"})
-registry = getattr(getattr(spark._jvm, "org.apache.spark.sql.catalyst.analysis.FunctionRegistry$"), "MODULE$").internal()
+registries = getattr(spark._jvm, "org.apache.spark.sql.catalyst.analysis.FunctionRegistry$")
+registry = getattr(registries, "MODULE$").internal()
 identifier = spark._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
 
 
@@ -37,7 +38,7 @@ print("arrays", sorted(row.a for row in arrays.collect()))
 print("vectors", sorted(row.v.toArray().tolist() for row in arrays.select(array_to_vector("a").alias("v")).collect()))
 print("mean", rows.select(Summarizer.mean(rows.v).alias("m")).first().m.toArray().tolist())
 print("at the end", any("sparkbolt" in registered(name) for name in names))
-print("setting", spark.conf.get("spark.sql.session.timeZone"), spark.newSession().conf.get("spark.sql.session.timeZone"))
+print("setting", [session.conf.get("spark.sql.session.timeZone") for session in (spark, spark.newSession())])
 """
 
 
@@ -56,7 +57,7 @@ def test_they_are_registered_when_one_is_asked_for_and_work_as_ever() -> None:
         "vectors [[1.0, 2.0], [3.0, 4.0]]",
         "mean [2.0, 3.0]",
         "at the end False",
-        "setting Asia/Tokyo Asia/Tokyo",
+        "setting ['Asia/Tokyo', 'Asia/Tokyo']",
     ], result.stderr[-4000:]
 
 

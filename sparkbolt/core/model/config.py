@@ -166,8 +166,9 @@ class Config:
     """Whether every emit is logged."""
     tick_tuple_freq_secs: float | None = _secs_or_none()
     """The period of tick tuples for each task of each bolt, in seconds; None: there are no tick tuples."""
-    micro_batch_target_ms: int = _whole(1000, 1)
-    """How long a micro-batch should take, in milliseconds; the engine adapts how much a micro-batch reads to it."""
+    micro_batch_target_ms: int = _whole(2000, 1)
+    """How long a micro-batch should take, in milliseconds, if there is so much to read; the engine adapts how much one
+    reads to it. With less to read a micro-batch takes less."""
     max_attempts: int | None = _whole_or_none(1)
     """The largest number of attempts at a message of a ``PartitionedSpout``, or at a tuple of a bolt that starts trees,
     the first one included, without waits between them; ``retry`` overrides it. None: 10 attempts, with waits that begin

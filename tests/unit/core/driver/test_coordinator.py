@@ -237,7 +237,7 @@ def test_a_pace_follows_what_a_position_costs_and_what_a_micro_batch_costs() -> 
 
 
 def test_a_micro_batch_of_a_spout_is_small_at_first_and_no_more_waits_than_the_next_two_take() -> None:
-    builder = TopologyBuilder("t")
+    builder = TopologyBuilder("t", Config(micro_batch_target_ms=1000))
     builder.set_spout("endless", Endless(), parallelism=3)
     builder.set_bolt("drop", Drop()).shuffle_grouping("endless")
     engine = LocalEngine(builder.build())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.core.driver.overrides import Overrides, TraceWish, traced_sequences
 from sparkbolt.core.model.retry import at_once
 from sparkbolt.core.protocol.plan import Entry
@@ -14,8 +15,6 @@ from tests.unit.test_stories import fed, topology
 
 
 def numbers(**config: Any) -> Any:
-    from sparkbolt import BasicBolt, Config, TopologyBuilder
-
     class Pass(BasicBolt):
         outputs = ["n"]
 
@@ -38,7 +37,7 @@ def test_limits_and_targets_apply_from_the_next_plan_on() -> None:
     assert coordinator.message_timeout_secs == 3
     coordinator.override(Overrides())
     assert buffer.pending_max > 3
-    assert coordinator.rates["lines"].target_ms == 1000
+    assert coordinator.rates["lines"].target_ms == Config().micro_batch_target_ms
     assert coordinator.message_timeout_secs == 30
     engine.close()
 

@@ -1,0 +1,33 @@
+"""What ``micro_batch_target_ms`` costs a topology that keeps up.
+
+Which question it answers: at a rate that is a third to a half of what the word count can do, is a tree later with the
+default target than with half of it? What the target gives to one that falls behind is in ``words``.
+
+Read before: ``latency``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from benchmarks.figures import Figure
+from benchmarks.latency import DEFAULTS, DueLog, compared, ours
+from benchmarks.runs import Options
+from benchmarks.words import warm
+
+RATE = 60_000
+"""600,000 words a second."""
+SECS = 30
+
+
+def figures(options: Options) -> Iterator[Figure]:
+    """Measure both targets, in turn."""
+    warm()
+    half = replace(DEFAULTS, micro_batch_target_ms=DEFAULTS.micro_batch_target_ms // 2)
+    contenders = {
+        f"a target of {config.micro_batch_target_ms} ms": partial(ours, DueLog(RATE, SECS), config)
+        for config in (DEFAULTS, half)
+    }
+    yield from compared("target", contenders, RATE, SECS, options.rounds)

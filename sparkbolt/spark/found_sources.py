@@ -1,0 +1,63 @@
+"""Found sources: the Python data sources that Spark finds by itself.
+
+Which question it answers: is there an installed data source for which Spark has to look, with two processes?
+Rule: what Spark would find it finds; only where it would look in vain it is told so. Where nobody can say, it looks.
+
+With the first Python data source of a JVM, Spark starts a Python process that imports each installed package whose name
+begins with ``pyspark_``, and asks it for a data source. The driver sees at once that there is no such package, if
+Spark's Python is its own.
+
+Source: PySpark's ``lookup_data_sources``, Spark's ``DataSourceManager``.
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pkgutil
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+log = logging.getLogger("sparkbolt")
+
+_MANAGER = "org.apache.spark.sql.execution.datasources.DataSourceManager$"
+_SETTER = "dataSourceBuilders_$eq"
+_PREFIX = "pyspark_"
+
+
+def spare_the_search(context: SparkContext) -> bool:
+    """Tell Spark that no data source is installed, if that is so; returns whether it was told."""
+    given = (os.environ.get("PYTHONPATH", ""), context.environment.get("PYTHONPATH", ""))
+    paths = {*sys.path, os.getcwd(), *(path for one in given for path in one.split(os.pathsep))}
+    if context.pythonExec != sys.executable or any_installed(paths):
+        return False
+    jvm: Any = context._jvm  # pyspark has no public API for it
+    try:
+        manager = getattr(getattr(jvm, _MANAGER), "MODULE$")
+        if manager.dataSourceBuilders().isEmpty():
+            none = jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap())
+            getattr(manager, _SETTER)(jvm.scala.Some(none))
+    except (Py4JError, TypeError) as error:  # another version of Spark; py4j raises a TypeError on what is no class
+        log.debug("Spark looks for installed data sources: %s", error)
+        return False
+    return True
+
+
+def any_installed(paths: Iterable[str]) -> bool:
+    """Whether there may be a package in these directories and archives that Spark would ask for a data source."""
+    return any(name.startswith(_PREFIX) for path in paths for name in _names(path))
+
+
+def _names(path: str) -> list[str]:
+    """What is in a directory, or the modules of an archive; nothing where Python would find nothing, either."""
+    if not os.path.isdir(path):
+        return [module.name for module in pkgutil.iter_modules([path])]
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
