@@ -94,13 +94,15 @@ class Publisher:
     def close(self) -> None:
         """Close the connection; called while the event loop does not run."""
         connection, self._connection, self._channel = self._connection, None, None
-        if connection is not None and connection.is_open:
+        if connection is None or connection.is_closed:
+            return
+        if not connection.is_closing:  # it is where the broker has closed the channel just now
             connection.close()
-            loop = connection.ioloop
-            for _ in range(100):
-                if connection.is_closed or loop.is_closed():
-                    break
-                loop.run_until_complete(asyncio.sleep(0.01))
+        loop = connection.ioloop
+        for _ in range(100):
+            if connection.is_closed or loop.is_closed():
+                break
+            loop.run_until_complete(asyncio.sleep(0.01))
 
     async def _connected(self) -> None:
         while self._channel is None or not self._channel.is_open:

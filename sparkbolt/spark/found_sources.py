@@ -25,6 +25,9 @@ from pyspark import SparkContext
 
 log = logging.getLogger("sparkbolt")
 
+GATEWAY_ENV = "PYSPARK_GATEWAY_PORT"
+"""Set by ``spark-submit``, which starts the JVM before the program."""
+DRIVER_PYTHON = "PYSPARK_DRIVER_PYTHON"
 _MANAGER = "org.apache.spark.sql.execution.datasources.DataSourceManager$"
 _SETTER = "dataSourceBuilders_$eq"
 _PREFIX = "pyspark_"
@@ -32,9 +35,10 @@ _PREFIX = "pyspark_"
 
 def spare_the_search(context: SparkContext) -> bool:
     """Tell Spark that no data source is installed, if that is so; returns whether it was told."""
+    if not _is_own_python(context):
+        return False
     given = (os.environ.get("PYTHONPATH", ""), context.environment.get("PYTHONPATH", ""))
-    paths = {*sys.path, os.getcwd(), *(path for one in given for path in one.split(os.pathsep))}
-    if context.pythonExec != sys.executable or any_installed(paths):
+    if any_installed({*sys.path, os.getcwd(), *(path for one in given for path in one.split(os.pathsep))}):
         return False
     jvm: Any = context._jvm  # pyspark has no public API for it
     try:
@@ -46,6 +50,11 @@ def spare_the_search(context: SparkContext) -> bool:
         log.debug("Spark looks for installed data sources: %s", error)
         return False
     return True
+
+
+def _is_own_python(context: SparkContext) -> bool:
+    """Whether the JVM would look with this Python, with what it has seen of the environment."""
+    return os.environ.get(DRIVER_PYTHON) == context.pythonExec == sys.executable and GATEWAY_ENV not in os.environ
 
 
 def any_installed(paths: Iterable[str]) -> bool:

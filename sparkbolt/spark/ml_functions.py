@@ -40,14 +40,15 @@ def session_without(context: SparkContext) -> bool:
     jvm: Any = context._jvm  # pyspark has no public API for it
     java_context: Any = context._jsc
     try:
-        if not _only_ml(jvm) or java_class(jvm, _CLASS) is None:
+        ours = java_class(jvm, _CLASS) if _only_ml(jvm) else None
+        if ours is None:
             return False
+        ours.getMethod("defer", None).invoke(None, None)
         companion = getattr(getattr(jvm, f"{_SESSION}$"), "MODULE$")
         extensions = getattr(companion, _APPLY)(java_context.sc(), jvm.org.apache.spark.sql.SparkSessionExtensions())
         nothing, no_settings = jvm.scala.Option.empty(), jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap())
         sessions = jvm.org.apache.spark.sql.classic.SparkSession
         session = sessions(java_context.sc(), nothing, nothing, extensions, no_settings, no_settings)
-        java_class(jvm, _CLASS).getMethod("defer", None).invoke(None, None)
         sessions.setDefaultSession(session)
     except (Py4JError, TypeError) as error:  # another version of Spark; py4j raises a TypeError on what is no class
         log.debug("Spark's functions for machine learning are registered at the start: %s", error)
