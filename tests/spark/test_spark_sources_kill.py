@@ -74,10 +74,13 @@ def test_rows_that_spark_reads_are_exact_after_kill_9_at_each_step(moments: list
 def test_rows_that_spark_reads_are_exact_after_kill_9_at_random(tmp_path: Path) -> None:
     write_rows(tmp_path)
     chance = random.Random(11)
-    kills = 0
+    kills, pace = 0, 1.0
     for _ in range(8):
-        result = start(tmp_path, f"after:{chance.uniform(5.0, 11.0):.2f}")
-        kills += "killed" in result.stdout
+        result = start(tmp_path, f"after:{pace * chance.uniform(5.0, 11.0):.2f}")
+        if "killed" in result.stdout:
+            kills += 1
+        else:
+            pace *= 0.7  # this machine is done sooner
     assert kills >= 3
     result = start(tmp_path, "never")
     assert_exact(tmp_path, result.stdout + result.stderr[-3000:])
