@@ -2,6 +2,7 @@
 
 Which question it answers: at 1,000 sentences a second, how late is the word count: ours, a hand-written Structured
 Streaming query of the same shape, and Apache Storm's?
+
 Sentence i is due at the start of the clock + i / rate. Its latency is the time from then until it is done: until the
 ``ack`` of a ``Spout``; until the promotion of a ``PartitionedSpout`` has moved past it; until ``foreachBatch`` has
 collected the result of the hand-written query. So it holds the time in which a sentence waits for the next micro-batch,
@@ -32,7 +33,7 @@ from benchmarks import storm
 from benchmarks.figures import Figure
 from benchmarks.runs import MASTER, PARALLELISM, TIMEOUT_SECS, Options
 from benchmarks.text import zipf_text
-from benchmarks.words import WARM_WORDS, SplitSentence, WordCount, warm
+from benchmarks.words import DEFAULT_TARGET_MS, WARM_WORDS, SplitSentence, WordCount, warm
 from sparkbolt import Config, PartitionedSpout, Range, Spout, Topology, TopologyBuilder
 from sparkbolt.core.model.components import Component
 from sparkbolt.spark.session import for_lane, make_session
@@ -44,7 +45,6 @@ SECS_MAX = 60
 LINES = 20_000
 """So many lines are taken from the text, again and again."""
 SHARES = ("p50", "p99", "p99.9")
-DEFAULTS = Config()
 _SOURCE = "clock"
 
 
@@ -162,22 +162,22 @@ class DueLog(PartitionedSpout):
             yield position, [self._lines[position % LINES]]
 
 
-def word_count(spout: Component, config: Config) -> Topology:
-    """The word count with class bolts."""
-    builder = TopologyBuilder("latency", config)
+def word_count(spout: Component, target_ms: int) -> Topology:
+    """The word count with class bolts and, but for the target, default settings."""
+    builder = TopologyBuilder("latency", Config(micro_batch_target_ms=target_ms))
     builder.set_spout("lines", spout)
     builder.set_bolt("split", SplitSentence(), parallelism=PARALLELISM).shuffle_grouping("lines")
     builder.set_bolt("count", WordCount(), parallelism=PARALLELISM).fields_grouping("split", ["word"])
     return builder.build()
 
 
-def ours(spout: Component, config: Config = DEFAULTS) -> dict[str, float]:
+def ours(spout: Component, target_ms: int = DEFAULT_TARGET_MS) -> dict[str, float]:
     """Latencies of the word count of a spout.
 
     Raises:
         RuntimeError: it did not end, or a sentence was not done once.
     """
-    running = word_count(spout, config).start(master=MASTER)
+    running = word_count(spout, target_ms).start(master=MASTER)
     try:
         if not running.await_finished(TIMEOUT_SECS):
             raise RuntimeError(f"the word count did not finish within {TIMEOUT_SECS} s")

@@ -25,9 +25,6 @@ from pyspark import SparkContext
 
 log = logging.getLogger("sparkbolt")
 
-GATEWAY_ENV = "PYSPARK_GATEWAY_PORT"
-"""Set by ``spark-submit``, which starts the JVM before the program."""
-DRIVER_PYTHON = "PYSPARK_DRIVER_PYTHON"
 _MANAGER = "org.apache.spark.sql.execution.datasources.DataSourceManager$"
 _SETTER = "dataSourceBuilders_$eq"
 _PREFIX = "pyspark_"
@@ -53,8 +50,10 @@ def spare_the_search(context: SparkContext) -> bool:
 
 
 def _is_own_python(context: SparkContext) -> bool:
-    """Whether the JVM would look with this Python, with what it has seen of the environment."""
-    return os.environ.get(DRIVER_PYTHON) == context.pythonExec == sys.executable and GATEWAY_ENV not in os.environ
+    """Whether the JVM, which has the environment of this process if that has started it, would look with its Python."""
+    gateway: Any = context._gateway
+    asked_for = os.environ.get("PYSPARK_DRIVER_PYTHON")
+    return gateway.proc is not None and asked_for == context.pythonExec == sys.executable
 
 
 def any_installed(paths: Iterable[str]) -> bool:

@@ -33,7 +33,7 @@ from sparkbolt.core.base.locations import scheme_of
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.class_archive import ClassArchive, archive_for
 from sparkbolt.spark.code_shipping import add, own_archive
-from sparkbolt.spark.found_sources import DRIVER_PYTHON, GATEWAY_ENV, spare_the_search
+from sparkbolt.spark.found_sources import spare_the_search
 from sparkbolt.spark.jvm import jvm_output, keep_log
 from sparkbolt.spark.locations import check_master
 from sparkbolt.spark.ml_functions import session_without
@@ -54,6 +54,8 @@ SESSION_IS_STOPPED = (
     "the Spark session was stopped, and a session that was stopped does not come back: start the topology again with "
     "the same checkpoint, in another session"
 )
+GATEWAY_ENV = "PYSPARK_GATEWAY_PORT"
+"""Set by ``spark-submit``, which starts the JVM before the program."""
 STANDALONE = "spark://"
 LOCAL_CLUSTER = "local-cluster"
 CONNECT = "pyspark.sql.connect."
@@ -168,7 +170,7 @@ def make_session(name: str, master: str | None = None, settings: dict[str, str] 
         check_java()
     chosen = settings or {}
     os.environ.setdefault("PYSPARK_PYTHON", chosen.get("spark.pyspark.python", sys.executable))
-    os.environ.setdefault(DRIVER_PYTHON, sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     master = retrying(master or given.get("spark.master") or "local[*]")
     check_master(master)
     known = {**given, **chosen}

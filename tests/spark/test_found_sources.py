@@ -77,10 +77,12 @@ def test_where_one_may_be_spark_looks(spark: Any, tmp_path: Path, monkeypatch: p
     with monkeypatch.context() as changed:
         changed.chdir(tmp_path)
         assert not found_sources.spare_the_search(spark.sparkContext)
-    for name, value in ((found_sources.DRIVER_PYTHON, "jupyter"), (found_sources.GATEWAY_ENV, "1")):
-        with monkeypatch.context() as changed:
-            changed.setenv(name, value)
-            assert not found_sources.spare_the_search(spark.sparkContext)
+    with monkeypatch.context() as changed:
+        changed.setenv("PYSPARK_DRIVER_PYTHON", "jupyter")
+        assert not found_sources.spare_the_search(spark.sparkContext)
+    with monkeypatch.context() as changed:
+        changed.setattr(spark.sparkContext._gateway, "proc", None)  # as under spark-submit
+        assert not found_sources.spare_the_search(spark.sparkContext)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/usr/bin/another-python")
     assert not found_sources.spare_the_search(spark.sparkContext)
 

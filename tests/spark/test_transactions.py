@@ -14,7 +14,7 @@ from tests.spark.transacted import FAILS_ALWAYS
 
 pytestmark = [pytest.mark.spark]
 
-FEW, MANY, A_FILE = 1200, 5000, 400
+FEW, MANY, A_FILE = 1200, 8000, 400
 """A micro-batch reads some 600: moments with numbers need that many micro-batches with new transfers."""
 MOMENTS = ["repeated:1", "outside:3"]
 MORE_MOMENTS = ["aborted:1", "repeated:2", "staged:3", "committing:4", "outside:5", "aborted:7"]

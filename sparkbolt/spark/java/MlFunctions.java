@@ -8,8 +8,8 @@ import scala.Function1;
 import scala.runtime.AbstractFunction1;
 
 /**
- * A function of Spark's machine learning that stands for itself until somebody asks for it: then Spark registers all of
- * them, as it does by itself when a session is made.
+ * Stands in for a function of Spark's machine learning until somebody asks for it: then Spark registers all of them, as
+ * it does by itself when a session is made.
  *
  * sparkbolt-jvm.jar beside this file is made of it by scripts/jar, with the compiler that Spark brings (Janino, which
  * knows neither lambdas nor variable arguments).
@@ -24,7 +24,7 @@ public class MlFunctions extends AbstractFunction1 {
         this.name = name;
     }
 
-    /** Let functions that are not registered stand for themselves. */
+    /** Register a stand-in for each function that is not registered. */
     public static void defer() {
         SimpleFunctionRegistry registry = FunctionRegistry$.MODULE$.internal();
         for (int place = 0; place < NAMES.length; place++) {

@@ -14,7 +14,7 @@ import pytest
 
 from sparkbolt.core.driver.ledger.files import LETTERS_FOLDER
 from sparkbolt.core.model.dead_letters import DeadLetter, RawMessage
-from sparkbolt.operate.books import EVENTS_FILE
+from sparkbolt.operate.books import EVENTS_FILE, events_in
 from sparkbolt.operate.control import ControlServer
 from sparkbolt.operate.description import Description
 from sparkbolt.operate.documents import ALL_TIME, TopologyState
@@ -310,6 +310,20 @@ def test_what_is_done_with_letters_of_a_topology_that_runs_is_on_its_timeline(
         assert [event["kind"] for event in operator.document("words-9-100")["events"]][-1] == "letters"
     finally:
         one.close()
+
+
+def test_what_is_done_with_letters_while_a_topology_ends_is_in_its_checkpoint(
+    operator: Operator, home: Path, ended: Path
+) -> None:
+    put_letters(ended, letter("a" * 32))
+    one = Running(home, "words-9-100", name="t", checkpoint=str(ended))
+    try:
+        one.steering.end()  # it still answers, and refuses to note anything
+        assert operator.discard("words-9-100", ["a"], by="alice")["done"]
+        events = events_in((ended / EVENTS_FILE).read_bytes())
+        assert [(event["kind"], event["by"]) for event in events][-1] == ("letters", "alice")
+    finally:
+        one.server.close()
 
 
 def test_letters_are_found_by_what_is_in_their_records(operator: Operator, ended: Path) -> None:
