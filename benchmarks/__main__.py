@@ -14,6 +14,7 @@ from benchmarks.runs import Options
 NAMES = (
     "words",
     "columns",
+    "since",
     "floor",
     "budget",
     "latency",
@@ -56,6 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--words", type=count, default=Options.words, help="how many words the text has (default 40M)")
     parser.add_argument("--rounds", type=int, default=Options.rounds, help="turns of each contender (default 3)")
     parser.add_argument("--secs", type=int, default=Options.secs, help="how long a slow bolt runs (default 240)")
+    parser.add_argument("--commit", default=Options.commit, help="of since: what to compare with (default %(default)s)")
     parser.add_argument("--report", type=Path, metavar="FOLDER", help="of scale: write its picture and tables there")
     options = parser.parse_args(arguments)
     if options.report is not None and options.name != "scale":
@@ -68,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     found: list[Figure] = []
     for name in NAMES if options.name == "all" else (options.name,):
         module = importlib.import_module(f"benchmarks.{name}")
-        for figure in module.figures(Options(options.words, options.rounds, options.secs)):
+        for figure in module.figures(Options(options.words, options.rounds, options.secs, options.commit)):
             printer.figure(figure)
             found.append(figure)
     if options.report is not None:

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from benchmarks.figures import Aim, Figure, ratios
 from benchmarks.runs import Options, in_turn, rate_of
-from benchmarks.text import zipf_text
+from benchmarks.text import Text, zipf_text
 from benchmarks.words import bare_loop, warm, word_count
-from sparkbolt import ColumnBolt, KeyValueState
+from sparkbolt import ColumnBolt, KeyValueState, Topology
 
 TARGET_MS = 3000
 """Half of that of ``words``, so that the text is more than a few micro-batches."""
@@ -59,15 +59,16 @@ class CountColumns(ColumnBolt):
         self.counts.put_many(words, np.array(self.counts.get_many(words, 0)) + total["count_sum"])
 
 
+def column_bolts(text: Text, *, target_ms: int = TARGET_MS) -> Topology:
+    """The word count of ``words`` with column bolts."""
+    return word_count(text.path, SplitColumns(), CountColumns(), target_ms=target_ms)
+
+
 def figures(options: Options) -> Iterator[Figure]:
     """Measure: column bolts and the bare loop, in turn."""
     text = zipf_text(LONGER * options.words)
-
-    def topology():
-        return word_count(text.path, SplitColumns(), CountColumns(), target_ms=TARGET_MS)
-
     warm()
-    columns, bare = in_turn(options.rounds, lambda: rate_of(topology(), text), lambda: bare_loop(text))
+    columns, bare = in_turn(options.rounds, lambda: rate_of(column_bolts(text), text), lambda: bare_loop(text))
     facts = {"words": text.words, "distinct": text.distinct, "micro_batch_target_ms": TARGET_MS}
     yield Figure("columns", "column bolts, tracked", columns, "words/s", notes=facts)
     yield Figure("columns", "a bare loop in one process", bare, "words/s")

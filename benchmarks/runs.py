@@ -35,6 +35,8 @@ class Options:
     words: int = 40_000_000
     rounds: int = 3
     secs: int = 240
+    commit: str = "1bee66d"
+    """What ``since`` compares with: the last commit before the work on speed."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import subprocess
 from collections import Counter
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import words
+from benchmarks import since, words
 from benchmarks.__main__ import count, main
 from benchmarks.figures import Aim, Figure, Printer, machine, ratios
 from benchmarks.runs import Mark, Options, in_turn, steady_marks, steady_rate
@@ -301,3 +302,30 @@ def test_the_report_of_a_scale_has_a_row_and_a_line_for_each_cost(tmp_path):
 def test_too_few_words_for_turns_are_refused_before_anything_is_measured():
     with pytest.raises(ValueError, match="give 20,000,000 at least"):
         next(words.figures(Options(words=4_000_000)))
+
+
+def test_an_earlier_commit_is_taken_from_the_repository_as_it_was_then(tmp_path, monkeypatch):
+    def git(*arguments):
+        names = ["-c", "user.name=t", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
+        return subprocess.run(["git", *names, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    monkeypatch.setattr(since, "ROOT", tmp_path)
+    monkeypatch.setattr(since, "CHECKOUTS", tmp_path / "checkouts")
+    package = tmp_path / "sparkbolt" / "__init__.py"
+    package.parent.mkdir()
+    git("init", "-q")
+    for text in ("then", "now"):
+        package.write_text(text)
+        git("add", "sparkbolt")
+        git("commit", "-q", "-m", text)
+    for _ in range(2):
+        assert (since.package_of("HEAD~1") / "sparkbolt/__init__.py").read_text() == "then"
+    with pytest.raises(RuntimeError, match="0123abc.*git fetch --unshallow"):
+        since.package_of("0123abc")
+
+
+def test_what_an_earlier_commit_raises_is_told(tmp_path):
+    (tmp_path / "sparkbolt").mkdir()
+    (tmp_path / "sparkbolt/__init__.py").write_text("raise SystemError('as it was then')")
+    with pytest.raises(RuntimeError, match=r"words of .* failed:(.|\n)*as it was then"):
+        since.rate(tmp_path, "words", 1_000)
