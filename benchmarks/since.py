@@ -1,7 +1,7 @@
 """Words a second of this tree against those of an earlier commit.
 
-Which question it answers: how many times as much does the word count do with its default settings as it did then, on one
-and the same machine, in turn? Each turn is a process of its own. The programs are those of today; only the package
+Which question it answers: how many times as much does the word count do with its default settings as it did then, on
+one and the same machine, in turn? Each turn is a process of its own. The programs are those of today; only the package
 ``sparkbolt`` is that of the commit, which may be older than the kernels and then runs without them.
 
 Read before: ``words``, ``columns``.
@@ -35,7 +35,9 @@ def package_of(commit: str) -> Path:
     Raises:
         RuntimeError: this repository has no such commit; the text has what Git says.
     """
-    found = subprocess.run(["git", "rev-parse", "--verify", f"{commit}^{{commit}}"], cwd=ROOT, capture_output=True, text=True)
+    found = subprocess.run(
+        ["git", "rev-parse", "--verify", f"{commit}^{{commit}}"], cwd=ROOT, capture_output=True, text=True
+    )
     if found.returncode:
         raise RuntimeError(f"{commit}: {found.stderr.strip()}; a shallow clone gets it by: git fetch --unshallow")
     folder = CHECKOUTS / found.stdout.strip()
@@ -43,7 +45,9 @@ def package_of(commit: str) -> Path:
         part = folder.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
-        archive = subprocess.run(["git", "archive", folder.name, "sparkbolt"], cwd=ROOT, capture_output=True, check=True)
+        archive = subprocess.run(
+            ["git", "archive", folder.name, "sparkbolt"], cwd=ROOT, capture_output=True, check=True
+        )
         subprocess.run(["tar", "-x", "-C", str(part)], input=archive.stdout, check=True)
         part.rename(folder)
     return folder
@@ -75,4 +79,6 @@ def figures(options: Options) -> Iterator[Figure]:
         facts = {"words": options.words}
         yield Figure("since", f"{bolts}, now", now_rates, "words/s", notes=facts)
         yield Figure("since", f"{bolts}, at {options.commit}", then_rates, "words/s")
-        yield Figure("since", f"{bolts}, now against then", ratios(now_rates, then_rates), "times", Aim("at least", minimum))
+        yield Figure(
+            "since", f"{bolts}, now against then", ratios(now_rates, then_rates), "times", Aim("at least", minimum)
+        )

@@ -307,7 +307,9 @@ def test_too_few_words_for_turns_are_refused_before_anything_is_measured():
 def test_an_earlier_commit_is_taken_from_the_repository_as_it_was_then(tmp_path, monkeypatch):
     def git(*arguments):
         names = ["-c", "user.name=t", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
-        return subprocess.run(["git", *names, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            ["git", *names, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout
 
     monkeypatch.setattr(since, "ROOT", tmp_path)
     monkeypatch.setattr(since, "CHECKOUTS", tmp_path / "checkouts")
@@ -320,7 +322,7 @@ def test_an_earlier_commit_is_taken_from_the_repository_as_it_was_then(tmp_path,
         git("commit", "-q", "-m", text)
     for _ in range(2):
         assert (since.package_of("HEAD~1") / "sparkbolt/__init__.py").read_text() == "then"
-    with pytest.raises(RuntimeError, match="0123abc.*git fetch --unshallow"):
+    with pytest.raises(RuntimeError, match=r"0123abc.*git fetch --unshallow"):
         since.package_of("0123abc")
 
 
