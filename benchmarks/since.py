@@ -19,6 +19,8 @@ from pathlib import Path
 
 from benchmarks.figures import Aim, Figure, ratios
 from benchmarks.runs import TIMEOUT_SECS, Options, in_turn
+from benchmarks.text import Text, zipf_text
+from benchmarks.words import VOCABULARY
 
 PROGRAM = Path(__file__).parent / "since_programs" / "rate.py"
 ROOT = Path(__file__).parents[1]
@@ -53,16 +55,21 @@ def package_of(commit: str) -> Path:
     return folder
 
 
-def rate(package: Path, bolts: str, words: int) -> float:
-    """Words a second that a new process counts with a package; ``bolts`` as ``rate.py`` names them.
+def rate(package: Path, bolts: str, text: Text) -> float:
+    """Words a second that a new process counts with the package in a folder; ``bolts`` as ``rate.py`` names them.
 
     Raises:
         RuntimeError: it failed.
     """
     paths = os.pathsep.join(map(str, dict.fromkeys([package, ROOT])))
-    command = [sys.executable, str(PROGRAM), bolts, str(words)]
+    command = [sys.executable, PROGRAM, bolts, text.path.absolute(), str(text.words), str(text.distinct)]
     done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=TIMEOUT_SECS
+        command,
+        cwd=package,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECS,
     )
     if done.returncode:
         raise RuntimeError(f"{bolts} of {package} failed:\n{done.stderr[-2000:]}")
@@ -71,12 +78,12 @@ def rate(package: Path, bolts: str, words: int) -> float:
 
 def figures(options: Options) -> Iterator[Figure]:
     """Measure: class bolts and column bolts of both, in turn."""
-    then = package_of(options.commit)
+    then, text = package_of(options.commit), zipf_text(options.words, ranks=VOCABULARY)
     for bolts, minimum in (("words", WORDS_MIN), ("columns", COLUMNS_MIN)):
         now_rates, then_rates = in_turn(
-            options.rounds, partial(rate, ROOT, bolts, options.words), partial(rate, then, bolts, options.words)
+            options.rounds, partial(rate, ROOT, bolts, text), partial(rate, then, bolts, text)
         )
-        facts = {"words": options.words}
+        facts = {"words": text.words, "distinct": text.distinct}
         yield Figure("since", f"{bolts}, now", now_rates, "words/s", notes=facts)
         yield Figure("since", f"{bolts}, at {options.commit}", then_rates, "words/s")
         yield Figure(

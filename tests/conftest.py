@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What follows from a test's place: its session, its patience, and whether it shares what its module sets up."""
+    """What follows from a test's place: its session, its patience, and whether it shares what its module sets up.
+
+    What takes longest begins first, so that the processes that share the tests end at about the same time.
+    """
     for item in items:
         if item.nodeid.startswith(EXAMPLES_ON_SPARK):
             item.add_marker(pytest.mark.spark)
@@ -86,6 +89,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid} has the marks {sorted(marks)}: no stage would find it there")
         if marks & {"campaign", "service", "slow", "spark"} and "timeout" not in marks:
             item.add_marker(pytest.mark.timeout(TEST_SECS))
+    items.sort(key=lambda item: (not item.nodeid.startswith(SHARED), *map(not_marked(item), ("campaign", "slow"))))
+
+
+def not_marked(item: pytest.Item) -> Callable[[str], bool]:
+    return lambda mark: item.get_closest_marker(mark) is None
 
 
 def shares_its_module(item: pytest.Item) -> bool:

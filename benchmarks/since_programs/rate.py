@@ -1,21 +1,24 @@
-"""Words a second of the word count with default settings, on whatever ``sparkbolt`` comes first in ``PYTHONPATH``.
+"""Words a second of the word count with default settings, on the ``sparkbolt`` of the current directory.
 
-``python rate.py words|columns WORDS`` prints it on its last line.
+``python rate.py words|columns PATH WORDS DISTINCT`` prints it on its last line. Spark's Python processes, too, look for
+modules in the current directory first.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from benchmarks.columns import column_bolts
 from benchmarks.runs import rate_of
-from benchmarks.text import zipf_text
-from benchmarks.words import DEFAULT_TARGET_MS, VOCABULARY, class_bolts
+from benchmarks.text import Text
+from benchmarks.words import DEFAULT_TARGET_MS, class_bolts
 
 
 def main() -> None:
-    bolts = {"words": class_bolts, "columns": column_bolts}[sys.argv[1]]
-    text = zipf_text(int(sys.argv[2]), ranks=VOCABULARY)
+    name, path, words, distinct = sys.argv[1:]
+    bolts = {"words": class_bolts, "columns": column_bolts}[name]
+    text = Text(Path(path), int(words), int(distinct))
     print(rate_of(bolts(text, target_ms=DEFAULT_TARGET_MS), text))
 
 

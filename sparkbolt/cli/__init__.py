@@ -6,8 +6,8 @@ Rule: a user's mistake is reported as one sentence on standard error, without a 
 
 Exit codes: 0 finished, or stopped with nothing left; 3 the same, but messages were set aside; 1 failed, or refused; 2
 wrong use, such as a name that nothing has; 4 the time of ``--for`` expired or it was killed, and 130 stopped by Ctrl-C.
-With 4 and 130 open trees, or records that failed, are left for replay. ``kill --wait`` ends with 0 if the topology has
-ended with nothing left, otherwise with 4.
+With 4 and 130 open trees, or records that failed, are left for replay. A run has failed, too, if the reader of its
+output has closed it. ``kill --wait`` ends with 0 if the topology has ended with nothing left, otherwise with 4.
 
 Read before: ``program`` for what a run is, ``parser`` for the commands; then ``check``, ``graph``, ``stories`` and
 ``operate``.
@@ -19,6 +19,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import TextIO
 
 from sparkbolt.cli.parser import parser
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, EXIT_WRONG_USE
@@ -32,8 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.given = sys.argv[1:] if arguments is None else list(arguments)
     except SystemExit as exit_:  # argparse has printed what is wrong
         return exit_.code if isinstance(exit_.code, int) else EXIT_WRONG_USE
+    code: int = EXIT_FINISHED
     try:
-        code: int = options.act(options)
+        code = options.act(options)
         sys.stdout.flush()
         return code
     except SparkboltError as error:
@@ -41,10 +43,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_LEFT
     except BrokenPipeError:  # the reader of the output has closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FINISHED
+        return code
     except Exception as error:  # noqa: BLE001  any other error: a sentence, and how to see the traceback
         return _complain(error, EXIT_FAILED, options.debug)
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            _leave_closed(stream)
+
+
+def _leave_closed(stream: TextIO) -> None:
+    """Let nothing more be written to an output that its reader has closed; Python would end with exit code 120."""
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _complain(error: Exception, code: int, debug: bool) -> int:

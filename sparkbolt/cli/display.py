@@ -25,7 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 from sparkbolt.cli.columns import GAP, Counters, fit, micro_batches
 from sparkbolt.cli.dlq.summary import aside_lines
 from sparkbolt.cli.operate.sheets import plain
-from sparkbolt.cli.program import UNDER_WAY, RunEnd
+from sparkbolt.cli.program import NOT_UP, UNDER_WAY, RunEnd
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.progress import Progress
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
@@ -406,7 +406,9 @@ def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[st
         yield f"failed {took}: {outcome.failure}"
         return
     rest = ""
-    if not outcome.drained:
+    if not outcome.up:
+        rest = f", {NOT_UP}"
+    elif not outcome.drained:
         rest = f"; {_left(outcome)}"
     elif outcome.retries:
         rest = f"; {outcome.retries:,} record{'s' if outcome.retries != 1 else ''} left to be read again"
@@ -416,7 +418,7 @@ def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[st
         rest += "; no micro-batch was committed in that time: if there was something to read, give it longer"
     ended = f"{outcome.kind}, {outcome.killed}," if outcome.killed is not None else outcome.kind
     count = outcome.metrics.micro_batches if outcome.committed is None else outcome.committed
-    yield f"{ended} {took}, {micro_batches(count)}{rest}"
+    yield f"{ended} {took}{f', {micro_batches(count)}' if outcome.up else ''}{rest}"
     yield from aside_lines(outcome.set_aside, topology, outcome.letters_directory)
 
 

@@ -4,7 +4,8 @@ Which question it answers: when and how does a run end, and what is left for rep
 Rule 1: the first Ctrl-C (or SIGTERM) stops new tuples and lets open trees finish; the second stops at once and leaves
 them for replay. Signal handlers only count the signals; the main loop acts on them.
 Rule 2: a stop does not wait for a long micro-batch: if it still runs ``DRAIN_SECS`` after the stop was requested, it is
-cancelled, and its trees are left for replay. A call of user code in the driver gets no more time.
+cancelled, and its trees are left for replay. A call of user code in the driver gets no more time, nor does Spark to
+begin the micro-batch that was broken off before.
 Rule 3: a run has one outcome, and the display receives it once.
 
 Read before: ``display``.
@@ -18,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,8 @@ EXIT_TIME_OVER = 4
 topology was killed from outside."""
 UNDER_WAY = "a micro-batch that has not ended"
 """What is left where no tree is open: it was broken off, or its rows wait to be committed."""
+UNHEARD = "the reader of its output has closed it, so it was stopped; it goes on from its checkpoint if it has one"
+NOT_UP = "before it was up: it has read nothing"
 DRAIN_SECS = 4.0
 """How long a micro-batch may run after a stop was requested; then it is cancelled, which takes a second."""
 
@@ -82,6 +85,8 @@ class RunOutcome:
     """How many micro-batches this run has committed; None if they were not counted."""
     letters_directory: str = ""
     """The directory of the checkpoint's dead letters."""
+    up: bool = True
+    """Whether the topology had started; otherwise nothing is known of what its checkpoint holds, nor has it changed."""
 
     @property
     def exit_code(self) -> int:
@@ -232,7 +237,8 @@ class RunStopped(SystemExit, KeyboardInterrupt):
         """Make the message: what is left. The display has already shown more."""
         left = f"{outcome.retries} records that failed are" if outcome.drained else "open trees are"
         then = "left for replay" if outcome.checkpointed else "lost to it: there is no checkpoint to replay from"
-        super().__init__(f"topology {name!r} was stopped, and {left} {then}")
+        why = f", and {left} {then}" if outcome.up else f" {NOT_UP}"
+        super().__init__(f"topology {name!r} was stopped{why}")
         self.code = outcome.exit_code
 
 
@@ -275,13 +281,14 @@ def perform(topology: Topology, display: Display, limits: Limits | None = None, 
             with _prints_logged():
                 outcome = _start_and_watch(topology, display, requests, limits, options, began)
         except KeyboardInterrupt:
-            outcome = RunOutcome(RunEnd.STOPPED, time.monotonic() - began)
+            outcome = RunOutcome(RunEnd.STOPPED, time.monotonic() - began, up=False)
         except SparkboltError as error:
             outcome = RunOutcome(RunEnd.FAILED, time.monotonic() - began, failure=str(error), error=error)
         finally:
             display.close()
         display.summary(outcome)
-        sys.stderr.flush()
+        with suppress(BrokenPipeError):
+            sys.stderr.flush()
     if not display.logs:
         _log_end(topology, outcome)
     return outcome
@@ -391,7 +398,7 @@ def _watch(running: RunningTopology, display: Display, requests: StopRequests, l
         # A tree times out at most a thirtieth of the timeout late, and its failure needs one more micro-batch.
         limit = time.monotonic() + 1.1 * timeout_secs + 10
         while requests.count < 2 and time.monotonic() < limit and not running.await_drained(POLL_SECS):
-            if patience.is_over(_runs(running.progress()), time.monotonic()):
+            if patience.is_over(_runs(running.progress()) or running.waits_for, time.monotonic()):
                 break
             display.look(running)
         if time_over and not requests.count:
@@ -402,7 +409,10 @@ def _watch(running: RunningTopology, display: Display, requests: StopRequests, l
             if trouble is not None:
                 return _End(failure=f"when its time was over: {trouble}")
         # The caller ignores ``broken_off`` if the run is drained after all.
-        return _End(broken_off=running.progress().micro_batch_id, time_over=time_over and not requests.count)
+        asked = requests.count > 0
+        if display.is_closed and not asked and not time_over:
+            return _End(failure=UNHEARD)
+        return _End(broken_off=running.progress().micro_batch_id, time_over=time_over and not asked)
     except EngineError as error:
         if running.killed is not None and running.failure is None:
             return _End(killed=running.killed)

@@ -13,6 +13,7 @@ Read before: ``class_archive``, ``session``.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -77,7 +78,8 @@ def make(archive: ClassArchive, in_background: bool = False) -> None:
         in_background: everything else on the machine goes first.
 
     Raises:
-        EngineError: others may write to the folder, Spark cannot run, or its JVM has written nothing.
+        EngineError: others may write to the folder, Spark cannot run, or its JVM has written nothing, or not in time.
+            The JVM has ended then.
     """
     archive.make_folder()
     if not is_private(archive.folder):
@@ -96,13 +98,25 @@ def make(archive: ClassArchive, in_background: bool = False) -> None:
         assert gateway is not None
         if in_background:
             _weigh_least(gateway.proc.pid)
-        running = start(builder.build(), spark=session, checkpoint=f"{directory}/checkpoint")
-        running.await_finished(timeout_secs=FINISH_SECS)
-        running.stop()
-        session.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        if gateway.proc.wait(FINISH_SECS) or not os.path.exists(written):
+        try:
+            running = start(builder.build(), spark=session, checkpoint=f"{directory}/checkpoint")
+            finished = running.await_finished(timeout_secs=FINISH_SECS)
+            running.stop(drain=False)
+            if not finished:
+                raise EngineError(
+                    f"its topology has not finished in {FINISH_SECS:.0f} s: the machine has too much to do"
+                )
+            session.stop()
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait(FINISH_SECS)
+        except subprocess.TimeoutExpired:
+            raise EngineError(f"the JVM has not written its classes in {FINISH_SECS:.0f} s") from None
+        finally:
+            if gateway.proc.poll() is None:
+                gateway.proc.kill()
+                gateway.proc.wait()
+        if gateway.proc.returncode or not os.path.exists(written):
             raise EngineError(f"the JVM ended with {gateway.proc.returncode} and has written no archive of its classes")
         archive.made(written)
 

@@ -63,6 +63,8 @@ _NEEDED = ("pyspark", "pyarrow", "pandas", "numpy", "cloudpickle")
 """The modules that Spark's Python processes must be able to import for Sparkbolt."""
 PROBE_SECS = 60.0
 """How long another Python may take to import ``_NEEDED``."""
+_CAUSED_BY = "Caused by: "
+"""How a cause begins in a stack trace of Java; the last one is the innermost."""
 CAUSES_MAX = 30
 """How many causes of a Java exception are followed at most."""
 
@@ -190,7 +192,11 @@ def _is_worker_missing(error: BaseException) -> bool:
 
 
 def explain(text: str) -> str:
-    """A sentence for the user, made from an error text of Spark or of the system."""
+    r"""A sentence for the user, made from an error text of Spark or of the system.
+
+    >>> explain("An error occurred while calling o7.get.\n: java.Odd: it\nCaused by: java.Cut: file 3 is cut\n\tat x")
+    'java.Cut: file 3 is cut'
+    """
     if _NO_SPACE in text:
         return _DISK_FULL
     lines = [line.strip() for line in text.split("\n") if line.strip()]
@@ -199,4 +205,7 @@ def explain(text: str) -> str:
         for line in lines
         if ": " in line and line.split(":", 1)[0].rsplit(".", 1)[-1].endswith(("Error", "Exception"))
     ]
-    return python[-1] if python else (lines[0] if lines else "Spark's query failed and said nothing")
+    if python:
+        return python[-1]
+    causes = [line.removeprefix(_CAUSED_BY) for line in lines if line.startswith(_CAUSED_BY)]
+    return (causes or lines[:1] or ["Spark's query failed and said nothing"])[-1]

@@ -139,7 +139,8 @@ class Life:
         ledger = checkpoint.load_ledger(
             lambda: Ledger(**settings), lambda snapshot, name: Ledger.restore(snapshot, name=name, **settings)
         )
-        check_number(number, ledger.life, where=f"checkpoint {checkpoint.directory}")
+        where = f"checkpoint {checkpoint.directory}"
+        check_number(number, ledger.life, where=where)
         ledger.begin_life(number)
         checkpoint.drop_uncommitted_letters()
         self.bundle = packed(lane, self.run_id, sys.path if is_local(spark) else (), checkpoint.identity())
@@ -151,13 +152,10 @@ class Life:
             self._transaction = Transaction(lane, files) if transactional else None
             self._commit_calls = CommitCalls(lane, self.bundle.components, self.bundle.checkpoint_id, calls, spark)
             self._commits = Commits(lane, files, self._commit_calls)
-            self._planner = Planner(
-                self.coordinator,
-                checkpoint.files,
-                where=f"checkpoint {checkpoint.directory}",
-                last_commit=checkpoint.last_commit if lane.inlets else None,
-            )
+            last_commit = checkpoint.last_commit if lane.inlets else None
+            self._planner = Planner(self.coordinator, files, where=where, last_commit=last_commit)
             self._bridge = Bridge(self._answer)
+            self.coordinator.is_read_logged = self._is_read_logged(ledger.last_promoted + 1)
         except BaseException:
             close_spouts(spouts)
             raise
@@ -233,6 +231,16 @@ class Life:
     def _logged(self, micro_batch_id: int) -> LoggedOffset | None:
         data = self._checkpoint.files.read(f"spark/offsets/{micro_batch_id}")
         return None if data is None else logged_offset(data)
+
+    def _is_read_logged(self, micro_batch_id: int) -> bool:
+        """Whether Spark's log has this micro-batch, and it reads something: then Spark runs it before any other."""
+        logged = self._logged(micro_batch_id)
+        if logged is None:
+            return False
+        if logged.has_rows(self._logged(micro_batch_id - 1)):
+            return True
+        plan = self._planner.plan_of(logged.plan)
+        return plan.micro_batch_id == micro_batch_id and Coordinator.reads(plan)
 
     def _latest(self, start: Offset) -> Offset:
         """Promote the micro-batch that ends at ``start``, then plan the next; wait a little for something to do."""
@@ -353,6 +361,7 @@ class Life:
         """Tell the tasks that take in the rows of inlets which micro-batch it is; there may be no plan for it."""
         with self._changed:
             self.coordinator.inlets_quiet_s = None
+            self.coordinator.is_read_logged = self._is_read_logged(micro_batch_id)
             self._planner.run_without_plan(micro_batch_id, now_ms(), time.monotonic())
             plan = self.coordinator.in_force
             assert plan is not None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -22,8 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark import SparkConf, SparkContext
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
@@ -44,6 +45,8 @@ JAVA_VERSION_MIN = 17
 TASK_FAILURES_MAX = 4
 TASK_FAILURES_MIN = 2
 """Without a second attempt of a spark_task, the tuple that killed the worker cannot be found."""
+FILES_MIN = 1024
+"""If a process may have fewer files open, a start that fails says so: Java and Spark's jars are some hundreds."""
 EXECUTORS_WAIT_SECS = 60.0
 EXECUTORS_STEADY_SECS = 3.0
 JVM_IS_GONE = (
@@ -246,7 +249,7 @@ def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSe
             gateway = SparkContext._gateway  # of a context that was stopped: a process has at most one JVM
             if gateway is None:
                 configuration.setAll(_archived(configuration, master))
-                with _start_hook(master):
+                with _start_hook(master), _jvm_ends_with_its_start():
                     gateway = launch_gateway(configuration, jvm_output().popen_arguments())  # type: ignore[no-untyped-call]
                 _leave_to_this_process(gateway.proc.stdin.fileno())
             context = SparkContext(conf=configuration, gateway=gateway)
@@ -263,8 +266,19 @@ def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSe
         said = str(java.getMessage() if java is not None else error).strip().split("\n", 1)[0]
         if isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED":
             said = (what_java_said(kept) if kept else None) or "Java ended before it could be used"
+        elif isinstance(error, OSError | Py4JNetworkError):
+            said = f"the JVM has ended, or does not answer ({said})"
+        said += _too_few_files()
         where = f"; Spark's log is {kept}" if kept else ""
         raise EngineError(f"Spark does not start with master {master!r}: {said}{where}") from None
+
+
+def _too_few_files() -> str:
+    """A hint, if this process may have so few files open that Java finds no room for its own; otherwise empty."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY or limit >= FILES_MIN:
+        return ""
+    return f" (a process may have {limit} files open here, which is few for Java: ulimit -n {FILES_MIN})"
 
 
 def own_class_archive() -> ClassArchive | None:
@@ -302,6 +316,32 @@ def _start_hook(master: str) -> Iterator[None]:
             os.environ.pop("PYTHONPATH", None)
         else:
             os.environ["PYTHONPATH"] = before
+
+
+@contextmanager
+def _jvm_ends_with_its_start() -> Iterator[None]:
+    """Kill the JVM if its start is broken off, as by Ctrl-C.
+
+    PySpark then removes the folder into which the JVM is to write where it listens. A JVM that cannot do so neither
+    ends nor listens to the pipe by which it would notice the end of this process.
+    """
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def begin(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        begun.append(subprocess.Popen(*arguments, **options))
+        return begun[-1]
+
+    pyspark: Any = java_gateway  # whose name it is not meant to be
+    before, pyspark.Popen = pyspark.Popen, begin
+    try:
+        yield
+    except BaseException:
+        for process in begun:
+            with process:
+                process.kill()
+        raise
+    finally:
+        pyspark.Popen = before
 
 
 def _keep_to_the_log(context: SparkContext) -> None:

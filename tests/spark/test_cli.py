@@ -209,6 +209,12 @@ def test_ctrl_c_breaks_off_a_call_that_hangs_and_the_next_run_does_its_micro_bat
     assert err.splitlines()[-1].endswith(
         "micro-batch 0, which was broken off, left for replay (the next run with this checkpoint)"
     )
+    with sparkbolt(folder, "remainders:hanging", "--checkpoint", "state", "--drain", "1s") as process:
+        read_until(process.stderr, "remainders: running")
+        ctrl_c(process)
+        out, err = process.communicate()
+    assert process.returncode == 130, "also before Spark has begun it again"
+    assert "left for replay (the next run with this checkpoint)" in err.splitlines()[-1]
     (folder / "go").touch()
     with sparkbolt(folder, "remainders:hanging", "--checkpoint", "state", "--json") as process:
         out, err = process.communicate()

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import Config, Topology, TopologyBuilder
+from sparkbolt import Config, Topology, TopologyBuilder, bolt
 from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.errors import EngineError
 from sparkbolt.spouts import SparkSpout, TextSpout
@@ -216,6 +216,35 @@ def test_rows_wait_at_their_source_while_the_topology_is_not_active(spark: Any, 
         running.activate()
         assert running.await_idle(WAIT_SECS)
         assert running.metrics().components["rows"].acked == 9
+
+
+def test_rows_in_a_micro_batch_that_is_broken_off_are_left_for_replay_also_by_a_stop_before_it_runs_again(
+    spark: Any, tmp_path: Path
+) -> None:
+    def hangs(gone_on: Path) -> Topology:
+        @bolt()
+        def hang(tup):
+            while not gone_on.exists():
+                threading.Event().wait(0.05)
+
+        read = SparkSpout(lambda session: session.readStream.schema("n int").json(str(tmp_path / "in")), outputs=["n"])
+        builder = TopologyBuilder("hangs", Config(message_timeout_secs=60))
+        builder.set_spout("rows", read)
+        builder.set_bolt("hang", hang).shuffle_grouping("rows")
+        return builder.build()
+
+    write_json(tmp_path / "in", "a.json", range(1, 7))
+    with started(hangs(tmp_path / "go"), spark, tmp_path / "state") as running:
+        await_true(lambda: running.progress().micro_batch_id is not None)
+        MEANWHILE.wait(1.0)
+        assert not running.stop(timeout_secs=0.5)
+    with started(hangs(tmp_path / "go"), spark, tmp_path / "state") as running:
+        assert not running.stop(timeout_secs=0.0)
+    (tmp_path / "go").touch()
+    with started(hangs(tmp_path / "go"), spark, tmp_path / "state") as running:
+        assert running.await_idle(WAIT_SECS)
+        assert running.metrics().components["rows"].acked == 6
+        assert running.stop()
 
 
 class Lines(socketserver.StreamRequestHandler):

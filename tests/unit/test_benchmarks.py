@@ -18,7 +18,7 @@ from benchmarks.__main__ import count, main
 from benchmarks.figures import Aim, Figure, Printer, machine, ratios
 from benchmarks.runs import Mark, Options, in_turn, steady_marks, steady_rate
 from benchmarks.spouts import Numbers
-from benchmarks.text import WORDS_A_LINE, spelling, zipf_text
+from benchmarks.text import WORDS_A_LINE, Text, spelling, zipf_text
 from sparkbolt import Range
 from sparkbolt.core.driver.history import MicroBatchRecord
 from tests.tidy.repo import ROOT
@@ -330,4 +330,4 @@ def test_what_an_earlier_commit_raises_is_told(tmp_path):
     (tmp_path / "sparkbolt").mkdir()
     (tmp_path / "sparkbolt/__init__.py").write_text("raise SystemError('as it was then')")
     with pytest.raises(RuntimeError, match=r"words of .* failed:(.|\n)*as it was then"):
-        since.rate(tmp_path, "words", 1_000)
+        since.rate(tmp_path, "words", Text(tmp_path / "text", 1_000, 100))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
+from pyspark import java_gateway
 
 from sparkbolt.spark.checkpoint import module_of
 from sparkbolt.spark.versions import (
@@ -42,3 +44,7 @@ def test_the_private_methods_of_spark_are_there(spark: Any, name: str) -> None:
 @pytest.mark.parametrize("name", PRIVATE_OF_A_DATA_FRAME)
 def test_the_private_methods_of_a_data_frame_are_there(spark: Any, name: str) -> None:
     assert callable(getattr(spark.range(1), name))
+
+
+def test_pyspark_starts_its_jvm_by_a_name_of_its_module() -> None:
+    assert java_gateway.Popen is subprocess.Popen

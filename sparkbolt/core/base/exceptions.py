@@ -59,7 +59,12 @@ def line_of(error: BaseException) -> str:
     if isinstance(error, SparkboltError):
         return text
     text = text.strip().split("\n", 1)[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"{name_of(type(error))}: {text}" if text else name_of(type(error))
+
+
+def name_of(kind: type) -> str:
+    """Return the name of a class, whatever a metaclass of user code makes of ``__name__``."""
+    return str(type.__dict__["__name__"].__get__(kind))
 
 
 def cause_in_jvm(error: BaseException) -> str | None:
@@ -84,7 +89,7 @@ def text_of(error: BaseException) -> str:
         return printable("".join(lines)[-TRACEBACK_CHARACTERS_MAX:])
     except BaseException as raised:  # noqa: BLE001  the text of an exception is made by user code
         pass_on(raised)
-        return f"{line_of(error)} (its traceback cannot be printed: {type(raised).__name__})"
+        return f"{line_of(error)} (its traceback cannot be printed: {name_of(type(raised))})"
 
 
 def printed(value: Any) -> str:
@@ -100,7 +105,7 @@ def printed(value: Any) -> str:
         text = printable(repr(value))
     except BaseException as error:  # noqa: BLE001  user code may raise anything
         pass_on(error)
-        return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+        return f"<{name_of(type(value))} whose repr raised {name_of(type(error))}>"
     return text if len(text) <= REASON_CHARACTERS_MAX else f"{text[: REASON_CHARACTERS_MAX - 3]}..."
 
 

@@ -102,6 +102,9 @@ class Coordinator:
         """A monotonic time since which the inlets' sources were asked and had nothing new; the engine sets it."""
         self.bounded_inlets: frozenset[str] = frozenset()
         """The inlets whose sources end; the engine sets it."""
+        self.is_read_logged = False
+        """Whether the engine's log has a micro-batch that is not committed and reads what no plan in force has: rows of
+        inlets, or what an earlier life planned, until this life runs it again; the engine sets it."""
         self._probing: frozenset[str] = frozenset()
         """The spouts from which the plan in force reads only a probe."""
         self.observed = Observed()
@@ -458,7 +461,7 @@ class Coordinator:
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
         """Count the verdicts of a committed micro-batch, and pass them on to the spouts."""
         plan, self._promoted_at, self._timed_at = self.in_force, mono_s, self._planned_at
-        promotion, self.in_force = self.ledger.promote(micro_batch_id), None
+        promotion, self.in_force, self.is_read_logged = self.ledger.promote(micro_batch_id), None, False
         assert plan is not None
         self._rotate(mono_s)
         self.ledger.touch(self._fresh)  # trees that become open with this promotion get their full timeout
@@ -565,6 +568,7 @@ class Coordinator:
         """
         return (
             not self.reads(self.in_force)
+            and not self.is_read_logged
             and self.ledger.staged is None
             and self.ledger.open_trees == 0
             and all(buffer.idle for buffer in self.buffers.values())

@@ -117,7 +117,7 @@ class Planner:
             OutdatedLifeError: Spark has committed more than this life knows of.
             CheckpointError: the offset is not a plan, its file is missing, or its micro-batch was promoted before.
         """
-        plan, last = self._plan_of(end), self.coordinator.ledger.last_promoted
+        plan, last = self.plan_of(end), self.coordinator.ledger.last_promoted
         if plan.micro_batch_id > last + 1:
             raise self._outdated(f"Spark runs micro-batch {plan.micro_batch_id}")
         if plan.micro_batch_id <= last:
@@ -168,7 +168,12 @@ class Planner:
         self._files.write(f"plans/{name}", text.encode())
         return {"v": body["v"], "n": plan.micro_batch_id, "file": name}
 
-    def _plan_of(self, offset: Offset) -> MicroBatchPlan:
+    def plan_of(self, offset: Offset) -> MicroBatchPlan:
+        """The plan of this life, or of an earlier one, that an offset stands for.
+
+        Raises:
+            CheckpointError: it stands for no plan, or the plan's file is missing.
+        """
         return plan_of(offset, self._files, self._where)
 
     def _outdated(self, what: str) -> OutdatedLifeError:

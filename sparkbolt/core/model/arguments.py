@@ -12,6 +12,7 @@ import codecs
 import inspect
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,10 @@ def is_positive(value: object) -> bool:
 
     >>> is_positive(0.5), is_positive(0), is_positive(float("nan")), is_positive(float("inf")), is_positive("1")
     (True, False, False, False, False)
+    >>> is_positive(10**400)  # no float is as large
+    False
     """
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0 and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
 
 
 def whole(what: str, value: Any, least: int = 1, most: int | None = None, *, or_none: bool = False) -> Any:

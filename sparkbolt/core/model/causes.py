@@ -65,6 +65,8 @@ NOT_READ = frozenset({Cause.READ, Cause.AWAY, Cause.POSTPONED})
 """The causes of trees that represent a whole range, from their position on."""
 AWAY = frozenset({Cause.AWAY, Cause.INTERRUPTED, Cause.POSTPONED})
 """The causes of failures that are no attempts: the source was unavailable, or enough of it had been read."""
+NOT_TRIED = "not tried, as others before it had failed: "
+"""How the reason of a tuple begins that was not tried after others in its frame; their reason follows."""
 RAISED = frozenset({Cause.EXCEPTION, Cause.EMIT, Cause.UNAVAILABLE})
 """The causes that show that a bolt could not do its work; to fail or to reject a tuple is part of a bolt's work."""
 FINAL = frozenset({Cause.UNREADABLE, Cause.REJECTED})

@@ -177,7 +177,7 @@ def _attribute_mistakes(component: Component) -> list[str]:
         if not (arguments.is_int(value, 1) or (value is None and name == "max_uncommitted")):
             mistakes.append(f"its {name} is {printed(value)}, expected {expected}")
     transient: object = getattr(component, "transient", ())
-    if isinstance(transient, str) or not isinstance(transient, Sequence | Set):
+    if isinstance(transient, str | bytes) or not isinstance(transient, Sequence | Set):
         hint = f": did you mean [{transient!r}]?" if isinstance(transient, str) else ""
         mistakes.append(f"its transient is {printed(transient)}, expected a list of names of attributes{hint}")
     return mistakes

@@ -248,7 +248,7 @@ class Entries:
         if self.gone:
             for key, value in zip(keys, values, strict=True):
                 if value is GONE:
-                    del target[key]
+                    target.pop(key, None)  # two keys may be one to a dict and two to us, if their class says so
 
     def encode(self, pickling: Pickling) -> bytes:
         """The bytes of the entries.

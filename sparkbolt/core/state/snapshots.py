@@ -19,6 +19,9 @@ from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.state.large_dicts import LargeDicts, Segments
 from sparkbolt.errors import StateError
 
+_DELETED = None
+"""The entry of a snapshot with the names of attributes that ``prepare`` sets and tuples have deleted. An attribute may
+have any text as its name, and not this."""
 STATE_WARN_BYTES = 4 * 1024 * 1024
 """Larger snapshots cause a warning, because all but large dicts is written whole whenever any part of it changes."""
 
@@ -61,6 +64,8 @@ class DurableAttributes:
         self._warned = False
         self._large = LargeDicts()
         self._prepared = self._dump(self._durable())
+        self._names = frozenset(self._durable())
+        """The attributes that ``prepare`` has set."""
 
     def capture(self) -> bytes:
         """The current durable attributes, as one pickle; large dicts are left to ``stage_large``.
@@ -68,9 +73,11 @@ class DurableAttributes:
         Raises:
             StateError: an attribute cannot be pickled; the message names it and gives advice.
         """
-        return self._dump(self._large.take_out(self._durable()))
+        attributes = self._durable()
+        deleted = sorted(self._names.difference(attributes))
+        return self._dump({**self._large.take_out(attributes), **({_DELETED: deleted} if deleted else {})})
 
-    def _dump(self, attributes: Mapping[str, Any]) -> bytes:
+    def _dump(self, attributes: Mapping[Any, Any]) -> bytes:
         try:
             data = self._pickling.dumps(attributes)
         except CannotKeepError as error:
@@ -105,9 +112,9 @@ class DurableAttributes:
     def restore(self, data: bytes | None, segments: Segments | None = None) -> None:
         """Restore the attributes of a snapshot, over those that ``prepare`` set; None: there is no snapshot.
 
-        An attribute that the snapshot does not have returns to its value after ``prepare``. An attribute that neither
-        has is removed, because only an attempt that was not committed can have created it. Transient attributes are not
-        changed.
+        An attribute that the snapshot does not have returns to its value after ``prepare``, unless the snapshot says
+        that it was deleted. An attribute that neither has is removed, because only an attempt that was not committed
+        can have created it. Transient attributes are not changed.
 
         Args:
             data: the snapshot.
@@ -120,6 +127,8 @@ class DurableAttributes:
         attributes = self._load(self._prepared)
         if data is not None:
             kept = self._load(data)
+            for name in kept.pop(_DELETED, ()):
+                attributes.pop(name, None)
             self._check_kinds(attributes, kept)
             attributes.update(kept)
         self._large.restore(attributes, segments)
@@ -163,9 +172,9 @@ class DurableAttributes:
         attributes = attributes_of(self._instance)
         return {name: value for name, value in attributes.items() if name not in self._transient}
 
-    def _load(self, data: bytes) -> dict[str, Any]:
+    def _load(self, data: bytes) -> dict[Any, Any]:
         try:
-            attributes: dict[str, Any] = self._pickling.loads(data)
+            attributes: dict[Any, Any] = self._pickling.loads(data)
         except Exception as error:
             raise StateError(
                 f"bolt {self._component!r}: its snapshot cannot be read ({type(error).__name__}: {error}): "

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkbolt.core.base.exceptions import REASON_CHARACTERS_MAX, line_of, pass_on, said, text_of
-from sparkbolt.core.model.causes import Cause
+from sparkbolt.core.model.causes import NOT_TRIED, Cause
 from sparkbolt.errors import (
     EmitError,
     FailedException,
@@ -78,4 +78,4 @@ def failure_said(reason: Any) -> Failure:
 
 def not_tried(failure: Failure) -> Failure:
     """The failure of a tuple that is not tried, because tuples before it have failed with ``failure``."""
-    return Failure(failure.cause, f"not tried, as others before it had failed: {failure.reason}", reported=False)
+    return Failure(failure.cause, NOT_TRIED + failure.reason, reported=False)

@@ -126,6 +126,40 @@ def test_the_second_signal_leaves_trees_for_replay(monkeypatch: pytest.MonkeyPat
     assert "2 trees left for replay" in text
 
 
+def test_a_run_whose_reader_has_gone_stops_and_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    topology = build()
+    monkeypatch.setattr(Topology, "start", lambda self, **options: FakeRunning(topology, [], finishes=False))
+    outcome = perform(topology, PlainLines(Gone()))
+    assert (outcome.kind, outcome.drained, outcome.exit_code) == ("failed", True, 1)
+    with pytest.raises(EngineError, match="the reader of its output has closed it"):
+        topology.run(display=PlainLines(Gone()))
+
+
+def test_a_run_that_is_stopped_before_it_is_up_says_no_more_than_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    topology, out = build(), io.StringIO()
+    monkeypatch.setattr(Topology, "start", interrupted)
+    outcome = perform(topology, PlainLines(out), checkpoint="here")
+    assert outcome.exit_code == 130
+    assert out.getvalue().splitlines()[-1].endswith(" s, before it was up: it has read nothing")
+    with pytest.raises(KeyboardInterrupt, match="was stopped before it was up: it has read nothing"):
+        topology.run(display=PlainLines(io.StringIO()))
+
+
+def test_what_spark_has_not_begun_again_is_waited_for_no_longer_than_a_micro_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake: dict[str, Any] = {"signals": [signal.SIGINT], "drains": False, "waits_for": "Spark has run no micro-batch"}
+    outcome, _ = outcome_of(monkeypatch, Limits(drain_secs=0.0), **fake)
+    assert (outcome.drained, outcome.broken_off, outcome.exit_code) == (False, None, 130)
+
+
 def test_what_is_left_without_an_open_tree_is_the_micro_batch() -> None:
     [line] = closing_lines(RunOutcome(RunEnd.STOPPED, 2.0, killed="killed by ann"), None)
     assert line.endswith("; a micro-batch that has not ended left for replay (the next run with this checkpoint)")

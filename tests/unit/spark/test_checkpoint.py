@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -70,6 +71,15 @@ def test_where_a_file_system_cannot_create_exclusively_only_one_of_two_goes_on(t
     two.check_life(life)
     with pytest.raises(FencedError, match="another driver has begun life 0, too"):
         one.check_life(life)
+
+
+def test_a_checkpoint_that_was_removed_is_not_taken_for_another_drivers(tmp_path: Path) -> None:
+    driver = NoLock(tmp_path / "state")
+    life = driver.begin_life()
+    driver.check_life(life)
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(FencedError, match="state was removed while its topology ran"):
+        driver.check_life(life)
 
 
 def test_a_checkpoint_of_an_earlier_version_goes_on_counting_and_old_lives_are_forgotten(tmp_path: Path) -> None:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from sparkbolt import EngineError
 from sparkbolt.spark import class_archive
 from sparkbolt.spark.class_archive import KEPT_MAX, MAKING, TRIED_SECS, ClassArchive, archive_for
 from tests.unit.operate.test_home import wait_for
+
+pytest.importorskip("pyspark")
+
+from pyspark import SparkContext
+
+from sparkbolt.spark import class_archive_maker
 
 LIBRARIES = ("lib/server/libjvm.so", "lib/server/classes.jsa", "lib/modules", "bin/java")
 
@@ -183,3 +192,24 @@ def test_it_is_made_once_while_the_process_runs_or_when_it_ends(cache: Path, jav
             process.stdin.close()
             assert process.wait() == 0
         assert noted.read_text() == "once "
+
+
+@pytest.mark.parametrize(
+    ("finishes", "said"),
+    [(False, "its topology has not finished in 0 s"), (True, "the JVM has not written its classes in 0 s")],
+)
+def test_a_maker_that_gets_no_time_ends_with_its_jvm(
+    archive: ClassArchive, monkeypatch: pytest.MonkeyPatch, finishes: bool, said: str
+) -> None:
+    for name in (class_archive_maker.HOME_ENV, class_archive_maker.CONTROL_ENV, class_archive.CACHE_ENV):
+        monkeypatch.setenv(name, "as it was")
+    jvm = subprocess.Popen([sys.executable, "-c", "import threading; threading.Event().wait()"], stdin=subprocess.PIPE)
+    nothing = SimpleNamespace(stop=lambda **_: None, await_finished=lambda timeout_secs: finishes)
+    monkeypatch.setattr(class_archive_maker, "FINISH_SECS", 0.1)
+    monkeypatch.setattr(class_archive_maker, "make_session", lambda *_: nothing)
+    monkeypatch.setattr(class_archive_maker, "start", lambda *_, **__: nothing)
+    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=jvm, shutdown=lambda: None))
+    with jvm, pytest.raises(EngineError, match=said):
+        class_archive_maker.make(archive)
+    assert jvm.returncode == -signal.SIGKILL
+    assert [path.name for path in Path(archive.folder).iterdir()] == []

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,11 +15,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import java_gateway
 
 from sparkbolt import BasicBolt, CheckpointError, EngineError, Topology, TopologyBuilder
+from sparkbolt.spark import session as session_module
 from sparkbolt.spark import starting as starting_module
 from sparkbolt.spark.starting import start
 from sparkbolt.spouts import GeneratorSpout
+from tests.unit.operate.test_home import wait_for
 
 
 class Nothing(BasicBolt):
@@ -42,6 +49,45 @@ def test_a_session_whose_jvm_has_died_is_named_and_not_the_checkpoint(tmp_path: 
     with pytest.raises(EngineError, match=r"Spark's JVM has died, .* in a new process"):
         start(build(), spark=session, checkpoint=str(tmp_path / "state"))
     assert not (tmp_path / "state").exists()
+
+
+def test_a_jvm_whose_start_is_broken_off_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by Ctrl-C; the script stands in for Spark's, whose JVM would not end by itself."""
+    script = tmp_path / "bin/spark-submit"
+    script.parent.mkdir()
+    script.write_text(
+        '#!/bin/sh\necho $$ > "${0%/bin/*}/pid.part"\nmv "${0%/bin/*}/pid.part" "${0%/bin/*}/pid"\nexec sleep 600\n'
+    )
+    script.chmod(0o700)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    before = java_gateway.Popen
+
+    def interrupt() -> None:
+        wait_for(lambda: (tmp_path / "pid").exists())
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    with pytest.raises(KeyboardInterrupt), session_module._jvm_ends_with_its_start():
+        java_gateway.launch_gateway()
+    interrupter.join()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+    assert java_gateway.Popen is before
+
+
+def test_a_start_that_fails_with_few_files_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = {"few": (256, 256), "many": (1 << 20, 1 << 20), "any number": (resource.RLIM_INFINITY,) * 2}
+    said = {}
+    for name, limit in limits.items():
+        monkeypatch.setattr(resource, "getrlimit", lambda which, limit=limit: limit)
+        said[name] = session_module._too_few_files()
+    assert said == {
+        "few": " (a process may have 256 files open here, which is few for Java: ulimit -n 1024)",
+        "many": "",
+        "any number": "",
+    }
 
 
 HOLDER = """

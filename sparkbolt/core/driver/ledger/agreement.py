@@ -48,12 +48,20 @@ METADATA = "spark/metadata"
 _LEDGER = re.compile(r"^(\d+)\.(entry|snapshot)$")
 
 
+NO_END = "-"
+"""What Spark logs for a source that has had nothing yet."""
+
+
 class LoggedOffset(NamedTuple):
     """An offset as Spark has logged it."""
 
     inlets: tuple[str, ...]
     """The ends of the sources of inlets."""
     plan: Offset
+
+    def has_rows(self, before: LoggedOffset | None) -> bool:
+        """Whether the sources of inlets had something new since the offset before; None if there is none."""
+        return self.inlets != (before.inlets if before is not None else (NO_END,) * len(self.inlets))
 
 
 def logged_offset(data: bytes) -> LoggedOffset:

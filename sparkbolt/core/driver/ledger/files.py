@@ -110,6 +110,8 @@ def check_life(files: Files, life: int, owner: str, *, where: str = "the checkpo
         FencedError: another driver has taken the checkpoint over.
     """
     mine = files.read(f"lives/{life}")
+    if mine is None and not files.names("lives"):
+        raise FencedError(f"{where} was removed while its topology ran: what this one does from now on cannot count")
     if files.read(f"lives/{life + 1}") is not None:
         began = f"life {life + 1} began"
     elif mine != owner.encode():

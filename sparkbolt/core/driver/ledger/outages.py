@@ -46,7 +46,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkbolt.core.model.causes import RAISED, Cause
+from sparkbolt.core.model.causes import NOT_TRIED, RAISED, Cause
 from sparkbolt.core.model.metrics import span_text
 from sparkbolt.core.model.outage import PROBE_WAITS, Health, Outage, OutageChange, Phase
 from sparkbolt.core.model.reports import Fail
@@ -131,7 +131,7 @@ class Outages:
         for fail in fails:
             if fail.cause in RAISED:
                 kinds = self.reasons.setdefault(fail.component, {})
-                reason = fail.reason[:REASON_CHARACTERS_MAX]
+                reason = fail.reason.removeprefix(NOT_TRIED)[:REASON_CHARACTERS_MAX]
                 kind = _pattern(reason)
                 kind = kind if kind in kinds or len(kinds) < REASONS_MAX else ""
                 example, count = kinds.get(kind, (reason, 0))

@@ -332,6 +332,19 @@ def test_a_topology_whose_last_records_are_planned_is_not_finished() -> None:
     assert not engine.coordinator.drained
 
 
+def test_a_topology_whose_micro_batch_is_logged_and_not_committed_is_neither_drained_nor_finished() -> None:
+    builder = TopologyBuilder("logged", Config())
+    builder.set_spout("numbers", Numbers(count=10))
+    builder.set_bolt("drop", Drop()).shuffle_grouping("numbers")
+    engine = LocalEngine(builder.build())
+    coordinator: Coordinator = engine.coordinator
+    coordinator.is_read_logged = True
+    assert not coordinator.drained
+    engine.step()
+    assert coordinator.drained
+    assert coordinator.finished
+
+
 class Nanoseconds(PartitionedSpout):
     """Records at times that nobody could count to."""
 

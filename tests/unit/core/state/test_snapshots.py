@@ -190,3 +190,27 @@ def test_a_key_value_state_that_becomes_an_attribute_is_refused_under_its_name()
     late = make(counts=None)  # which is set from the state later
     DurableAttributes(late, "count", owned={"key_value_state": state}).restore(data)
     assert late.counts is state
+
+
+def test_an_attribute_that_was_deleted_does_not_come_back_until_it_is_set_again():
+    def prepared():
+        bolt = make(first=True, count=0)
+        return bolt, DurableAttributes(bolt, "b")
+
+    bolt, durable = prepared()
+    whole = durable.capture()
+    del bolt.first
+    data = durable.capture()
+    durable.restore(data)
+    assert vars(bolt) == {"count": 0}
+    assert durable.capture() == data
+    bolt, durable = prepared()
+    durable.restore(data)
+    assert vars(bolt) == {"count": 0}
+    bolt.first = False
+    again = durable.capture()
+    bolt, durable = prepared()
+    durable.restore(again)
+    assert vars(bolt) == {"first": False, "count": 0}
+    assert durable.restore(whole) is None
+    assert vars(bolt) == {"first": True, "count": 0}

@@ -349,3 +349,14 @@ def test_rows_that_wait_for_their_commit_are_told_and_damaged_ones_found(tmp_pat
     assert "a repair cannot help: what this file had is nowhere else" in out
     assert main(["checkpoint", "repair", where]) == 1
     assert Path(where, "commits/2.out").exists()
+
+
+def test_a_logged_offset_has_rows_where_a_source_of_spark_has_gone_on() -> None:
+    def logged(*ends: str) -> agreement.LoggedOffset:
+        return agreement.logged_offset("\n".join(["v1", "{}", *ends, '{"n":1}']).encode())
+
+    assert not logged("-", "-").has_rows(None)
+    assert logged("7", "-").has_rows(None)
+    assert not logged("7", "-").has_rows(logged("7", "-"))
+    assert logged("7", "3").has_rows(logged("7", "-"))
+    assert not logged().has_rows(None)
