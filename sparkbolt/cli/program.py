@@ -398,7 +398,8 @@ def _watch(running: RunningTopology, display: Display, requests: StopRequests, l
         # A tree times out at most a thirtieth of the timeout late, and its failure needs one more micro-batch.
         limit = time.monotonic() + 1.1 * timeout_secs + 10
         while requests.count < 2 and time.monotonic() < limit and not running.await_drained(POLL_SECS):
-            if patience.is_over(_runs(running.progress()) or running.waits_for, time.monotonic()):
+            runs = _runs(running.progress())
+            if patience.is_over(running.waits_for if runs is None else runs, time.monotonic()):
                 break
             display.look(running)
         if time_over and not requests.count:

@@ -157,6 +157,7 @@ class Driver:
         self.ledger.begin_life(durable.take_life(tenure))
         ledger_files.drop_uncommitted_letters(durable.files, durable.log.last_commit)
         self.coordinator = Coordinator(lane, self.ledger, open_ranged(lane, environment), now_ms=now_ms, mono_s=mono_s)
+        self.coordinator.is_read_logged = Coordinator.reads(durable.logged())
         self.planner = Planner(self.coordinator, durable.files, where=WHERE)
         transactional = subject.topology.config.transactional
         self.transaction = Transaction(lane, durable.files) if transactional else None

@@ -81,8 +81,11 @@ class FakeRunning:
     def await_finished(self, timeout_secs: float) -> bool:
         return self._wait(self.finishes and not self.signals)
 
+    drain_waits: int = 0
+
     def await_drained(self, timeout_secs: float) -> bool:
         assert self.deactivated
+        self.drain_waits += 1
         return self._wait(self.drains)
 
     def deactivate(self) -> None:
@@ -150,6 +153,13 @@ def test_a_run_that_is_stopped_before_it_is_up_says_no_more_than_is_known(monkey
     assert out.getvalue().splitlines()[-1].endswith(" s, before it was up: it has read nothing")
     with pytest.raises(KeyboardInterrupt, match="was stopped before it was up: it has read nothing"):
         topology.run(display=PlainLines(io.StringIO()))
+
+
+def test_micro_batch_0_is_broken_off_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = FakeRunning(build(), [signal.SIGINT], drains=False, runs=0)
+    monkeypatch.setattr(Topology, "start", lambda self, **options: running)
+    outcome = perform(running.topology, PlainLines(io.StringIO()), Limits(drain_secs=0.0))
+    assert (outcome.broken_off, running.drain_waits) == (0, 1)
 
 
 def test_what_spark_has_not_begun_again_is_waited_for_no_longer_than_a_micro_batch(
