@@ -282,6 +282,8 @@ def perform(topology: Topology, display: Display, limits: Limits | None = None, 
                 outcome = _start_and_watch(topology, display, requests, limits, options, began)
         except KeyboardInterrupt:
             outcome = RunOutcome(RunEnd.STOPPED, time.monotonic() - began, up=False)
+        except BrokenPipeError:  # of a display that does not notice it itself
+            outcome = RunOutcome(RunEnd.FAILED, time.monotonic() - began, failure=UNHEARD)
         except SparkboltError as error:
             outcome = RunOutcome(RunEnd.FAILED, time.monotonic() - began, failure=str(error), error=error)
         finally:

@@ -142,6 +142,16 @@ def test_a_run_whose_reader_has_gone_stops_and_has_failed(monkeypatch: pytest.Mo
         topology.run(display=PlainLines(Gone()))
 
 
+def test_a_display_that_cannot_be_drawn_any_more_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(PlainLines):
+        def look(self, running: Any) -> None:
+            raise BrokenPipeError
+
+    topology = build()
+    monkeypatch.setattr(Topology, "start", lambda self, **options: FakeRunning(topology, [], finishes=False))
+    assert perform(topology, Gone(io.StringIO())).exit_code == 1
+
+
 def test_a_run_that_is_stopped_before_it_is_up_says_no_more_than_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any, **options: Any) -> None:
         raise KeyboardInterrupt
