@@ -19,12 +19,12 @@ from pathlib import Path
 
 from benchmarks.figures import Aim, Figure, ratios
 from benchmarks.runs import TIMEOUT_SECS, Options, in_turn
-from benchmarks.text import Text, zipf_text
+from benchmarks.text import CACHE, Text, zipf_text
 from benchmarks.words import VOCABULARY
 
 PROGRAM = Path(__file__).parent / "since_programs" / "rate.py"
 ROOT = Path(__file__).parents[1]
-CHECKOUTS = ROOT / ".bench" / "since"
+CHECKOUTS = CACHE / "since"
 WORDS_MIN = 2.2 / 1.45
 """What was wanted of class bolts when the work on speed began, in M words/s, against what they did then."""
 COLUMNS_MIN = 8 / 6.5

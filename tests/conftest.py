@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +89,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid} has the marks {sorted(marks)}: no stage would find it there")
         if marks & {"campaign", "service", "slow", "spark"} and "timeout" not in marks:
             item.add_marker(pytest.mark.timeout(TEST_SECS))
-    items.sort(key=lambda item: (not item.nodeid.startswith(SHARED), *map(not_marked(item), ("campaign", "slow"))))
-
-
-def not_marked(item: pytest.Item) -> Callable[[str], bool]:
-    return lambda mark: item.get_closest_marker(mark) is None
+    items.sort(
+        key=lambda item: (
+            not item.nodeid.startswith(SHARED),
+            item.get_closest_marker("campaign") is None,
+            item.get_closest_marker("slow") is None,
+        )
+    )
 
 
 def shares_its_module(item: pytest.Item) -> bool:

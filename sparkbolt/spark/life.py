@@ -127,8 +127,6 @@ class Life:
         self._partials = 0
         self._answered_s: deque[float] = deque(maxlen=2)
         """When Spark was answered last, and before that, on the monotonic clock."""
-        self._offsets: tuple[str, ...] = ()
-        """The ends of the sources of inlets in the last micro-batch."""
         self._released = False
         """Whether Spark is answered at once, since the query is being stopped."""
         self._runs: tuple[int, float] | None = None
@@ -232,15 +230,17 @@ class Life:
         data = self._checkpoint.files.read(f"spark/offsets/{micro_batch_id}")
         return None if data is None else logged_offset(data)
 
+    def _has_rows(self, micro_batch_id: int) -> bool:
+        """Whether Spark's log has this micro-batch with something new of the sources of inlets."""
+        logged = self._logged(micro_batch_id)
+        return logged is not None and logged.has_rows(self._logged(micro_batch_id - 1))
+
     def _is_read_logged(self, micro_batch_id: int) -> bool:
         """Whether Spark's log has this micro-batch, and it reads something: then Spark runs it before any other."""
         logged = self._logged(micro_batch_id)
-        if logged is None:
-            return False
-        if logged.has_rows(self._logged(micro_batch_id - 1)):
-            return True
-        plan = self._planner.plan_of(logged.plan)
-        return plan.micro_batch_id == micro_batch_id and Coordinator.reads(plan)
+        plan = self._planner.plan_of(logged.plan) if logged is not None else None
+        planned = plan is not None and plan.micro_batch_id == micro_batch_id and Coordinator.reads(plan)
+        return planned or self._has_rows(micro_batch_id)
 
     def _latest(self, start: Offset) -> Offset:
         """Promote the micro-batch that ends at ``start``, then plan the next; wait a little for something to do."""
@@ -277,11 +277,8 @@ class Life:
             committed: the micro-batch that Spark has run since its last request; None if there is none.
         """
         since_s = self._answered_s[0] if len(self._answered_s) == 2 else None
-        if committed is not None:
-            logged = self._logged(committed)
-            before, self._offsets = self._offsets, () if logged is None else logged.inlets
-            since_s = since_s if before == self._offsets else None
-        self.coordinator.inlets_quiet_s = since_s
+        rows = committed is not None and self._has_rows(committed)
+        self.coordinator.inlets_quiet_s = None if rows else since_s
 
     def _held_open(self) -> bool:
         """Whether Spark is kept from asking the sources of inlets, since the topology is not active."""
@@ -361,7 +358,7 @@ class Life:
         """Tell the tasks that take in the rows of inlets which micro-batch it is; there may be no plan for it."""
         with self._changed:
             self.coordinator.inlets_quiet_s = None
-            self.coordinator.is_read_logged = self._is_read_logged(micro_batch_id)
+            self.coordinator.is_read_logged = self._has_rows(micro_batch_id)
             self._planner.run_without_plan(micro_batch_id, now_ms(), time.monotonic())
             plan = self.coordinator.in_force
             assert plan is not None

@@ -64,6 +64,8 @@ class FakeRunning:
     is_running: bool = False
     set_aside_here: Mapping[str, int] = field(default_factory=dict)
     dead_letters_directory: str = "state/words/dead-letters"
+    drain_waits: int = 0
+    """How often it was asked to wait until it is drained."""
 
     def progress(self) -> Progress:
         return Progress(self.runs, calls=self.calls)
@@ -80,8 +82,6 @@ class FakeRunning:
 
     def await_finished(self, timeout_secs: float) -> bool:
         return self._wait(self.finishes and not self.signals)
-
-    drain_waits: int = 0
 
     def await_drained(self, timeout_secs: float) -> bool:
         assert self.deactivated
