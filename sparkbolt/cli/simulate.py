@@ -148,7 +148,7 @@ def perform(order: SimulationOrder, out: IO[str] | None = None) -> int:
     else:
         print(
             f"{seeds:,} seeds, {micro_batches:,} micro-batches, every promise kept "
-            f"({elapsed_s:.1f} s, {rate:,.0f} seeds a second)",
+            f"({elapsed_s:.1f} s, {rate:,.{0 if rate >= 10 else 1}f} seeds a second)",
             file=out,
         )
     told = in_words(subject, trial)

@@ -172,18 +172,15 @@ _sent: set[tuple[str, str]] = set()
 """The application id and the path of each file that was already sent."""
 
 
-def send(context: Any, py_files: Iterable[str], *, cluster: bool) -> None:
+def send(context: Any, files: Iterable[str], *, cluster: bool) -> None:
     """Let Spark send modules to every executor before a task runs there.
 
     Args:
         context: the SparkContext.
-        py_files: the files, folders and URLs that the user named.
+        files: what ``given_file`` made of the files, folders and URLs that the user named.
         cluster: whether Sparkbolt and the program's own loaded modules are sent, too.
-
-    Raises:
-        EngineError: one of ``py_files`` does not exist, or Python cannot import from it.
     """
-    paths = [given_file(path) for path in py_files]
+    paths = list(files)
     if cluster:
         _let_planner_see()
         paths.append(own_archive())

@@ -1,19 +1,23 @@
-"""Locations: whether a server answers where a checkpoint or a master is.
+"""Locations: whether a checkpoint and a master can be used where they are said to be.
 
-Which question it answers: do the checkpoint's file system and the master answer?
-Rule: a server that does not answer is reported within seconds; Spark and Hadoop would retry for minutes.
+Which question it answers: is there a place for the checkpoint, and do its file system and the master answer?
+Rule 1: a server that does not answer is reported within seconds; Spark and Hadoop would retry for minutes.
+Rule 2: what needs no Spark to be seen is seen before Spark starts, and changes nothing.
 
-Read before: nothing.
+Read before: ``core.base.locations``.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TypeVar
 
+from sparkbolt.core.base.locations import local_directory
 from sparkbolt.errors import CheckpointError, EngineError
 
 Answer = TypeVar("Answer")
@@ -24,14 +28,22 @@ FILES_SECS = 30.0
 HDFS_PORT = 8020
 _STANDALONE = re.compile(r"spark://(.+)")
 _KUBERNETES = re.compile(r"k8s://(?:(https?)://)?([^/]+)")
+_WITHOUT_ADDRESS = re.compile(r"local|local\[(\*|\d+)(\s*,\s*\d+)?\]|local-cluster\[.*\]|yarn")
+"""Masters of Spark itself; those of other cluster managers are URLs."""
 
 
 def check_master(master: str) -> None:
-    """Refuse a master that does not answer; a master whose name contains no address is accepted.
+    """Refuse a master that Spark does not know, or that does not answer.
+
+    A URL of another cluster manager, for which Spark has plug-ins, is accepted.
 
     Raises:
-        EngineError: no server listens at its address.
+        EngineError: its name is not one of Spark's, or no server listens at its address.
     """
+    if "://" not in master and not _WITHOUT_ADDRESS.fullmatch(master):
+        raise EngineError(
+            f"there is no master {master!r}: expected local[N], local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT"
+        )
     standalone, kubernetes = _STANDALONE.fullmatch(master), _KUBERNETES.match(master)
     addresses = []
     if standalone:
@@ -43,6 +55,25 @@ def check_master(master: str) -> None:
         raise EngineError(
             f"the master {master} does not answer ({why}): is it running, is its address right, and may this machine "
             "reach it?"
+        )
+
+
+def check_directory(place: str | None) -> None:
+    """Refuse a checkpoint on this machine that cannot be made or written; what is elsewhere is accepted.
+
+    Raises:
+        CheckpointError: something on its path is no directory, or may not be written by this process.
+    """
+    directory = None if place is None else local_directory(place)
+    if directory is None:
+        return
+    there = next(one for one in (Path(directory), *Path(directory).parents) if os.path.lexists(one))
+    if not there.is_dir():
+        raise CheckpointError(f"checkpoint {place} cannot be used: {there} is no directory; name another place")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise CheckpointError(
+            f"checkpoint {place} cannot be used: this process may not write to {there}; run as the user to whom it "
+            "belongs, where it can be written, or name another place"
         )
 
 

@@ -30,6 +30,7 @@ from sparkbolt.spark.failure_text import explain
 from sparkbolt.spark.hadoop_settings import forget_sources
 from sparkbolt.spark.jvm import quieten_py4j
 from sparkbolt.spark.local_disk import write_synced
+from sparkbolt.spark.locations import check_directory
 from sparkbolt.spark.running import RunningOnSpark
 from sparkbolt.spark.session import (
     await_executors,
@@ -65,6 +66,8 @@ def start(
         check_usable(spark)
     place = None if checkpoint is None else os.fspath(checkpoint)
     refuse_if_in_use(place)
+    check_directory(place)
+    files = [code_shipping.given_file(path) for path in py_files]
     quieten_py4j()
     for left in scratch.sweep():
         log.info("%s was left by a process that has died, and is removed", left)
@@ -75,7 +78,7 @@ def start(
     check_usable(session)
     check_private_names(session)
     check_reachable(session, place)
-    code_shipping.send(session.sparkContext, py_files, cluster=not is_local(session))
+    code_shipping.send(session.sparkContext, files, cluster=not is_local(session))
     sink = sink_for(topology, telemetry)
     temporary = scratch.make("checkpoint-") if place is None else None
     try:

@@ -117,8 +117,8 @@ def test_files_that_are_named_are_sent_once_and_leave_the_path_alone(tmp_path: P
     (tmp_path / "folder" / "__init__.py").write_text("")
     context, before = FakeContext("one"), list(sys.path)
     named = [str(tmp_path / "a.py"), str(tmp_path / "folder"), "hdfs://host/b.zip"]
-    code_shipping.send(context, named, cluster=False)
-    code_shipping.send(context, named, cluster=False)
+    for _ in range(2):
+        code_shipping.send(context, map(code_shipping.given_file, named), cluster=False)
     file, folder, url = context.added
     assert (file, url) == (named[0], named[2])
     assert zipfile.ZipFile(folder).namelist() == ["folder/", "folder/__init__.py"]
@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_sent_is_named(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.csv").write_text("a,b\n")
     with pytest.raises(EngineError, match=said):
-        code_shipping.send(FakeContext("two"), [name], cluster=False)
+        code_shipping.given_file(name)
 
 
 def test_sparkbolt_itself_is_sent_whole() -> None:

@@ -16,7 +16,7 @@ from sparkbolt import CheckpointError, EngineError
 from sparkbolt.cli.stories import open_ledger
 from sparkbolt.core.base.locations import local_directory, scheme_of
 from sparkbolt.errors import WrongUseError
-from sparkbolt.spark.locations import answer_within, check_hdfs, check_master
+from sparkbolt.spark.locations import answer_within, check_directory, check_hdfs, check_master
 
 pytest.importorskip("pyspark")
 
@@ -88,6 +88,34 @@ def test_a_master_that_does_not_answer_is_told_and_one_of_several_that_does_is_e
         said = f"the master {master} does not answer \\(127.0.0.1:{nobody}: Connection refused\\): is it running"
         with pytest.raises(EngineError, match=said):
             check_master(master)
+
+
+@pytest.mark.parametrize("master", ["lcal[2]", "local[two]", "local[2", "", "spark:/host:7077", "YARN"])
+def test_a_master_that_spark_does_not_know_is_refused(master: str) -> None:
+    with pytest.raises(EngineError, match=r"there is no master .*: expected local\[N\], local\[\*\], spark://"):
+        check_master(master)
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[2, 4]", "local-cluster[2,1,1024]", "their://host"])
+def test_a_master_that_spark_or_a_plug_in_knows_is_accepted(master: str) -> None:
+    check_master(master)
+
+
+def test_a_place_where_no_checkpoint_can_be_is_refused_and_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    check_directory(None)
+    check_directory("s3a://bucket/state")
+    check_directory(f"file://{tmp_path}/new/state")
+    for place in ("file", "file/state", "nowhere", "nowhere/state"):
+        with pytest.raises(CheckpointError, match=r"/(file|nowhere) is no directory; name another place"):
+            check_directory(str(tmp_path / place))
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)  # root may write anywhere
+    with pytest.raises(CheckpointError, match=f"may not write to {tmp_path}; run as the user"):
+        check_directory(str(tmp_path / "new" / "state"))
+    assert not (tmp_path / "new").exists()
 
 
 def test_no_jvm_is_started_for_a_master_that_does_not_answer(nobody: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,25 @@ def test_a_session_whose_jvm_has_died_is_named_and_not_the_checkpoint(tmp_path: 
     assert not (tmp_path / "state").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"checkpoint": "file/state"}, CheckpointError, "file is no directory"),
+        ({"py_files": ["gone.py"]}, EngineError, "'gone.py', which does not exist"),
+        ({"master": "lcal[2]"}, EngineError, r"there is no master 'lcal\[2\]'"),
+    ],
+)
+def test_what_needs_no_spark_to_be_seen_is_refused_before_spark_starts(
+    options: dict[str, Any], error: type[Exception], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(session_module.SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(session_module, "_new_session", lambda *_: pytest.fail("Spark was started"))
+    with pytest.raises(error, match=said):
+        start(build(), **options)
+
+
 def test_a_jvm_whose_start_is_broken_off_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As by Ctrl-C; the script stands in for Spark's, whose JVM would not end by itself."""
     script = tmp_path / "bin/spark-submit"

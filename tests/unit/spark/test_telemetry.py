@@ -111,8 +111,8 @@ def test_telemetry_is_closed_if_the_topology_cannot_start(monkeypatch: pytest.Mo
     def refuse(*_: Any) -> Any:
         raise RuntimeError("the checkpoint is another topology's")
 
-    checks = ("refuse_if_in_use", "quieten_py4j", "make_session", "check_usable", "check_private_names")
-    for name in (*checks, "check_reachable", "is_local"):
+    checks = ("refuse_if_in_use", "check_directory", "quieten_py4j", "make_session", "check_usable")
+    for name in (*checks, "check_private_names", "check_reachable", "is_local"):
         monkeypatch.setattr(starting_module, name, lambda *_: SimpleNamespace(sparkContext=None))
     monkeypatch.setattr(starting_module, "_running", refuse)
     monkeypatch.setattr(starting_module, "code_shipping", SimpleNamespace(send=lambda *_, **__: None))
