@@ -220,6 +220,7 @@ COLOURS = 256
 
 
 @pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.campaign
 def test_the_pictures_of_the_documentation_are_made(visit: Visit, name: str, tmp_path: Path) -> None:
     which, width, scheme = PICTURES[name]
     visitor = visit(width=width, scheme=scheme)

@@ -43,9 +43,15 @@ def test_the_examples_of_a_page_run_in_their_order(page: str, tmp_path: Path) ->
     run(page, tmp_path, spark=False)
 
 
+def as_it_takes(page: str) -> Any:
+    """A page with the mark of a campaign if it has commands that start Spark, each of which takes many seconds."""
+    starts = any(block.needs_spark and block.language == "console" for block in RUN[page])
+    return pytest.param(page, marks=pytest.mark.campaign) if starts else page
+
+
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("page", WITH_SPARK)
+@pytest.mark.parametrize("page", [as_it_takes(page) for page in WITH_SPARK])
 @pytest.mark.usefixtures("spark")
 def test_the_examples_of_a_page_run_on_spark(page: str, tmp_path: Path) -> None:
     run(page, tmp_path, spark=True)

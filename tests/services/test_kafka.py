@@ -295,6 +295,7 @@ def test_new_kafka_partitions_are_found_and_read_from_their_first_message(kafka,
     assert [(row["line"], row["partition"], row["offset"]) for row in SEEN[name]] == [("there", 1, 0)]
 
 
+@pytest.mark.campaign
 def test_a_broker_that_is_killed_while_it_is_read_costs_nothing_but_time(name, tmp_path, monkeypatch):
     with Kafka(tmp_path / "kafka") as server:
         create(server.address, name, 2)

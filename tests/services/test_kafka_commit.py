@@ -257,6 +257,7 @@ def test_the_time_for_which_a_marker_stays_is_asked_of_the_brokers(kafka: str) -
     assert committer._retention_secs() == 7 * 24 * 3600 - 3600
 
 
+@pytest.mark.campaign
 def test_a_broker_that_is_killed_during_commits_and_comes_back_has_each_message_once(tmp_path: Path) -> None:
     with Kafka(tmp_path / "kafka") as server:
         create(server.address, "out", 3)

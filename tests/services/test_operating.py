@@ -185,6 +185,7 @@ def capacities(page: Page) -> dict[str, float]:
     return found
 
 
+@pytest.mark.campaign
 def test_the_page_for_the_night_is_played_from_a_slow_bolt_to_the_end(kafka: str, tmp_path: Path) -> None:
     topic = f"orders-{uuid.uuid4().hex[:6]}"
     create(kafka, topic)
@@ -282,6 +283,7 @@ def play(command: Command, visitor: Visitor, first: dict[str, Any], kafka: str, 
     assert not visitor.complaints, "\n".join(visitor.complaints)
 
 
+@pytest.mark.campaign
 def test_nothing_hangs_and_nothing_lies_when_much_goes_wrong_at_once(command: Command) -> None:
     steady = command.start("steady", "steady")["id"]
     failing = command.start("failing", "failing")["id"]

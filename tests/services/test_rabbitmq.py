@@ -291,6 +291,7 @@ def test_a_spout_waits_for_a_queue_that_is_not_there_yet(
         calls.until_emitted(1)
 
 
+@pytest.mark.campaign
 def test_messages_come_again_after_the_node_was_killed(tmp_path: Path) -> None:
     with RabbitMQ(tmp_path / "rabbitmq") as node:
         with pika.BlockingConnection(pika.URLParameters(node.address)) as connection:

@@ -76,6 +76,7 @@ def messages(consumer: Consumer, count: int) -> list[bytes]:
     return found
 
 
+@pytest.mark.campaign
 def test_kafka_comes_back_with_its_messages_and_offsets_after_it_was_killed(tmp_path: Path) -> None:
     quiet = {"log_level": 0}
     with Kafka(tmp_path / "kafka") as kafka:
@@ -119,6 +120,7 @@ def test_zookeeper_comes_back_with_its_nodes_after_it_was_killed(tmp_path: Path)
         client.close()
 
 
+@pytest.mark.campaign
 def test_rabbitmq_comes_back_with_its_durable_messages_after_it_was_killed(tmp_path: Path) -> None:
     with RabbitMQ(tmp_path / "rabbitmq") as rabbitmq:
         with pika.BlockingConnection(pika.URLParameters(rabbitmq.address)) as connection:

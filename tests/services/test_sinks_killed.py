@@ -38,6 +38,7 @@ def ended(process: subprocess.Popen[str], moment: str) -> tuple[str, str]:
     return out, errors
 
 
+@pytest.mark.campaign
 def test_each_row_and_message_is_there_once_although_the_driver_dies_and_servers_are_away(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("".join(f"{number}\n" for number in range(1, NUMBERS + 1)))
     right = [number for number in range(1, NUMBERS + 1) if number % FAILS_ALWAYS and number != BAD]

@@ -28,6 +28,7 @@ def start(directory: Path, moment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.campaign
 def test_a_letter_that_was_written_before_kill_9_is_there_and_counts_once(tmp_path: Path) -> None:
     lines = [f"{'poison' if number in POISON else 'line'} {number}" for number in range(LINES)]
     (tmp_path / "text.txt").write_text("\n".join(lines) + "\n")

@@ -111,7 +111,7 @@ def started(directory: Path, *settings: str, master: str = "local[2]") -> list[s
     return notes.read_text().split() if notes.exists() else []
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.timeout(2 * PATIENCE_SECS)
 def test_a_topology_starts_no_process_for_its_files(tmp_path: Path) -> None:
     manager = f"{local_disk.FILE_MANAGER}=org.apache.spark.sql.execution.streaming.checkpointing"
@@ -119,7 +119,7 @@ def test_a_topology_starts_no_process_for_its_files(tmp_path: Path) -> None:
     assert "chmod" in started(tmp_path / "sparks", f"{manager}.FileContextBasedCheckpointFileManager")
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.timeout(2 * PATIENCE_SECS)
 def test_executors_are_sent_the_class(tmp_path: Path) -> None:
     processes = started(tmp_path, master="local-cluster[1,2,1024]")

@@ -138,6 +138,7 @@ def emitted(document: TopologyDocument) -> int:
     return components["numbers"]["emitted"] if "numbers" in components else 0
 
 
+@pytest.mark.campaign
 def test_a_topology_that_was_deactivated_stays_so_over_kill_9_and_a_home_that_was_removed_comes_back(
     programs: Programs,
 ) -> None:

@@ -66,9 +66,13 @@ SINKS: dict[str, Callable[[Path], list[dict[str, Any]]]] = {
 
 
 @pytest.mark.timeout(PATIENCE_SECS)
-def test_each_number_is_once_in_each_sink_over_failures_and_kill_9(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "moments",
+    [pytest.param(MOMENTS[1:2], marks=pytest.mark.lesser), pytest.param(MOMENTS, marks=pytest.mark.campaign)],
+)
+def test_each_number_is_once_in_each_sink_over_failures_and_kill_9(moments: list[str], tmp_path: Path) -> None:
     expected = write_numbers(tmp_path)
-    for moment in MOMENTS:
+    for moment in moments:
         run(tmp_path, moment)
     said = run(tmp_path, "never")
     for name, read in SINKS.items():
@@ -79,6 +83,7 @@ def test_each_number_is_once_in_each_sink_over_failures_and_kill_9(tmp_path: Pat
     assert not list((tmp_path / "checkpoint/commits").iterdir())
 
 
+@pytest.mark.campaign
 def test_without_transactional_each_number_is_there_at_least_once(tmp_path: Path) -> None:
     expected = write_numbers(tmp_path)
     run(tmp_path, "written:folder:3", transactional=False)

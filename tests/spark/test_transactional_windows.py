@@ -60,6 +60,7 @@ class Lines(Committer):
             file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
+@pytest.mark.campaign
 def test_each_number_is_in_one_window_and_each_window_leaves_once(tmp_path: Path) -> None:
     builder = TopologyBuilder("windows", Config(transactional=True, max_attempts=3))
     builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(1, NUMBERS)), outputs=["n"]))
