@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -96,6 +97,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.get_closest_marker("slow") is None,
         )
     )
+
+
+def pytest_collection_finish() -> None:
+    """What was collected lives to the end: the garbage collector, which some tests call often, no longer looks at it."""
+    gc.collect()
+    gc.freeze()
 
 
 def shares_its_module(item: pytest.Item) -> bool:
