@@ -100,7 +100,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected lives to the end: the garbage collector, which some tests call often, no longer looks at it."""
+    """What was collected lives to the end: the garbage collector, which some tests call, no longer looks at it."""
     gc.collect()
     gc.freeze()
 
