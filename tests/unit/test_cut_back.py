@@ -114,6 +114,13 @@ def test_what_the_ledger_does_not_reach_back_to_is_told_and_nothing_is_removed()
     assert logged.files.files == before
 
 
+def test_an_entry_that_is_gone_is_named_with_what_can_be_done() -> None:
+    logged = Logged(MemoryFiles(), 4)
+    logged.files.remove("ledger/2.entry")
+    with pytest.raises(CheckpointError, match=r"ledger/2.entry is missing, .*`sparkbolt checkpoint verify`"):
+        logged.load(3)
+
+
 def acking(files: Any, micro_batches: int, spout: Any) -> LocalEngine:
     """Micro-batches of three numbers, or of one job of a queue, whose trees are acked at once."""
     builder = TopologyBuilder("acking")

@@ -96,6 +96,31 @@ def test_a_jvm_whose_start_is_broken_off_is_ended(tmp_path: Path, monkeypatch: p
     assert java_gateway.Popen is before
 
 
+DIES = """#!{python}
+import os, socket, struct
+with socket.socket() as port:
+    port.bind(("127.0.0.1", 0))
+    place = os.environ["_PYSPARK_DRIVER_CONN_INFO_PATH"]
+    with open(place + ".part", "wb") as file:
+        file.write(struct.pack("!ii", port.getsockname()[1], 6) + b"secret")
+    os.rename(place + ".part", place)
+"""
+
+
+def test_a_jvm_that_dies_while_spark_starts_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has said where it listens, and is gone."""
+    script = tmp_path / "bin/spark-submit"
+    script.parent.mkdir()
+    script.write_text(DIES.format(python=sys.executable))
+    script.chmod(0o700)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setattr(session_module.SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(session_module, "own_class_archive", lambda: None)
+    with pytest.raises(EngineError, match=r"master 'local\[1,4\]': the JVM has ended, or does not answer \(.*refused"):
+        session_module.make_session("dies", "local[1]")
+
+
 def test_a_start_that_fails_with_few_files_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = {"few": (256, 256), "many": (1 << 20, 1 << 20), "any number": (resource.RLIM_INFINITY,) * 2}
     said = {}

@@ -34,6 +34,8 @@ from sparkbolt.errors import CheckpointError, FencedError
 
 LIVES_KEPT = 16
 """How many of the last lives keep their files in ``lives/``."""
+_VERIFY = "have `sparkbolt checkpoint verify` say what can be repaired without them"
+"""What else is there to be done where files are missing, in words."""
 _NUMBERED = re.compile(r"^(\d+)(\.entry|\.snapshot|)$")
 
 
@@ -202,7 +204,7 @@ def load_ledger(
         if data is None:
             raise CheckpointError(
                 f"{where}: {name} is missing, though Spark has committed its micro-batch: files were removed by "
-                "hand, or only a part was copied; restore them, or start with a new checkpoint"
+                f"hand, or only a part was copied; restore them, {_VERIFY}, or start with a new checkpoint"
             )
         return data
 
@@ -234,7 +236,7 @@ def _sorted_out(files: Files, last_commit: int, where: str) -> tuple[list[int], 
         raise CheckpointError(
             f"{where}: the last commit of Spark's is that of micro-batch {last_commit}, and the oldest thing that the "
             f"ledger knows is what was after micro-batch {snapshots[0]}: the files are not of one time; restore those "
-            "that are missing, or start with a new checkpoint"
+            f"that are missing, {_VERIFY}, or start with a new checkpoint"
         )
     return counting, snapshots[len(counting) :]
 
