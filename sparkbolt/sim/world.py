@@ -107,6 +107,8 @@ class World:
         """What was seen of the aborted executions of the newest transactional micro-batch, in all lives."""
         self._late: tuple[MicroBatchPlan, MicroBatchOutcome] | None = None
         """What a dead driver still commits after the next one has begun."""
+        self._dead: list[Driver] = []
+        """Drivers whose process has died, but not this one: what their spouts hold is closed at the end."""
         self._dies_after_commit = False
         self._cannot_open = False
         """Whether a spout raises in ``open`` when the query starts again."""
@@ -226,6 +228,7 @@ class World:
         return True
 
     def _new_driver(self) -> None:
+        self._dead.append(self.driver)
         self.executors.die()
         for queue in self.durable.queues.values():
             queue.lose_connection(noticed=False)
@@ -437,7 +440,8 @@ class World:
     def close(self) -> None:
         """End all processes; what a topology has open is closed as in a crash."""
         self.executors.die()
-        close_ranged(self.driver.coordinator.spouts)
+        for driver in (*self._dead, self.driver):
+            close_ranged(driver.coordinator.spouts)
 
 
 def _bring_failures(aborted: Iterable[Sightings], counting: Iterable[Sightings]) -> None:
