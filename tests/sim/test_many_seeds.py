@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +32,6 @@ FIRST_TOPOLOGIES = 32
 SEEDS_EACH = 4
 DEPENDING_TOPOLOGIES = 16
 CHUNKED_TOPOLOGIES = 30
-
-
-@pytest.fixture(autouse=True)
-def _collector_rests() -> Iterator[None]:
-    """A seed makes little garbage; collecting it in the middle takes a sixth of the time."""
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    yield
-    gc.enable()
-    gc.unfreeze()
 
 
 def check(subject: Subject, seeds: range) -> None:
