@@ -217,11 +217,11 @@ def test_without_transactions_what_failed_is_in_the_balances(tmp_path: Path) -> 
 @pytest.mark.timeout(3 * TEST_SECS)
 def test_many_transfers_are_exact_over_many_kills(tmp_path: Path) -> None:
     """With ``SPARKBOLT_TEST_TRANSFERS=1000000`` and ``SPARKBOLT_TEST_KILLS=20`` it is as large as one likes."""
-    transfers = int(os.environ.get("SPARKBOLT_TEST_TRANSFERS", "60000"))
-    kills = int(os.environ.get("SPARKBOLT_TEST_KILLS", "4"))
+    transfers = int(os.environ.get("SPARKBOLT_TEST_TRANSFERS", "100000"))
+    kills = int(os.environ.get("SPARKBOLT_TEST_KILLS", "8"))
     victims = [VICTIMS[place % len(VICTIMS)] for place in range(kills)]
     total = 2 * transfers
-    with Bank(tmp_path, transfers, 3 * kills) as bank:
+    with Bank(tmp_path, transfers, 2 * kills) as bank:
         bank.start()
         for place, victim in enumerate(victims, start=1):
             assert bank.await_booked(place * total * 9 // (10 * (kills + 1))), f"it ended before {victim} was killed"

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 NUMBERS = 100
 SECOND = timedelta(seconds=1)
-SEEDS = 30
+SEEDS = 50
 
 
 def numbers() -> Iterator[list[int]]:
