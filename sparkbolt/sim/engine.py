@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.driver.transaction import Transaction
+from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.dead_letters import DeadLetterSink
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.reports import ErrorReport
@@ -88,6 +89,8 @@ class LocalEngine:
         """The dead letters of the checkpoint by micro-batch, as lines of JSON."""
         self.committed: dict[str, list[Any]] = {}
         """The rows that each committer has got."""
+        self._dead_spouts: list[Mapping[str, PartitionedSpout]] = []
+        """The spouts of drivers that died: what they hold is released when the engine is closed."""
         self._begin_life()
 
     def _make_environment(self) -> WorkerEnvironment:
@@ -213,6 +216,7 @@ class LocalEngine:
             topology: Replaces the previous topology; it is laid out in the same way.
         """
         self.worker.abandon()
+        self._dead_spouts.append(self.coordinator.spouts)
         if topology is not None:
             self.topology = topology
             self.lane = lay_out(topology, self._cores, json.loads(json.dumps(self.lane.placement())))
@@ -227,4 +231,5 @@ class LocalEngine:
         finally:
             for spout in self.spouts.values():
                 spout.close()
-            close_ranged(self.coordinator.spouts)
+            for spouts in (*self._dead_spouts, self.coordinator.spouts):
+                close_ranged(spouts)

@@ -157,4 +157,3 @@ def test_a_simulation_reads_a_group_and_moves_none_of_its_offsets(kafka, name, t
         assert report.ok, report.story
     assert committed(kafka.brokers, name) == {}
     assert not file.exists()
-    assert "kafka-watcher" not in {thread.name for thread in threading.enumerate()}, "also those of drivers that died"

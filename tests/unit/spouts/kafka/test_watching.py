@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 
 import pytest
 
@@ -101,11 +100,9 @@ def test_a_named_topic_that_is_not_there_is_told_and_waited_for(kafka, name, cap
 
 def test_brokers_that_are_away_when_a_spout_opens_are_told_once_by_who_opens_it(name, monkeypatch, caplog):
     monkeypatch.setattr(watching, "OPEN_AGAIN_SECS", 0.2)
-    before = set(threading.enumerate())
     built = topology(name, spout("127.0.0.1:9", name, request_secs=0.5))
     own = built.component("messages").component
     context = context_of(lay_out(built, 1), built.tasks("messages")[0])
     with caplog.at_level(logging.WARNING), pytest.raises(BrokersAwayError, match="no answer from the Kafka brokers"):
         own.open(context)
     assert [record.getMessage() for record in caplog.records] == []
-    assert not [thread for thread in set(threading.enumerate()) - before if thread.name == "kafka-watcher"]
