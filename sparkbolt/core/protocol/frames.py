@@ -320,15 +320,21 @@ def take(column: Column, rows: npt.NDArray[np.intp]) -> Column:
 
     A dictionary keeps only the values that these rows use, unless it is so small that shortening it does not pay.
     """
-    if isinstance(column, pa.DictionaryArray) and not column.null_count:
-        codes = column.indices.to_numpy(zero_copy_only=False).take(rows)
-        if len(column.dictionary) <= min(_FEW_VALUES, len(codes)):
-            return pa.DictionaryArray.from_arrays(codes.astype(np.uint16), column.dictionary, safe=False)
-        used = np.zeros(len(column.dictionary), dtype=bool)
-        used[codes] = True
+    if isinstance(column, pa.DictionaryArray):
+        indices, missing = column.indices, None
+        if column.null_count:
+            missing = column.is_null().to_numpy(zero_copy_only=False).take(rows)
+            indices = indices.fill_null(0)
+        codes = indices.to_numpy(zero_copy_only=False).take(rows)
+        present = codes if missing is None else codes[~missing]
+        distinct = column.dictionary
+        if len(distinct) <= min(_FEW_VALUES, len(present)):
+            return pa.DictionaryArray.from_arrays(codes.astype(np.uint16), distinct, missing, safe=False)
+        used = np.zeros(len(distinct), dtype=bool)
+        used[present] = True
         renumbered = (np.cumsum(used) - 1).astype(np.uint16 if np.count_nonzero(used) <= 1 << 16 else np.int32)
-        distinct = column.dictionary.filter(pa.array(used))
-        return pa.DictionaryArray.from_arrays(renumbered.take(codes), distinct, safe=False)
+        distinct = distinct.filter(pa.array(used))
+        return pa.DictionaryArray.from_arrays(renumbered.take(codes), distinct, missing, safe=False)
     if isinstance(column, pa.Array):
         return column.take(pa.array(rows))
     return [column[row] for row in rows.tolist()]

@@ -23,11 +23,14 @@ class Texts(BasicBolt):
 
     outputs = ["n", "text"]
 
-    def __init__(self, large: int, *, alike: bool) -> None:
-        self.large, self.alike = large, alike
+    def __init__(self, large: int, *, alike: bool, without: int = -1) -> None:
+        self.large, self.alike, self.without = large, alike, without
 
     def execute(self, tup: Any, collector: Any) -> None:
         n = tup["n"]
+        if n == self.without:
+            collector.emit([n, None])
+            return
         size = 2 * LIMIT if n == self.large else SMALL_BYTES
         collector.emit([n, ("x" if self.alike else chr(97 + n % 26)) * size])
 
@@ -43,13 +46,14 @@ class See(BasicBolt):
 @pytest.mark.parametrize("alike", [True, False])
 @pytest.mark.parametrize("field", ["text", "n"])
 @pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("without", [-1, LARGE + 1])
 def test_a_tuple_that_is_too_large_fails_alone_at_its_first_attempt(
-    large: int, alike: bool, field: str, parallelism: int, monkeypatch: pytest.MonkeyPatch
+    large: int, alike: bool, field: str, parallelism: int, without: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(See, "seen", [])
     builder = TopologyBuilder("large", Config(tuple_bytes_max=LIMIT, max_attempts=1, dead_letters="log:"))
     builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(COUNT)), outputs=["n"]))
-    builder.set_bolt("texts", Texts(large, alike=alike)).shuffle_grouping("numbers")
+    builder.set_bolt("texts", Texts(large, alike=alike, without=without)).shuffle_grouping("numbers")
     builder.set_bolt("see", See(), parallelism=parallelism, fuse=False).fields_grouping("texts", [field])
     engine = LocalEngine(builder.build())
     reasons = []
