@@ -144,14 +144,15 @@ class DurableAttributes:
                     own[name] = value
 
     def _check_kinds(self, prepared: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
-        for name in prepared.keys() & kept.keys():
-            now, before = (any(value[name] is one for one in self._owned) for value in (prepared, kept))
+        present = {**attributes_of(self._instance), **prepared}  # a KeyValueState is one, also in a transient attribute
+        for name in present.keys() & kept.keys():
+            now, before = (any(value[name] is one for one in self._owned) for value in (present, kept))
             if now and not before:
                 raise StateError(
                     f"bolt {self._component!r}: {name!r} is a KeyValueState now, and in the checkpoint it is an "
                     "attribute of its own: give the state another name, and move what it holds (docs/state.md)"
                 )
-            if before and not now and isinstance(prepared[name], Mapping):
+            if before and not now and isinstance(prepared.get(name), Mapping):
                 raise StateError(
                     f"bolt {self._component!r}: {name!r} is an attribute of its own now, and in the checkpoint it is a "
                     "KeyValueState: give the attribute another name, and move what it holds (docs/state.md)"

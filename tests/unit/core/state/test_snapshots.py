@@ -169,11 +169,13 @@ def test_an_owned_object_is_read_by_its_pickling_only():
     assert Pickling({}, {"thing": 7}).loads(data) == [7]
 
 
-def test_an_attribute_that_becomes_a_key_value_state_is_refused_under_its_name():
+@pytest.mark.parametrize("transient", [(), ("counts",)])
+def test_an_attribute_that_becomes_a_key_value_state_is_refused_under_its_name(transient):
     before = make(counts=Counter(be=2), other=1)
     data = DurableAttributes(before, "count").capture()
     state = KeyValueTable()
-    now = DurableAttributes(make(counts=state, other=1), "count", owned={"key_value_state": state})
+    owned = {"key_value_state": state}
+    now = DurableAttributes(make(counts=state, other=1), "count", owned=owned, transient=transient)
     with pytest.raises(StateError, match=r"'counts' is a KeyValueState now.*give the state another name.*state\.md"):
         now.restore(data)
     renamed = make(table=state, counts=Counter())
