@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkbolt.core.base.engine_door import set_engine_door
+from sparkbolt.core.base.engine_door import check_not_imported, set_engine_door
 
 
 class Launch:
@@ -18,12 +18,14 @@ class Launch:
 
     def run(self, topology: Any, options: dict[str, Any]) -> Any:
         """Run a topology to its end, as ``sparkbolt run`` does."""
+        check_not_imported(topology.name)
         from sparkbolt.cli.program import run
 
         return run(topology, **options)
 
     def start(self, topology: Any, options: dict[str, Any]) -> Any:
         """Start a topology on Spark and return at once."""
+        check_not_imported(topology.name)
         from sparkbolt.spark.versions import check_installed
 
         check_installed()  # before modules are loaded that another version may lack

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from difflib import get_close_matches
 from typing import Any
 
 from sparkbolt.core.model.config import did_you_mean
@@ -38,9 +39,18 @@ class Parser(argparse.ArgumentParser):
             found, unknown = super().parse_known_args(*arguments)
         if unknown:
             option = unknown[0].partition("=")[0]
-            hint = did_you_mean(option, self._option_string_actions) if option.startswith("-") else ""
+            bare = {name.lstrip("-"): name for name in self._option_string_actions}
+            near = get_close_matches(option.lstrip("-"), bare, n=1) if option.startswith("-") else []
+            hint = f": did you mean {bare[near[0]]!r}?" if near else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse what is no choice as the parent class does, but name the most similar one (argparse, from 3.14 on)."""
+        near = did_you_mean(value, action.choices or ())
+        if near and value not in (action.choices or ()):
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}{near}")
+        super()._check_value(action, value)
 
 
 def seconds(text: str) -> float:

@@ -15,9 +15,13 @@ import traceback
 from collections.abc import Sequence
 from types import ModuleType
 
+from sparkbolt.core.base.engine_door import importing
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.core.model.topology import Topology, TopologyBuilder
 from sparkbolt.errors import SparkboltError, WrongUseError
+
+_OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+"""The folder of this package: a mistake of a user's module is in a line of theirs."""
 
 
 class BrokenModuleError(SparkboltError):
@@ -72,7 +76,8 @@ def _import(name: str) -> ModuleType:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        return importlib.import_module(name)
+        with importing(name):
+            return importlib.import_module(name)
     except SparkboltError:
         raise
     except ModuleNotFoundError as error:
@@ -107,5 +112,6 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, SyntaxError):
         return f"{error.msg} ({error.filename}, line {error.lineno})"
     places = [place for place in traceback.extract_tb(error.__traceback__) if place.filename != __file__]
+    places = [place for place in places if not place.filename.startswith(_OWN)] or places
     where = f" ({places[-1].filename}, line {places[-1].lineno})" if places else ""
     return f"{type(error).__name__}: {error}{where}"

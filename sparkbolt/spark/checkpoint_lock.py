@@ -94,6 +94,7 @@ def lock(spark: SparkSession, directory: str, owner: str) -> Any:
                 raise
             until = 0.0
         channel.close()
+        refuse_if_in_use(directory)  # by a driver that started at the same time
         if time.monotonic() > until:
             raise CheckpointError(_in_use(directory, owner, held_here=until == 0.0))
         time.sleep(0.25)

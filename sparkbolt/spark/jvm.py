@@ -86,7 +86,7 @@ class JvmOutput:
         """The Spark settings by which the JVM and Python workers on this machine reach one another and this process.
 
         Workers get the path of the named pipe, and of a folder for what they tell each other; if this process writes a
-        log to files, they also send their log records.
+        log to files, they also send their log records, and not only the engine's warnings.
         """
         records = {f"spark.executorEnv.{TASK_LOG_ENV}": "1"} if current_log() is not None else {}
         paths = {TASK_STDOUT_ENV: self.prints.path, FOLDER_ENV: self.segments}

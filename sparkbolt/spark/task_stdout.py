@@ -5,8 +5,8 @@ Rule 1: a write is atomic; the lines of several worker processes are never mixed
 Rule 2: printing never fails a tuple: if the driver is gone, lines are dropped.
 
 Under ``local[...]`` each worker's ``sys.stdout`` writes to a named pipe that the driver reads. On a cluster there is
-no such pipe, and lines are in the executor's own log, as usual in Spark. If the driver writes a log to files, it also
-gets the workers' log records through the pipe.
+no such pipe, and lines are in the executor's own log, as usual in Spark. The engine's warnings in workers come through
+the pipe, too, and are the driver's; if the driver writes a log to files, it also gets the workers' other log records.
 
 In the pipe, a record separator (ASCII 30) and a JSON object stand on a line before the lines of a write, and say which
 task they come from; with ``text`` that is a log record itself.
@@ -23,16 +23,21 @@ import logging
 import os
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sparkbolt.core.base.throttle import Throttle
 from sparkbolt.operate.logs import ENGINE, LogFields, current_log, line_of
 
 TASK_STDOUT_ENV = "SPARKBOLT_PRINTS"
 """The environment variable that gives worker processes the path of the named pipe."""
 TASK_LOG_ENV = "SPARKBOLT_TASK_LOG"
-"""The environment variable that lets worker processes send their log records through the pipe, too."""
+"""The environment variable that lets worker processes send the log records of all loggers, not of the engine's only."""
+WARNINGS_MAX, WARNINGS_SECS = 5, 60.0
+"""So many of the engine's warnings in tasks of one component are shown in so many seconds; a log has them all."""
+engine_log = logging.getLogger(ENGINE)
 _MARK = "\x1e{"
 _NOBODY: LogFields = {}
 
@@ -69,7 +74,8 @@ class StdoutWriter(io.RawIOBase):
         line = line_of(record, "")
         said = {"level": line["level"], "text": line["text"], **self.who()}
         about = {name: line[name] for name in LogFields.__annotations__ if line[name] is not None}  # type: ignore[literal-required]
-        self._send(f"\x1e{json.dumps({**said, **about})}\n".encode())
+        own = {"engine": True} if _is_of_engine(record) else {}
+        self._send(f"\x1e{json.dumps({**said, **about, **own})}\n".encode())
 
     def _mark(self) -> bytes:
         return f"\x1e{json.dumps(self.who())}\n".encode()
@@ -95,10 +101,15 @@ class _RecordsToDriver(logging.Handler):
         self._writer = writer
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.WARNING or record.name.split(".")[0] == ENGINE:
+        if record.levelno >= logging.WARNING or _is_of_engine(record):
             self._writer.record(record)
-        if logging.lastResort is not None and record.levelno >= logging.lastResort.level:
+        alone = logging.getLogger().handlers in ([], [self])
+        if alone and logging.lastResort is not None and record.levelno >= logging.lastResort.level:
             logging.lastResort.handle(record)
+
+
+def _is_of_engine(record: logging.LogRecord) -> bool:
+    return record.name.split(".")[0] == ENGINE
 
 
 def stdout_to_driver(who: Callable[[], LogFields] | None = None) -> None:
@@ -120,8 +131,7 @@ def stdout_to_driver(who: Callable[[], LogFields] | None = None) -> None:
     buffered = io.BufferedWriter(writer, 1 << 16)  # type: ignore[type-var]
     sys.stdout = io.TextIOWrapper(buffered, encoding="utf-8", errors="backslashreplace", line_buffering=True)
     writer.who = who or writer.who
-    if os.environ.get(TASK_LOG_ENV):
-        logging.getLogger().addHandler(_RecordsToDriver(writer))
+    logging.getLogger("" if os.environ.get(TASK_LOG_ENV) else ENGINE).addHandler(_RecordsToDriver(writer))
 
 
 class StdoutReader:
@@ -137,6 +147,7 @@ class StdoutReader:
         self._marks: dict[str, threading.Event] = {}
         self._who: Mapping[str, Any] = {}
         """Which task has printed the lines that come."""
+        self._warnings = Throttle(WARNINGS_MAX, WARNINGS_SECS)
         threading.Thread(target=self._read, name="sparkbolt-prints", daemon=True).start()
 
     def catch_up(self, timeout_secs: float) -> bool:
@@ -170,11 +181,16 @@ class StdoutReader:
 
     def _heard(self, said: Mapping[str, Any]) -> None:
         fields = {name: said[name] for name in LogFields.__annotations__ if name in said}
-        log = current_log()
         if "text" not in said:
             self._who = fields
+            return
+        level, text, log = str(said.get("level", "INFO")), str(said["text"]), current_log()
+        number = logging.getLevelNamesMapping().get(level, logging.INFO)
+        shown = bool(said.get("engine")) and number >= logging.WARNING and engine_log.isEnabledFor(number)
+        if shown and self._warnings.passes(str(fields.get("component")), time.monotonic()) is not None:
+            engine_log.log(number, "%s", text, extra=fields)
         elif log is not None:
-            log.write(str(said.get("level", "INFO")), str(said["text"]), fields)
+            log.write(level, text, fields)
 
     def _show(self, text: str) -> None:
         if not text:

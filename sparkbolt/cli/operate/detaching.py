@@ -207,6 +207,7 @@ class Detached(PlainLines):
         """Tell to the file descriptor ``telling``, which is closed then."""
         super().__init__()
         self._log = log
+        self._level = "INFO"
         self._telling: int | None = telling
 
     def look(self, running: RunningTopology) -> None:
@@ -217,6 +218,7 @@ class Detached(PlainLines):
 
     def summary(self, outcome: RunOutcome) -> None:
         """Tell how it ended, if it was never up."""
+        self._level = "ERROR" if outcome.kind == RunEnd.FAILED else "INFO"
         super().summary(outcome)
         self.tell(outcome.kind, f"after {outcome.elapsed_s:.1f} s")
 
@@ -225,7 +227,7 @@ class Detached(PlainLines):
 
     def say(self, line: str) -> None:
         """Write a line to the log."""
-        self._log.write("INFO", line)
+        self._log.write(self._level, line)
 
     def tell(self, word: str, text: Any) -> None:
         """Tell how the topology came up; only the first word counts."""

@@ -309,8 +309,9 @@ def _now(document: TopologyDocument, width: int) -> list[str]:
         lines += _sentence(f"slowest tree of the last hour: root {slowest['root']}, {took}", width)
     sentences = [doing, now["waits_for"], now["trouble"], *now["outages"], *now["hung"]]
     for component, marks in now["watermarks"].items():
-        behind = marks.get("behind_ms", 0)
-        sentences.append(f"{component}: watermark {time_text(marks.get('watermark_ms', 0))}, {behind:,} ms behind")
+        if marks.get("watermark_ms"):  # windows by the time of arrival have none
+            behind = marks.get("behind_ms", 0)
+            sentences.append(f"{component}: watermark {time_text(marks['watermark_ms'])}, {behind:,} ms behind")
     for sentence in sentences:
         if sentence:
             lines += _sentence(str(sentence), width)

@@ -1,16 +1,20 @@
 """The engine door: how the core calls the packages above it that run topologies, write files and draw.
 
 Which question it answers: how does a topology reach the engine that runs it without importing it?
-Rule: ``sparkbolt.launch`` sets the door, and loading any public name of Sparkbolt loads ``sparkbolt.launch``.
+Rule: ``sparkbolt.launch`` sets the door, and loading any public name of Sparkbolt loads ``sparkbolt.launch``. While a
+module is imported to find a topology in it, the door starts none.
 
 Read before: nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol
 
-from sparkbolt.errors import EngineError
+from sparkbolt.errors import EngineError, WrongUseError
 
 
 class EngineDoor(Protocol):
@@ -39,6 +43,8 @@ class EngineDoor(Protocol):
 
 
 _door: EngineDoor | None = None
+_imported: ContextVar[str | None] = ContextVar("imported", default=None)
+"""The module in which a command looks for a topology."""
 
 
 def set_engine_door(given: EngineDoor) -> None:
@@ -56,3 +62,27 @@ def engine_door() -> EngineDoor:
     if _door is None:
         raise EngineError("nothing that runs a topology is loaded: import sparkbolt.launch")
     return _door
+
+
+@contextmanager
+def importing(module: str) -> Iterator[None]:
+    """Inside of the block: a topology that the module starts while it is imported is refused."""
+    token = _imported.set(module)
+    try:
+        yield
+    finally:
+        _imported.reset(token)
+
+
+def check_not_imported(topology: str) -> None:
+    """Check that nobody imports the module that starts this topology only to find it.
+
+    Raises:
+        WrongUseError: a command does.
+    """
+    module = _imported.get()
+    if module is not None:
+        raise WrongUseError(
+            f"module {module!r} starts topology {topology!r} while it is imported, and a command that imports it only "
+            'looks for the topology: put what starts it under `if __name__ == "__main__":`'
+        )

@@ -41,6 +41,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / f"{name}.py").write_text(MODULE)
     (tmp_path / "needy_of_a_test.py").write_text("import no_such_module_at_all\n")
     (tmp_path / "wrong_of_a_test.py").write_text("def f(:\n")
+    (tmp_path / "misspelt_of_a_test.py").write_text("from tests.unit.cli.words import misspelt\n\nmisspelt()\n")
+    for call in ("run", "start"):
+        (tmp_path / f"{call}s_of_a_test.py").write_text(f"from {name} import topology\ntopology.{call}()\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield name
@@ -66,6 +69,8 @@ def test_a_topology_a_builder_and_a_function_name_a_topology(module: str, attrib
         ("{}:number", "is of type int, expected a Topology"),
         ("{}:Lines", "is the class Lines, expected a Topology"),
         ("no_such_module_at_all:topology", "there is no module 'no_such_module_at_all'"),
+        ("runs_of_a_test:topology", "'runs_of_a_test' starts topology 'words' while it is imported"),
+        ("starts_of_a_test:topology", 'put what starts it under `if __name__ == "__main__":`'),
     ],
 )
 def test_wrong_use_is_a_sentence_and_exit_code_2(
@@ -88,6 +93,7 @@ def test_wrong_use_is_a_sentence_and_exit_code_2(
         ("{}:wanting", r"wanting cannot be called: TypeError: wanting\(\) missing 1 .* argument: 'argument'$"),
         ("needy_of_a_test:topology", "needs module 'no_such_module_at_all'"),
         ("wrong_of_a_test:topology", "line 1"),
+        ("misspelt_of_a_test:topology", r"did you mean 'fields_grouping'\? \(.*/tests/unit/cli/words\.py, line \d+\)$"),
     ],
 )
 def test_a_module_that_raises_is_a_sentence_and_exit_code_1(
@@ -134,6 +140,7 @@ def test_wrong_arguments_are_exit_code_2(arguments: list[str], capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["run", "a:b", "--set", "c=1"], "run: error: unrecognized arguments: --set c=1\n"),
         (["run", "a:b", "--checkpont", "st"], "run: error: unrecognized arguments: --checkpont st: did you mean '--ch"),
         (
             ["checkpoint", "repair", "st", "--dryrun=1"],
@@ -149,6 +156,11 @@ def test_what_a_command_does_not_know_is_told_with_its_own_usage_and_the_nearest
     text = capsys.readouterr().err
     assert text.startswith(f"usage: sparkbolt {arguments[0]} ")
     assert said in text
+
+
+def test_a_misspelt_command_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["chck", "a:b"]) == 2
+    assert capsys.readouterr().err.endswith("argument COMMAND: invalid choice: 'chck': did you mean 'check'?\n")
 
 
 ELSEWHERE = ("list", "top", "stats", "tail", "activate", "deactivate", "kill", "restart", "set", "rebalance", "trace")

@@ -50,3 +50,7 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def misspelt() -> None:
+    TopologyBuilder("misspelt").set_bolt("split", Split()).field_grouping("lines", ["line"])  # type: ignore[attr-defined]

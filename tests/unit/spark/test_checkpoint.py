@@ -5,15 +5,19 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 from sparkbolt.errors import CheckpointError, FencedError
 from sparkbolt.spark import checkpoint
-from sparkbolt.spark.checkpoint_lock import refuse_if_in_use
+from sparkbolt.spark.checkpoint_lock import lock, refuse_if_in_use
 from tests.unit.spark.lives import NoLock
 
 
@@ -138,3 +142,37 @@ def test_what_is_in_place_of_a_lock_is_named_before_spark_starts(make: Callable[
     make(tmp_path / "lock")
     with pytest.raises(CheckpointError, match=rf"cannot be locked: {tmp_path}/lock is no file; remove it"):
         refuse_if_in_use(str(tmp_path))
+
+
+HOLDER = """
+import fcntl, os, sys
+file = open("lock", "w")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("locked", flush=True)
+sys.stdin.readline()
+open("owner", "w").write(f"another driver (process {os.getpid()}, its JVM is {os.getpid()})")
+print("owned", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_driver_that_started_at_the_same_moment_is_named_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = MagicMock()
+    spark._jvm.java.io.RandomAccessFile().getChannel().tryLock.return_value = None
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", HOLDER], cwd=tmp_path, **pipes) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        assert other.stdout.readline() == "locked\n"
+
+        def sleep(_: float) -> None:  # it has the lock, and has not said yet that it does
+            other.stdin.write("\n")
+            other.stdin.flush()
+            assert other.stdout.readline() == "owned\n"
+
+        monkeypatch.setattr(time, "sleep", sleep)
+        with pytest.raises(CheckpointError, match=rf"in use by another driver \(process {other.pid}, .*stop that one"):
+            lock(spark, str(tmp_path), "another driver")
+        other.communicate("\n")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from sparkbolt.operate.log_reading import last_lines
 from sparkbolt.operate.logs import TopologyLog
+from sparkbolt.spark import task_stdout
 from sparkbolt.spark.jvm import bound_file
 from sparkbolt.spark.task_stdout import TASK_LOG_ENV, TASK_STDOUT_ENV, StdoutReader, stdout_to_driver
 
@@ -120,11 +124,22 @@ def test_a_log_has_what_tasks_print_and_log_with_the_task(tmp_path: Path) -> Non
     ]
 
 
-def test_without_a_log_tasks_print_as_ever_and_send_no_log_records(tmp_path: Path) -> None:
+def test_without_a_log_tasks_print_as_ever_and_warnings_of_the_engine_are_the_drivers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_stdout, "WARNINGS_MAX", 2)
     shown: list[str] = []
     reader = StdoutReader(str(tmp_path / "prints"), shown.append)
     task = run_task(reader.path, tmp_path)
+    with open(reader.path, "w") as pipe:
+        for level, text in (("INFO", "a detail"), ("WARNING", "away"), ("WARNING", "one too many")):
+            said = {"level": level, "text": text, "engine": True, "component": "split", "task": 1}
+            pipe.write(f"\x1e{json.dumps(said)}\n")
     assert reader.catch_up(30)
+    assert [(record.levelname, record.getMessage(), vars(record)["task"]) for record in caplog.records] == [
+        ("ERROR", "of the engine", 0),
+        ("WARNING", "away", 1),
+    ]
     assert "".join(shown) == "of nobody\ntwo\nlines\na part and its rest\n"
     assert task.stderr == "slow: 3\nof the engine\n"
 

@@ -189,7 +189,8 @@ def test_a_detached_process_that_fails_says_so_once(tmp_path: Path, pipe: tuple[
         display.summary(RunOutcome(RunEnd.FAILED, 3.0, failure="the disk is full"))
         display.tell("up", "")
     assert os.read(listening, 100) == b"failed after 3.0 s\n"
-    assert [line["text"] for line in last_lines(str(tmp_path), "words")] == ["failed after 3.0 s: the disk is full"]
+    said = [(line["level"], line["text"]) for line in last_lines(str(tmp_path), "words")]
+    assert said == [("ERROR", "failed after 3.0 s: the disk is full")]
 
 
 def test_all_that_a_detached_process_prints_is_in_its_log(

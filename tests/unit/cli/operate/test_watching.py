@@ -188,6 +188,16 @@ def test_a_topology_that_has_measured_nothing_yet_is_shown_without_numbers(fake:
         stats_lines(new, "600", NOW_MS, 80)
 
 
+def test_a_window_by_the_time_of_arrival_has_no_watermark(fake: FakeOperator) -> None:
+    words = fake.document("words")
+    by_arrival = {"watermark_ms": 0, "behind_ms": 0, "windows": 2, "late_tuples": 0}
+    by_event = {**by_arrival, "watermark_ms": NOW_MS, "behind_ms": 1500}
+    words["now"] = {**now(), "watermarks": {"arrived": by_arrival, "sent": by_event}}
+    said = [line for line in stats_lines(words, "600", NOW_MS, 80) if "watermark" in line]
+    assert len(said) == 1
+    assert said[0].startswith("sent: watermark 2")
+
+
 @pytest.mark.parametrize("width", [80, 100, 132])
 def test_no_line_is_wider_than_the_terminal(
     printed: Printed, monkeypatch: pytest.MonkeyPatch, fake: FakeOperator, width: int
