@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -136,6 +137,22 @@ def chained(length: int) -> Exception:
     return error
 
 
+class ClasslessError(Exception):
+    @property
+    def __class__(self) -> type:
+        raise ZeroDivisionError("no class")
+
+
+class SecretError(Exception):
+    def __getattribute__(self, name: str) -> Any:
+        raise KeyError(name)
+
+
+def gone() -> Any:
+    """A weak reference of which the object is gone: whatever one asks it raises."""
+    return weakref.proxy(Raising())
+
+
 EXCEPTIONS: dict[str, Callable[[], BaseException]] = {
     "value": lambda: ValueError("no"),
     "two arguments": lambda: TwoArgumentsError(1, "no"),
@@ -158,6 +175,8 @@ EXCEPTIONS: dict[str, Callable[[], BaseException]] = {
     "long": lambda: ValueError("x" * 1_000_000),
     "chained": lambda: chained(3000),
     "syntax": OddSyntaxError,
+    "class that raises": ClasslessError,
+    "attributes that raise": SecretError,
     "unicode": lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"),
 }
 
@@ -173,6 +192,7 @@ UNSENDABLE: dict[str, Callable[[], Any]] = {
     "late hash": lambda: LateHash("a"),
     "deep": lambda: nested(20_000),
     "odd text": lambda: OddText("a"),
+    "gone": gone,
     "odd mapping": lambda: OddMapping(a=1),
     "large": lambda: "x" * 2_000_000,
     "large inside": lambda: [b"x" * 2_000_000],

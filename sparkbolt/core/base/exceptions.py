@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from sparkbolt.errors import PrepareError, SparkboltError
@@ -37,15 +38,29 @@ class Interruption(BaseException):
     """Ends the process that runs user code; the simulator raises it where a process dies."""
 
 
+def is_of(error: object, *kinds: type) -> bool:
+    """Whether an object of user code is of one of these classes, by its type alone.
+
+    ``isinstance`` asks the object for its ``__class__``, too, and user code may raise then.
+    """
+    return issubclass(type(error), kinds)
+
+
+def traceback_of(error: BaseException) -> TracebackType | None:
+    """The traceback of an exception, whatever user code makes of its attributes."""
+    found: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(error)
+    return found
+
+
 def said(thing: Any) -> tuple[str, str | None]:
     """Return the reason that was given to a collector as text, and the traceback if it is an exception with one.
 
     A str is returned whole. A value of any other type is shown by its ``repr``; None gives an empty text.
     """
-    if isinstance(thing, str):
+    if is_of(thing, str):
         return printable(thing), None
-    if isinstance(thing, BaseException):
-        return line_of(thing), text_of(thing) if thing.__traceback__ is not None else None
+    if is_of(thing, BaseException):
+        return line_of(thing), text_of(thing) if traceback_of(thing) is not None else None
     return ("", None) if thing is None else (printed(thing), None)
 
 
@@ -56,7 +71,7 @@ def line_of(error: BaseException) -> str:
     except BaseException as raised:  # noqa: BLE001  user code may raise anything, here too
         pass_on(raised)
         text = "<its text raises>"
-    if isinstance(error, SparkboltError):
+    if is_of(error, SparkboltError):
         return text
     text = text.strip().split("\n", 1)[0]
     return f"{name_of(type(error))}: {text}" if text else name_of(type(error))
@@ -85,7 +100,7 @@ def cause_in_jvm(error: BaseException) -> str | None:
 def text_of(error: BaseException) -> str:
     """Return the exception with the last part of its traceback, at most ``TRACEBACK_CHARACTERS_MAX`` characters."""
     try:
-        lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-TRACEBACK_FRAMES_MAX)
+        lines = traceback.format_exception(type(error), error, traceback_of(error), limit=-TRACEBACK_FRAMES_MAX)
         return printable("".join(lines)[-TRACEBACK_CHARACTERS_MAX:])
     except BaseException as raised:  # noqa: BLE001  the text of an exception is made by user code
         pass_on(raised)
@@ -138,7 +153,7 @@ def pass_on(error: BaseException) -> None:
     """Raise the exception again if it must not be handled as the failure of a tuple (rule 3)."""
     if _process is not None:
         end_if_forked(_process)
-    if isinstance(error, KeyboardInterrupt | Interruption):
+    if is_of(error, KeyboardInterrupt, Interruption):
         raise error
 
 
@@ -217,7 +232,7 @@ def raised_by(part: str, error: BaseException) -> str:
 def _came_through(error: BaseException) -> tuple[str, str]:
     """Return the user's method that raised, the last one that Sparkbolt's code called, and its file and line."""
     found, is_called = ("", ""), True
-    for frame, line in traceback.walk_tb(error.__traceback__):
+    for frame, line in traceback.walk_tb(traceback_of(error)):
         path = Path(frame.f_code.co_filename)
         is_ours = path.is_relative_to(_OURS)
         if is_called and not is_ours:

@@ -339,7 +339,10 @@ def _hash_arrow(array: pa.Array, field: str) -> U64:
     elif pa.types.is_nested(kind) or pa.types.is_null(kind):
         return _hash_objects(array.to_pylist(), field)
     else:
-        return _hash_dictionary(array.dictionary_encode(), field)
+        try:
+            return _hash_dictionary(array.dictionary_encode(), field)
+        except pa.ArrowNotImplementedError:  # of decimals of 32 bits, for example
+            return _hash_objects(array.to_pylist(), field)
     if array.null_count:
         result[array.is_null().to_numpy(zero_copy_only=False)] = np.uint64(_NONE)
     return result

@@ -276,11 +276,11 @@ class Coordinator:
         return [record for record, _ in planned]
 
     def _rotate(self, mono_s: float) -> None:
-        if not self.config.enable_message_timeouts:
-            return
-        while mono_s >= self._next_rotation:
-            self.ledger.expire()
-            self._next_rotation += self._rotate_every
+        due = 1 + math.floor((mono_s - self._next_rotation) / self._rotate_every)
+        if due > 0 and self.config.enable_message_timeouts:
+            for _ in range(min(due, ROTATIONS)):  # after so many no tree is left that a further one would find
+                self.ledger.expire()
+            self._next_rotation += due * self._rotate_every
 
     def _base(self, bases: dict[int, int], task: int, reserve: int) -> int:
         base = bases.get(task, self.ledger.next_sequence(task))

@@ -292,7 +292,7 @@ def plain(value: Any) -> Any:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    if isinstance(value, Printed):
+    if type(value) is Printed:
         return {"$printed": value.text}
     try:
         found = _form_of(value, depth) if depth < NESTED_MAX else None

@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sparkbolt.core.base.arrow_buffers import all_to_buffers, from_buffers
 from sparkbolt.core.base.exceptions import line_of, pass_on
@@ -267,6 +268,37 @@ def python_values(column: Column) -> Sequence[Any]:
             return numbers
         return strings_of(column)
     return column
+
+
+def no_python_value(array: pa.Array) -> str | None:
+    """Why a value of an Arrow array has no Python value, or is damaged; None if each can be read.
+
+    Of times only the least and the greatest are read: the others lie between them.
+
+    >>> no_python_value(pa.array([1 << 62], pa.timestamp("us"))), no_python_value(pa.array(["be", None]))
+    ('OverflowError: date value out of range', None)
+    """
+    kind = array.type
+    if isinstance(array, pa.DictionaryArray):
+        return no_python_value(array.dictionary)
+    try:
+        if (pa.types.is_primitive(kind) and not pa.types.is_temporal(kind)) or _is_bytes(kind):
+            return None
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            array.validate(full=True)
+        elif pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+            numbers = array.view(pa.int64() if kind.bit_width == 64 else pa.int32())  # min_max knows no durations
+            for end in pc.min_max(numbers).values():
+                end.cast(kind).as_py()
+        else:
+            array.to_pylist()
+    except Exception as error:  # noqa: BLE001  the type may be an extension of user code
+        return line_of(error)
+    return None
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
 def spread(distinct: list[Any], codes: npt.NDArray[Any]) -> list[Any]:

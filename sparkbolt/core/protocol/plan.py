@@ -327,7 +327,7 @@ class Record:
 def _packed(values: list[Any], bytes_max: int) -> Sequence[Any] | Packed | Refused:
     size = 0
     for value in values:
-        kind = value.__class__
+        kind = type(value)
         if kind is str or kind is bytes:
             size += len(value)
         elif kind not in _PLAIN:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sparkbolt.core.base.exceptions import REASON_CHARACTERS_MAX, line_of, pass_on, said, text_of
+from sparkbolt.core.base.exceptions import REASON_CHARACTERS_MAX, is_of, line_of, pass_on, said, text_of
 from sparkbolt.core.model.causes import NOT_TRIED, Cause
 from sparkbolt.errors import (
     EmitError,
@@ -48,17 +48,17 @@ def failure_of(error: BaseException) -> Failure:
         KeyboardInterrupt, Interruption: the exception is one of these, which belong to no tuple.
     """
     pass_on(error)
-    if isinstance(error, ReportedFailedException):
+    if is_of(error, ReportedFailedException):
         return Failure(Cause.FAIL, line_of(error), text_of(error))
-    if isinstance(error, FailedException):
+    if is_of(error, FailedException):
         return Failure(Cause.FAIL, line_of(error), reported=False)
-    if isinstance(error, KilledWorkerError):
-        return Failure(Cause.STATE if isinstance(error, UnkeptError) else Cause.KILLED, line_of(error))
-    if isinstance(error, Unavailable):
+    if is_of(error, KilledWorkerError):
+        return Failure(Cause.STATE if is_of(error, UnkeptError) else Cause.KILLED, line_of(error))
+    if is_of(error, Unavailable):
         return Failure(Cause.UNAVAILABLE, line_of(error) or "it depends on something that is away")
-    if isinstance(error, Reject):
+    if is_of(error, Reject):
         return Failure(Cause.REJECTED, line_of(error) or "rejected by the bolt")
-    cause = Cause.EMIT if isinstance(error, EmitError) else Cause.EXCEPTION
+    cause = Cause.EMIT if is_of(error, EmitError) else Cause.EXCEPTION
     return Failure(cause, line_of(error), text_of(error))
 
 

@@ -298,5 +298,5 @@ def _size(column: Column, count: int, *, whole: bool = False) -> int:
     """About how many bytes a column of ``count`` values takes; ``whole``: with the parts that a slice leaves out."""
     if isinstance(column, pa.Array):
         return int(column.get_total_buffer_size() if whole else column.nbytes)
-    texts = [len(value) for value in column if value.__class__ is str or value.__class__ is bytes]
+    texts = [len(value) for value in column if type(value) is str or type(value) is bytes]
     return COLUMN_BYTES_GUESS * count + sum(texts)  # text of 2 GiB or more is a list, since Arrow makes no column of it

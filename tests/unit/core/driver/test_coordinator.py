@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Spout, Topology, TopologyBuilder
 from sparkbolt.core.driver.coordinator import FIRST_RECORDS, GROWTH_AT_FIRST, Coordinator
 from sparkbolt.core.driver.ledger.ledger import Promotion
+from sparkbolt.core.driver.ledger.settings import ROTATIONS
 from sparkbolt.core.driver.rate import RateController
 from sparkbolt.core.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer
 from sparkbolt.core.protocol.acker import gather
@@ -161,6 +162,27 @@ def test_what_stays_open_times_out_counted_from_its_promotion() -> None:
     late = engine.coordinator.next_plan(131_100, 131.1)
     assert late is not None
     assert len(late.expired) == 10
+
+
+def test_a_timeout_far_below_a_micro_batch_costs_no_more_rotations_than_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = LocalEngine(keeping(message_timeout_secs=1e-9, max_spout_pending=10))
+    run_one(engine, 0.0, promoted_at_s=0.0)
+    expire, rotations = engine.ledger.expire, 0
+
+    def counted() -> tuple[int, ...]:
+        nonlocal rotations
+        rotations += 1
+        return expire()
+
+    monkeypatch.setattr(engine.ledger, "expire", counted)
+    late = engine.coordinator.next_plan(5_000, 5.0)
+    assert late is not None
+    assert len(late.expired) == 10
+    assert rotations == ROTATIONS
+    engine.coordinator.next_plan(5_000, 5.0)
+    assert rotations == ROTATIONS
 
 
 def test_no_more_trees_are_open_than_max_spout_pending_allows() -> None:

@@ -1,15 +1,20 @@
-"""Column bolts: in which form fields come."""
+"""Column bolts: in which form fields come, and what they may emit."""
 
-from typing import Any
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkbolt import ColumnBolt, Spout, TopologyBuilder
+from sparkbolt import BasicBolt, ColumnBolt, Config, RetryPolicy, Spout, TopologyBuilder
 from sparkbolt.core.model.tuples import Origin
 from sparkbolt.core.protocol.edges import Anchoring
 from sparkbolt.core.worker.tuple_batch import Rows
+from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver
 
 
@@ -76,3 +81,87 @@ def test_messages_that_come_again_are_apart_and_first_attempts_are_together() ->
     assert [part.columns[0] for part in rows.with_retries_apart()] == [[0, 1], [2], [3], [4], [5], [6, 7]]
     first = Rows(rows.origin, 8, rows.columns, None, np.full(8, 129, dtype=np.uint8))
     assert list(first.with_retries_apart()) == [first]
+
+
+def damaged_text(is_bad: list[bool]) -> pa.Array:
+    data = b"".join(b"\xff" if bad else b"a" for bad in is_bad)
+    offsets = np.arange(len(is_bad) + 1, dtype=np.int32)
+    return pa.StringArray.from_buffers(len(is_bad), pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def of(kind: pa.DataType, good: int, bad: int) -> Callable[[list[bool]], pa.Array]:
+    return lambda is_bad: pa.array([bad if one else good for one in is_bad], pa.int64()).cast(kind, safe=False)
+
+
+def in_structs(is_bad: list[bool]) -> pa.Array:
+    return pa.StructArray.from_arrays([of(pa.timestamp("us"), 1, 1 << 62)(is_bad)], ["at"])
+
+
+UNREADABLE: dict[str, Callable[[list[bool]], pa.Array]] = {
+    "text": damaged_text,
+    "dictionary": lambda is_bad: damaged_text(is_bad).dictionary_encode(),
+    "chunks": lambda is_bad: pa.chunked_array([damaged_text(is_bad)]),
+    "timestamp": of(pa.timestamp("us"), 1, 1 << 62),
+    "timestamp with zone": of(pa.timestamp("us", "Europe/Berlin"), 1, -(1 << 62)),
+    "date": of(pa.date64(), 86_400_000, 86_400_000 * 10**9),
+    "duration": of(pa.duration("s"), 1, 1 << 62),
+    "struct": in_structs,
+}
+
+
+class Emits(ColumnBolt):
+    outputs = ["n", "value"]
+    stateless = True
+
+    def __init__(self, column: Callable[[list[bool]], Any]) -> None:
+        self.column = column
+
+    def execute(self, batch: pa.RecordBatch, collector: Any) -> None:
+        numbers = batch["n"].to_pylist()
+        column = self.column([n == 2 for n in numbers])
+        collector.emit([batch["n"], column], anchors=np.arange(batch.num_rows))
+
+
+class Sees(BasicBolt):
+    seen: ClassVar[list[int]] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.seen.append(tup["n"])
+
+
+def seen_and_reasons(column: Callable[[list[bool]], Any], field: str) -> tuple[list[int], list[str]]:
+    builder = TopologyBuilder("odd", Config(dead_letters="log:"))
+    retry = RetryPolicy(max_retries=1, min_backoff=timedelta(0))
+    builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(5)), outputs=["n"]), retry=retry)
+    builder.set_bolt("emits", Emits(column)).shuffle_grouping("numbers")
+    builder.set_bolt("sees", Sees(), parallelism=2).fields_grouping("emits", [field])
+    engine = LocalEngine(builder.build())
+    Sees.seen, reasons = [], []
+    while (promotion := engine.step()) is not None:
+        reasons += [tree.fail.reason for tree in promotion.failed]
+    engine.close()
+    assert engine.ledger.metrics.of("numbers").acked == len(Sees.seen)
+    return sorted(Sees.seen), reasons
+
+
+@pytest.mark.parametrize("field", ["n", "value"])
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_value_of_an_array_that_python_cannot_hold_fails_its_tuple_alone(name: str, field: str) -> None:
+    seen, reasons = seen_and_reasons(UNREADABLE[name], field)
+    assert seen == [0, 1, 3, 4]
+    assert len(reasons) == 5 + 1, "all together, then it alone"
+    assert all("'emits' emitted an array of " in reason and "that cannot be read" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("field", ["n", "value"])
+@pytest.mark.parametrize(
+    "column",
+    [
+        lambda is_bad: np.arange(len(is_bad)).astype(">i4"),
+        lambda is_bad: pa.array([Decimal(1)] * len(is_bad), pa.decimal32(5, 0)),
+        lambda is_bad: pa.array([None] * len(is_bad), pa.timestamp("us")),
+        lambda is_bad: pa.array([1] * len(is_bad), pa.timestamp("ns")),
+    ],
+)
+def test_arrays_of_unusual_types_are_sent(column: Any, field: str) -> None:
+    assert seen_and_reasons(column, field) == ([0, 1, 2, 3, 4], [])
