@@ -297,6 +297,18 @@ def no_python_value(array: pa.Array) -> str | None:
     return None
 
 
+def rows_without_python_value(columns: Sequence[Column]) -> dict[int, tuple[int, str]]:
+    """By row: the number of a column whose value Python cannot hold, and why."""
+    found: dict[int, tuple[int, str]] = {}
+    for number, column in enumerate(columns):
+        if isinstance(column, pa.Array) and no_python_value(column) is not None:
+            for row in range(len(column)):
+                reason = no_python_value(take(column, np.array([row], dtype=np.intp)))
+                if reason is not None:
+                    found.setdefault(row, (number, reason))
+    return found
+
+
 def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 

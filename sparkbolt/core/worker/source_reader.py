@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, ValuesView
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,7 @@ from sparkbolt.core.protocol.frames import (
     column_of,
     encode_control,
     joined_columns,
+    rows_without_python_value,
     take,
 )
 from sparkbolt.core.protocol.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Record
@@ -52,6 +53,8 @@ from sparkbolt.core.worker.spout_chunks import bad_record_of, enough_read_of, ke
 from sparkbolt.core.worker.stage import Stage
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
+
+Checked: TypeAlias = BadRecord | tuple[npt.NDArray[np.int64], Sequence[Any]]
 
 
 class EntryReader:
@@ -233,15 +236,16 @@ class EntryReader:
                 return
             if checked is None:
                 return
-            if isinstance(checked, BadRecord):
-                self._bad = True
-                self._seen, self._cut = checked.position, None
-                self._bad_record(checked, shift)
-            elif len(checked[0]):
-                self._seen = self._cut = int(checked[0][-1])
-                yield checked
+            for sound in self._sound(checked):
+                if isinstance(sound, BadRecord):
+                    self._bad = True
+                    self._seen, self._cut = sound.position, None
+                    self._bad_record(sound, shift)
+                elif len(sound[0]):
+                    self._seen = self._cut = int(sound[0][-1])
+                    yield sound
 
-    def _checked(self, chunk: Any, range_: Range) -> BadRecord | tuple[npt.NDArray[np.int64], Sequence[Any]]:
+    def _checked(self, chunk: Any, range_: Range) -> Checked:
         """Check a chunk: positions never fall and are in the range, and there is a column for each field.
 
         Raises:
@@ -264,6 +268,24 @@ class EntryReader:
         if len(lengths) > 1:
             raise EmitError(f"{self._who} read positions and columns of lengths {sorted(lengths)}")
         return positions, columns
+
+    def _sound(self, checked: Checked) -> Iterator[Checked]:
+        """A checked chunk, (positions, columns), in parts: a record that Python cannot hold is a bad one."""
+        if isinstance(checked, BadRecord) or not any(isinstance(one, pa.Array) for one in checked[1]):
+            yield checked
+            return
+        bad = rows_without_python_value(checked[1])
+        if not bad:
+            yield checked
+            return
+        positions, fields, begin = checked[0], self._stream(DEFAULT_STREAM).fields, 0
+        columns = [one.dictionary_decode() if isinstance(one, pa.DictionaryArray) else one for one in checked[1]]
+        for row in (*sorted(bad), len(positions)):
+            if begin < row:
+                yield positions[begin:row], [take(column, np.arange(begin, row)) for column in columns]
+            if row in bad:
+                yield BadRecord(int(positions[row]), f"field {fields[bad[row][0]]!r} cannot be read: {bad[row][1]}")
+            begin = row + 1
 
     def _checked_rest(self, error: EnoughRead, range_: Range) -> Exception:
         """The reason why reading ended, if the spout has read enough: the error itself, if its position is valid.

@@ -16,6 +16,7 @@ from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver
+from tests.unit.core.worker.unreadable import UNREADABLE
 
 
 class Words(Spout):
@@ -81,32 +82,6 @@ def test_messages_that_come_again_are_apart_and_first_attempts_are_together() ->
     assert [part.columns[0] for part in rows.with_retries_apart()] == [[0, 1], [2], [3], [4], [5], [6, 7]]
     first = Rows(rows.origin, 8, rows.columns, None, np.full(8, 129, dtype=np.uint8))
     assert list(first.with_retries_apart()) == [first]
-
-
-def damaged_text(is_bad: list[bool]) -> pa.Array:
-    data = b"".join(b"\xff" if bad else b"a" for bad in is_bad)
-    offsets = np.arange(len(is_bad) + 1, dtype=np.int32)
-    return pa.StringArray.from_buffers(len(is_bad), pa.py_buffer(offsets), pa.py_buffer(data))
-
-
-def of(kind: pa.DataType, good: int, bad: int) -> Callable[[list[bool]], pa.Array]:
-    return lambda is_bad: pa.array([bad if one else good for one in is_bad], pa.int64()).cast(kind, safe=False)
-
-
-def in_structs(is_bad: list[bool]) -> pa.Array:
-    return pa.StructArray.from_arrays([of(pa.timestamp("us"), 1, 1 << 62)(is_bad)], ["at"])
-
-
-UNREADABLE: dict[str, Callable[[list[bool]], pa.Array]] = {
-    "text": damaged_text,
-    "dictionary": lambda is_bad: damaged_text(is_bad).dictionary_encode(),
-    "chunks": lambda is_bad: pa.chunked_array([damaged_text(is_bad)]),
-    "timestamp": of(pa.timestamp("us"), 1, 1 << 62),
-    "timestamp with zone": of(pa.timestamp("us", "Europe/Berlin"), 1, -(1 << 62)),
-    "date": of(pa.date64(), 86_400_000, 86_400_000 * 10**9),
-    "duration": of(pa.duration("s"), 1, 1 << 62),
-    "struct": in_structs,
-}
 
 
 class Emits(ColumnBolt):
