@@ -18,14 +18,14 @@ class Launch:
 
     def run(self, topology: Any, options: dict[str, Any]) -> Any:
         """Run a topology to its end, as ``sparkbolt run`` does."""
-        check_not_imported(topology.name)
+        check_not_imported(topology)
         from sparkbolt.cli.program import run
 
         return run(topology, **options)
 
     def start(self, topology: Any, options: dict[str, Any]) -> Any:
         """Start a topology on Spark and return at once."""
-        check_not_imported(topology.name)
+        check_not_imported(topology)
         from sparkbolt.spark.versions import check_installed
 
         check_installed()  # before modules are loaded that another version may lack

@@ -74,7 +74,7 @@ def importing(module: str) -> Iterator[None]:
         _imported.reset(token)
 
 
-def check_not_imported(topology: str) -> None:
+def check_not_imported(topology: Any) -> None:
     """Check that nobody imports the module that starts this topology only to find it.
 
     Raises:
@@ -83,6 +83,6 @@ def check_not_imported(topology: str) -> None:
     module = _imported.get()
     if module is not None:
         raise WrongUseError(
-            f"module {module!r} starts topology {topology!r} while it is imported, and a command that imports it only "
-            'looks for the topology: put what starts it under `if __name__ == "__main__":`'
+            f"module {module!r} starts topology {topology.name!r} while it is imported, and a command that imports it "
+            'only looks for the topology: put what starts it under `if __name__ == "__main__":`'
         )
