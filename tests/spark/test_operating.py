@@ -187,5 +187,5 @@ def test_a_topology_that_fails_before_it_is_up_shows_the_end_of_its_log(command:
         code=1,
     )
     assert "numbers did not come up (exit code 1); the end of its log:\n" in said
-    assert "INFO     | failed after " in said
+    assert "ERROR    | failed after " in said
     assert (command.folder / "log" / "numbers.log").exists()
