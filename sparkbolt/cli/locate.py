@@ -11,17 +11,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from types import ModuleType
 
 from sparkbolt.core.base.engine_door import importing
+from sparkbolt.core.base.exceptions import raised_at
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.core.model.topology import Topology, TopologyBuilder
 from sparkbolt.errors import SparkboltError, WrongUseError
-
-_OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
-"""The folder of this package: a mistake of a user's module is in a line of theirs."""
 
 
 class BrokenModuleError(SparkboltError):
@@ -111,7 +108,4 @@ def _sentence(error: Exception) -> str:
     """The text of an exception of a user's module, and where it was raised."""
     if isinstance(error, SyntaxError):
         return f"{error.msg} ({error.filename}, line {error.lineno})"
-    places = [place for place in traceback.extract_tb(error.__traceback__) if place.filename != __file__]
-    places = [place for place in places if not place.filename.startswith(_OWN)] or places
-    where = f" ({places[-1].filename}, line {places[-1].lineno})" if places else ""
-    return f"{type(error).__name__}: {error}{where}"
+    return f"{type(error).__name__}: {error}{raised_at(error)}"

@@ -14,7 +14,7 @@ from typing import Any
 
 from sparkbolt.core.model.groupings import FieldsGrouping, Grouping, PartialKeyGrouping
 from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.model.metrics import TopologyMetrics
+from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.topology import ComponentSpec
 from sparkbolt.operate.documents import (
     ComponentDocument,
@@ -173,8 +173,7 @@ def now_of(
         pending={name: counts.pending for name, counts in metrics.components.items() if counts.pending},
         watermarks={
             name: {
-                "watermark_ms": counts.watermark_ms,
-                "behind_ms": counts.watermark_behind_ms,
+                **_watermark(counts),
                 "windows": counts.windows,
                 "late_tuples": counts.late_tuples,
             }
@@ -185,6 +184,13 @@ def now_of(
         memory=list(memory),
         slowest=slowest,
     )
+
+
+def _watermark(counts: ComponentMetrics) -> dict[str, int]:
+    """The watermark of a bolt; windows by the time of arrival have none."""
+    if not counts.watermark_ms:
+        return {}
+    return {"watermark_ms": counts.watermark_ms, "behind_ms": counts.watermark_behind_ms}
 
 
 def nothing_counted() -> TopologyMetrics:

@@ -294,7 +294,7 @@ class NowDocument(TypedDict):
     pending: dict[str, int]
     """By spout: open trees."""
     watermarks: dict[str, dict[str, int]]
-    """By windowed bolt: ``watermark_ms``, ``behind_ms``, ``windows``, ``late_tuples``."""
+    """By windowed bolt: ``windows``, ``late_tuples``, and if it has a watermark ``watermark_ms`` and ``behind_ms``."""
     state: dict[str, int]
     """Spark's state stores: ``rows``, ``memory_bytes``; empty if unknown."""
     memory: list[MemoryDocument]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sparkbolt.core.driver.overrides import Overrides, TraceWish
-from sparkbolt.core.model.config import did_you_mean
+from sparkbolt.core.model.config import TIMEOUT_SECS_MIN, did_you_mean
 from sparkbolt.core.model.lane import policy_of
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.errors import ConfigError
@@ -65,7 +65,7 @@ def _whole_or_none(text: str) -> int | None:
 
 def _secs(text: str) -> float:
     value = float(text)
-    if not 0 < value <= TIMEOUT_SECS_MAX:
+    if not TIMEOUT_SECS_MIN <= value <= TIMEOUT_SECS_MAX:
         raise ValueError(text)
     return value
 
@@ -80,7 +80,9 @@ SETTINGS: Mapping[str, Setting] = {
     "log-level": Setting(f"one of {', '.join(LOG_LEVELS)}", _level),
     "max-spout-pending": Setting("a whole number of at least 1, or none", _whole_or_none, of_component=True),
     "micro-batch-target": Setting(f"a whole number of milliseconds from 1 to {TARGET_MS_MAX:,} (an hour)", _target_ms),
-    "message-timeout": Setting(f"a number of seconds above 0 and up to {TIMEOUT_SECS_MAX:,} (a year)", _secs),
+    "message-timeout": Setting(
+        f"a number of seconds from {TIMEOUT_SECS_MIN:g} to {TIMEOUT_SECS_MAX:,} (a year)", _secs
+    ),
     "max-attempts": Setting("a whole number of at least 1", _whole, of_component=True),
 }
 """By the name that operators use: the settings that can be changed while a topology runs."""

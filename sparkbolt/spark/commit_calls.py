@@ -16,7 +16,6 @@ import itertools
 import logging
 import os
 import time
-import traceback
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
@@ -27,14 +26,13 @@ import pyspark
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from sparkbolt import errors
-from sparkbolt.core.base.exceptions import cause_in_jvm, line_of
+from sparkbolt.core.base.exceptions import cause_in_jvm, is_of, line_of, raised_at
 from sparkbolt.core.driver.commits import Rows
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.worker.worker import context_of
-from sparkbolt.errors import EngineError, SparkboltError, Unavailable
+from sparkbolt.errors import EngineError, Unavailable
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.user_calls import Caller, Calls, NotReturned
 
@@ -42,8 +40,8 @@ AWAY = RetryPolicy(max_backoff=timedelta(seconds=5))
 """How long it waits after ``Unavailable``."""
 SAY_AGAIN_SECS = 60.0
 """How often the log says that a target is still away."""
-_OURS = tuple(os.path.dirname(module.__file__ or "") + os.sep for module in (errors, py4j, pyspark))
-"""The folders of code that is not the user's."""
+_LIBRARIES = tuple(os.path.dirname(module.__file__ or "") for module in (py4j, pyspark))
+"""Folders of code that is neither the user's nor ours."""
 log = logging.getLogger("sparkbolt")
 
 
@@ -138,18 +136,15 @@ class CommitCalls:
             except NotReturned as error:
                 log.warning("%s: it is left behind", error)
             except BaseException as error:  # noqa: BLE001  user code; the others are ended all the same
-                said = str(error) if isinstance(error, SparkboltError) else line_of(error)
-                log.error("end of committer %s raised %s; it is taken for ended", component, said)
+                log.error("end of committer %s raised %s; it is taken for ended", component, line_of(error))
 
 
 def _said(error: BaseException) -> str:
     """An error of user code in one line, with the place where it was raised."""
-    text = query_failure(error).text if isinstance(error, Py4JError) else line_of(error)
+    text = query_failure(error).text if is_of(error, Py4JError) else line_of(error)
     why = cause_in_jvm(error)
     text = text if why is None or why in text else f"{text}: {why}"
-    places = traceback.extract_tb(error.__traceback__)
-    own = [place for place in places if not place.filename.startswith(_OURS)]
-    return f"{text} ({own[-1].filename}, line {own[-1].lineno})" if own else text
+    return text + raised_at(error, *_LIBRARIES)
 
 
 def _nothing() -> None:

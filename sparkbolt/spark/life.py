@@ -29,7 +29,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sparkbolt.core.base.exceptions import line_of, user_code
+from sparkbolt.core.base.exceptions import is_of, line_of, user_code
 from sparkbolt.core.driver.commits import Commits
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger.agreement import LoggedOffset, logged_offset
@@ -173,9 +173,9 @@ class Life:
                         number = self.topology.tasks(spec.id)[0]
                         spout.open(context_of(self.lane, number, checkpoint_id=self.bundle.checkpoint_id))
                 except Exception as error:
-                    if isinstance(error, SparkboltError) and not isinstance(error, SourceUnavailable):
+                    if is_of(error, SparkboltError) and not is_of(error, SourceUnavailable):
                         raise  # its message is clear, and a retry would raise it again
-                    kind = SpoutAwayError if isinstance(error, SourceUnavailable) else SpoutOpenError
+                    kind = SpoutAwayError if is_of(error, SourceUnavailable) else SpoutOpenError
                     raise kind(f"spout {spec.id!r} could not be opened: {line_of(error)}") from error
 
     def start(self) -> None:

@@ -309,7 +309,7 @@ def _now(document: TopologyDocument, width: int) -> list[str]:
         lines += _sentence(f"slowest tree of the last hour: root {slowest['root']}, {took}", width)
     sentences = [doing, now["waits_for"], now["trouble"], *now["outages"], *now["hung"]]
     for component, marks in now["watermarks"].items():
-        if marks.get("watermark_ms"):  # windows by the time of arrival have none
+        if "watermark_ms" in marks:
             behind = marks.get("behind_ms", 0)
             sentences.append(f"{component}: watermark {time_text(marks['watermark_ms'])}, {behind:,} ms behind")
     for sentence in sentences:

@@ -229,6 +229,18 @@ def raised_by(part: str, error: BaseException) -> str:
     return f"{method + ', ' if method else ''}{part}{',' if method else ''} raised {line_of(error)}{place}"
 
 
+def raised_at(error: BaseException, *libraries: str) -> str:
+    """Return the file and line in which an exception left user code, in parentheses; "" if it came through none.
+
+    Args:
+        error: the exception.
+        libraries: folders of code that is not the user's either.
+    """
+    others = tuple(os.path.join(folder, "") for folder in (str(_OURS), *libraries))
+    places = [place for place in traceback.extract_tb(traceback_of(error)) if not place.filename.startswith(others)]
+    return f" ({places[-1].filename}, line {places[-1].lineno})" if places else ""
+
+
 def _came_through(error: BaseException) -> tuple[str, str]:
     """Return the user's method that raised, the last one that Sparkbolt's code called, and its file and line."""
     found, is_called = ("", ""), True

@@ -340,9 +340,10 @@ def _hash_arrow(array: pa.Array, field: str) -> U64:
         return _hash_objects(array.to_pylist(), field)
     else:
         try:
-            return _hash_dictionary(array.dictionary_encode(), field)
+            encoded = array.dictionary_encode()
         except pa.ArrowNotImplementedError:  # of decimals of 32 bits, for example
             return _hash_objects(array.to_pylist(), field)
+        return _hash_dictionary(encoded, field)
     if array.null_count:
         result[array.is_null().to_numpy(zero_copy_only=False)] = np.uint64(_NONE)
     return result

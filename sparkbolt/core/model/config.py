@@ -102,6 +102,15 @@ def _secs(default: float) -> Any:
     return _setting(default, "a number of seconds above 0", arguments.is_positive)
 
 
+TIMEOUT_SECS_MIN = 0.001
+"""Plans count in whole milliseconds: no tree can time out sooner."""
+
+
+def _timeout_secs(default: float) -> Any:
+    expected = f"a number of seconds of at least {TIMEOUT_SECS_MIN:g}"
+    return _setting(default, expected, lambda value: arguments.is_positive(value) and value >= TIMEOUT_SECS_MIN)
+
+
 def _secs_or_none() -> Any:
     expected = "a number of seconds above 0, or None"
     return _setting(None, expected, lambda value: value is None or arguments.is_positive(value))
@@ -153,7 +162,7 @@ class Config:
     """In a transactional topology, what a bolt does outside of it. ``once``: it must not happen twice, which a bolt
     without outputs can promise only as a ``Committer``; ``repeatable``: it may happen more than once, also for tuples
     that fail; ``none``: nothing."""
-    message_timeout_secs: float = _secs(30)
+    message_timeout_secs: float = _timeout_secs(30)
     """How many seconds a tree may stay open before it fails; some trees may stay open a little longer."""
     enable_message_timeouts: bool = _flag(True)
     """Whether trees time out at all."""

@@ -270,17 +270,29 @@ def python_values(column: Column) -> Sequence[Any]:
     return column
 
 
-def no_python_value(array: pa.Array) -> str | None:
-    """Why a value of an Arrow array has no Python value, or is damaged; None if each can be read.
+def sound_column(column: Column) -> tuple[Column, str | None]:
+    """A column of user code as the engine can carry it, and why some of its values cannot be read, or None.
+
+    NumPy's numbers come in the byte order of this machine. A dictionary with a value that cannot be read is decoded,
+    because no row may have it.
+    """
+    if isinstance(column, np.ndarray):
+        return column.astype(column.dtype.newbyteorder("="), copy=False), None
+    reason = _no_python_value(column) if isinstance(column, pa.Array) else None
+    if reason is not None and isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+        reason = _no_python_value(column)
+    return column, reason
+
+
+def _no_python_value(array: pa.Array) -> str | None:
+    """Why Python cannot hold a value of an Arrow array, or the value is damaged; None if each can be read.
 
     Of times only the least and the greatest are read: the others lie between them.
-
-    >>> no_python_value(pa.array([1 << 62], pa.timestamp("us"))), no_python_value(pa.array(["be", None]))
-    ('OverflowError: date value out of range', None)
     """
     kind = array.type
     if isinstance(array, pa.DictionaryArray):
-        return no_python_value(array.dictionary)
+        return _no_python_value(array.dictionary)
     try:
         if (pa.types.is_primitive(kind) and not pa.types.is_temporal(kind)) or _is_bytes(kind):
             return None
@@ -295,18 +307,6 @@ def no_python_value(array: pa.Array) -> str | None:
     except Exception as error:  # noqa: BLE001  the type may be an extension of user code
         return line_of(error)
     return None
-
-
-def rows_without_python_value(columns: Sequence[Column]) -> dict[int, tuple[int, str]]:
-    """By row: the number of a column whose value Python cannot hold, and why."""
-    found: dict[int, tuple[int, str]] = {}
-    for number, column in enumerate(columns):
-        if isinstance(column, pa.Array) and no_python_value(column) is not None:
-            for row in range(len(column)):
-                reason = no_python_value(take(column, np.array([row], dtype=np.intp)))
-                if reason is not None:
-                    found.setdefault(row, (number, reason))
-    return found
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

@@ -24,7 +24,7 @@ from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.base.ids import OBJECT_ORDINAL
 from sparkbolt.core.model.story import short
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, Tuple
-from sparkbolt.core.protocol.frames import no_python_value
+from sparkbolt.core.protocol.frames import sound_column
 from sparkbolt.core.worker.tuple_batch import NO_LISTS, UNANCHORED, Output, StreamOut, named
 from sparkbolt.errors import EmitError
 
@@ -386,16 +386,14 @@ class ColumnBlockCollector:
                 )
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
+        column, reason = sound_column(column)
+        if reason is not None:
+            raise EmitError(
+                f"{self._output.component!r} emitted an array of {column.type} on {stream!r} with a value that cannot "
+                f"be read ({reason})"
+            )
         if isinstance(column, pa.Array):
-            reason = no_python_value(column)
-            if reason is not None:
-                raise EmitError(
-                    f"{self._output.component!r} emitted an array of {column.type} on {stream!r} with a value that "
-                    f"cannot be read ({reason})"
-                )
             return column
-        if isinstance(column, np.ndarray) and not column.dtype.isnative:
-            column = column.astype(column.dtype.newbyteorder("="))
         if not isinstance(column, NO_LISTS) and not isinstance(column, type) and hasattr(column, "__len__"):
             try:
                 return column if isinstance(column, np.ndarray) and column.ndim == 1 else list(column)

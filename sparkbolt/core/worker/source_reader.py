@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, ValuesView
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,6 @@ from sparkbolt.core.protocol.frames import (
     column_of,
     encode_control,
     joined_columns,
-    rows_without_python_value,
     take,
 )
 from sparkbolt.core.protocol.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Record
@@ -49,12 +48,10 @@ from sparkbolt.core.worker.failures import Failure, failure_of
 from sparkbolt.core.worker.hop_recorder import TRACED_MAX, Chooser
 from sparkbolt.core.worker.results import Row, StageResult
 from sparkbolt.core.worker.routing import EmittedRows, StreamRoutes
-from sparkbolt.core.worker.spout_chunks import bad_record_of, enough_read_of, kept_columns
+from sparkbolt.core.worker.spout_chunks import Chunk, bad_record_of, enough_read_of, kept_columns, sound_parts
 from sparkbolt.core.worker.stage import Stage
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
-
-Checked: TypeAlias = BadRecord | tuple[npt.NDArray[np.int64], Sequence[Any]]
 
 
 class EntryReader:
@@ -236,7 +233,10 @@ class EntryReader:
                 return
             if checked is None:
                 return
-            for sound in self._sound(checked):
+            parts: Iterable[Chunk] = (checked,)
+            if not isinstance(checked, BadRecord) and not all(isinstance(one, list | tuple) for one in checked[1]):
+                parts = sound_parts(*checked, self._stream(DEFAULT_STREAM).fields)
+            for sound in parts:
                 if isinstance(sound, BadRecord):
                     self._bad = True
                     self._seen, self._cut = sound.position, None
@@ -245,7 +245,7 @@ class EntryReader:
                     self._seen = self._cut = int(sound[0][-1])
                     yield sound
 
-    def _checked(self, chunk: Any, range_: Range) -> Checked:
+    def _checked(self, chunk: Any, range_: Range) -> Chunk:
         """Check a chunk: positions never fall and are in the range, and there is a column for each field.
 
         Raises:
@@ -268,24 +268,6 @@ class EntryReader:
         if len(lengths) > 1:
             raise EmitError(f"{self._who} read positions and columns of lengths {sorted(lengths)}")
         return positions, columns
-
-    def _sound(self, checked: Checked) -> Iterator[Checked]:
-        """A checked chunk, (positions, columns), in parts: a record that Python cannot hold is a bad one."""
-        if isinstance(checked, BadRecord) or not any(isinstance(one, pa.Array) for one in checked[1]):
-            yield checked
-            return
-        bad = rows_without_python_value(checked[1])
-        if not bad:
-            yield checked
-            return
-        positions, fields, begin = checked[0], self._stream(DEFAULT_STREAM).fields, 0
-        columns = [one.dictionary_decode() if isinstance(one, pa.DictionaryArray) else one for one in checked[1]]
-        for row in (*sorted(bad), len(positions)):
-            if begin < row:
-                yield positions[begin:row], [take(column, np.arange(begin, row)) for column in columns]
-            if row in bad:
-                yield BadRecord(int(positions[row]), f"field {fields[bad[row][0]]!r} cannot be read: {bad[row][1]}")
-            begin = row + 1
 
     def _checked_rest(self, error: EnoughRead, range_: Range) -> Exception:
         """The reason why reading ended, if the spout has read enough: the error itself, if its position is valid.

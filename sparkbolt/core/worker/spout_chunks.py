@@ -1,7 +1,7 @@
 """Spout chunks: what a spout's ``read`` has given, in a form that the source reader can rely on.
 
-Which question it answers: what of all that user code may give as a bad record, or as enough, is accepted, as what; and
-what may be kept of columns for later?
+Which question it answers: what of all that user code may give as a bad record, as enough, or as columns, is accepted,
+as what; and what may be kept of columns for later?
 Rule 1: what cannot be accepted is an ``EmitError`` with the spout's name; it fails trees, never the task.
 Rule 2: a spout may use its memory again for the next read. So what is kept beyond it is a copy, or cannot change.
 
@@ -11,18 +11,21 @@ Read before: ``frames``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import index
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.base.exceptions import line_of, pass_on, said
 from sparkbolt.core.model.components import BadRecord
-from sparkbolt.core.protocol.frames import Column, take
+from sparkbolt.core.protocol.frames import Column, part, sound_column, take
 from sparkbolt.errors import EmitError, EnoughRead
 
+Chunk: TypeAlias = BadRecord | tuple[npt.NDArray[np.int64], Sequence[Any]]
+"""A bad record, or (positions: int64[rows], one column for each field)."""
 NO_REASON = "the spout gave no reason"
 _CONSTANT = {str, bytes, int, float, bool, type(None)}
 """Types of values that nobody can change."""
@@ -66,6 +69,29 @@ def enough_read_of(who: str, error: EnoughRead) -> EnoughRead | EmitError:
             f"{who} raised an EnoughRead that cannot be used ({line_of(raised)}): expected "
             "EnoughRead(position: int, reason: str)"
         )
+
+
+def sound_parts(positions: npt.NDArray[np.int64], given: Sequence[Any], fields: Sequence[str]) -> Iterator[Chunk]:
+    """A chunk in parts, in which a record with a value that cannot be read is a bad record, with all of its tuples.
+
+    Args:
+        positions: int64[rows], which never fall.
+        given: one column for each field.
+        fields: their names.
+    """
+    columns, reasons, begin = [], {}, 0
+    for field, (column, trouble) in zip(fields, map(sound_column, given), strict=True):
+        columns.append(column)
+        for row in range(len(positions) if trouble is not None else 0):
+            reason = sound_column(part(column, row, row + 1))[1]
+            if reason is not None:
+                reasons[int(positions[row])] = f"field {field!r} cannot be read: {reason}"
+    for position, reason in sorted(reasons.items()):
+        first, last = np.searchsorted(positions, [position, position + 1]).tolist()
+        yield positions[begin:first], [part(column, begin, first) for column in columns]
+        yield BadRecord(position, reason)
+        begin = last
+    yield positions[begin:], [part(column, begin, len(positions)) for column in columns] if begin else columns
 
 
 def kept_columns(columns: Sequence[Any]) -> list[Column] | None:

@@ -23,6 +23,7 @@ from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.running import RunningOnSpark
 from sparkbolt.spark.spout_threads import SpoutFailure
 from sparkbolt.spark.user_calls import Calls
+from tests.unit.poison import ClasslessError
 from tests.unit.spark.lives import Pass, in_memory, topology
 
 
@@ -31,15 +32,21 @@ class LeavesOpen(GeneratorSpout):
         sys.exit(3)
 
 
-def test_a_partitioned_spout_that_exits_in_open_is_one_that_cannot_be_opened() -> None:
+class RaisesInOpen(GeneratorSpout):
+    def open(self, context: Any) -> None:
+        raise ClasslessError
+
+
+@pytest.mark.parametrize(("kind", "said"), [(LeavesOpen, "SystemExit: 3"), (RaisesInOpen, "ClasslessError")])
+def test_a_partitioned_spout_that_exits_in_open_or_raises_is_one_that_cannot_be_opened(kind: Any, said: str) -> None:
     builder = TopologyBuilder("t")
-    builder.set_spout("numbers", LeavesOpen(lambda: [[1]], outputs=["n"]))
+    builder.set_spout("numbers", kind(lambda: [[1]], outputs=["n"]))
     lane = lay_out(builder.build(), 2)
     life = object.__new__(life_module.Life)
     life.lane, life.topology = lane, lane.topology
     life.bundle = life_module.packed(lane, "run")
     life._calls = Calls(threading.Condition())
-    with pytest.raises(SpoutOpenError, match=r"spout 'numbers' could not be opened: .*SystemExit: 3"):
+    with pytest.raises(SpoutOpenError, match=rf"spout 'numbers' could not be opened: .*{said}"):
         life._open_spouts({})
 
 

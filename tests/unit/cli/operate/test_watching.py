@@ -12,8 +12,11 @@ from sparkbolt.cli import main
 from sparkbolt.cli.operate import watching
 from sparkbolt.cli.operate.overview import worth_showing
 from sparkbolt.cli.operate.statistics import component_lines, stats_lines
+from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.errors import SparkboltError
+from sparkbolt.operate.describe import now_of
 from sparkbolt.operate.documents import ALL_TIME, TopologyState
+from sparkbolt.operate.operable import TopologyView
 from tests.unit.operate.fake import HOME, NOW_MS, FakeOperator, document, entry, now
 
 Printed = Callable[..., str]
@@ -190,9 +193,12 @@ def test_a_topology_that_has_measured_nothing_yet_is_shown_without_numbers(fake:
 
 def test_a_window_by_the_time_of_arrival_has_no_watermark(fake: FakeOperator) -> None:
     words = fake.document("words")
-    by_arrival = {"watermark_ms": 0, "behind_ms": 0, "windows": 2, "late_tuples": 0}
-    by_event = {**by_arrival, "watermark_ms": NOW_MS, "behind_ms": 1500}
-    words["now"] = {**now(), "watermarks": {"arrived": by_arrival, "sent": by_event}}
+    counts = {
+        "arrived": ComponentMetrics(windows=2),
+        "sent": ComponentMetrics(windows=2, watermark_ms=NOW_MS, watermark_behind_ms=1500),
+    }
+    words["now"] = now_of(TopologyView(TopologyState.ACTIVE, metrics=TopologyMetrics(counts)), NOW_MS)
+    assert words["now"]["watermarks"]["arrived"] == {"windows": 2, "late_tuples": 0}
     said = [line for line in stats_lines(words, "600", NOW_MS, 80) if "watermark" in line]
     assert len(said) == 1
     assert said[0].startswith("sent: watermark 2")

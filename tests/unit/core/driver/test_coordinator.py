@@ -164,10 +164,10 @@ def test_what_stays_open_times_out_counted_from_its_promotion() -> None:
     assert len(late.expired) == 10
 
 
-def test_a_timeout_far_below_a_micro_batch_costs_no_more_rotations_than_there_are(
+def test_a_timeout_far_below_a_pause_costs_no_more_rotations_than_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    engine = LocalEngine(keeping(message_timeout_secs=1e-9, max_spout_pending=10))
+    engine = LocalEngine(keeping(message_timeout_secs=0.001, max_spout_pending=10))
     run_one(engine, 0.0, promoted_at_s=0.0)
     expire, rotations = engine.ledger.expire, 0
 
@@ -177,11 +177,11 @@ def test_a_timeout_far_below_a_micro_batch_costs_no_more_rotations_than_there_ar
         return expire()
 
     monkeypatch.setattr(engine.ledger, "expire", counted)
-    late = engine.coordinator.next_plan(5_000, 5.0)
+    late = engine.coordinator.next_plan(3_600_000, 3600.0)
     assert late is not None
     assert len(late.expired) == 10
     assert rotations == ROTATIONS
-    engine.coordinator.next_plan(5_000, 5.0)
+    engine.coordinator.next_plan(3_600_000, 3600.0)
     assert rotations == ROTATIONS
 
 

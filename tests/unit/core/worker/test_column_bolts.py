@@ -16,7 +16,7 @@ from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver
-from tests.unit.core.worker.unreadable import UNREADABLE
+from tests.unit.core.worker.unreadable import UNREADABLE, of_other_machines, unused
 
 
 class Words(Spout):
@@ -132,7 +132,8 @@ def test_a_value_of_an_array_that_python_cannot_hold_fails_its_tuple_alone(name:
 @pytest.mark.parametrize(
     "column",
     [
-        lambda is_bad: np.arange(len(is_bad)).astype(">i4"),
+        of_other_machines,
+        unused,
         lambda is_bad: pa.array([Decimal(1)] * len(is_bad), pa.decimal32(5, 0)),
         lambda is_bad: pa.array([None] * len(is_bad), pa.timestamp("us")),
         lambda is_bad: pa.array([1] * len(is_bad), pa.timestamp("ns")),

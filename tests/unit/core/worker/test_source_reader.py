@@ -25,13 +25,24 @@ from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.model.topology import TopologyBuilder
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.worker.collectors import BoltRowCollector
+from sparkbolt.core.worker.spout_chunks import sound_parts
 from sparkbolt.core.worker.tasks import BoltTask
 from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
-from tests.unit.core.worker.reading import COUNT, SEEN, Columns, FailAtFirst, Numbers, run, topology, what_came_again
-from tests.unit.core.worker.unreadable import UNREADABLE
+from tests.unit.core.worker.reading import (
+    COUNT,
+    SEEN,
+    Columns,
+    FailAtFirst,
+    Numbers,
+    See,
+    run,
+    topology,
+    what_came_again,
+)
+from tests.unit.core.worker.unreadable import UNREADABLE, damaged_text, of_other_machines, unused
 
 
 class Weighed(Numbers):
@@ -142,6 +153,29 @@ def test_a_value_of_a_column_that_python_cannot_hold_is_a_bad_record(name: str) 
     for tree in engine.ledger.set_aside:
         assert tree.fail.cause == "unreadable"
         assert "field 'more' cannot be read: " in tree.story
+
+
+@pytest.mark.parametrize("more", [unused, of_other_machines])
+def test_columns_that_only_look_damaged_are_read(more: Any) -> None:
+    builder = TopologyBuilder("more", Config(max_attempts=3, dead_letters="log:"))
+    builder.set_spout("numbers", WithMore(more))
+    builder.set_bolt("see", See(), parallelism=2, fuse=False).fields_grouping("numbers", ["more"])
+    SEEN.clear()
+    engine = LocalEngine(builder.build())
+    while engine.step() is not None:
+        pass
+    assert set(SEEN) == set(range(COUNT))
+    assert engine.ledger.set_aside == []
+
+
+@pytest.mark.parametrize("bad_row", [0, 1, 2])
+def test_of_a_record_with_a_value_that_cannot_be_read_no_tuple_is_left(bad_row: int) -> None:
+    positions = np.array([4, 5, 5, 5, 6])
+    is_bad = [row == 1 + bad_row for row in range(5)]
+    first, bad, last = sound_parts(positions, [list("abcde"), damaged_text(is_bad)], ["n", "text"])
+    assert isinstance(bad, BadRecord)
+    assert (bad.position, bad.reason[:28]) == (5, "field 'text' cannot be read:")
+    assert [(part[0].tolist(), part[1][0]) for part in (first, last)] == [([4], ["a"]), ([6], ["e"])]  # type: ignore[index]
 
 
 @pytest.mark.parametrize(

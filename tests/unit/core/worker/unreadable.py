@@ -22,6 +22,15 @@ def in_structs(is_bad: list[bool]) -> pa.Array:
     return pa.StructArray.from_arrays([of(pa.timestamp("us"), 1, 1 << 62)(is_bad)], ["at"])
 
 
+def unused(is_bad: list[bool]) -> pa.Array:
+    """A dictionary with a damaged value that no row has."""
+    return pa.DictionaryArray.from_arrays(np.zeros(len(is_bad), dtype=np.int32), damaged_text([False, True]))
+
+
+def of_other_machines(is_bad: list[bool]) -> np.ndarray:
+    return np.arange(len(is_bad)).astype(">i4")
+
+
 UNREADABLE: dict[str, Callable[[list[bool]], pa.Array]] = {
     "text": damaged_text,
     "dictionary": lambda is_bad: damaged_text(is_bad).dictionary_encode(),
