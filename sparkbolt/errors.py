@@ -83,7 +83,10 @@ class UnknownNameError(KeyError):
 
 
 class FailedException(SparkboltError):  # noqa: N818  the name is Storm's
-    """User code of a ``BasicBolt`` raises it to fail the input tuple without reporting an error (Storm's name)."""
+    """User code of a ``BasicBolt`` raises it to fail the input tuple without reporting an error (Storm's name).
+
+    The failure of a tuple that belongs to no tree is reported: no retry and no dead letter shows it.
+    """
 
 
 class ReportedFailedException(FailedException):

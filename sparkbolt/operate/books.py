@@ -1,8 +1,8 @@
 """Books: the newest errors and events of a topology, kept in its driver.
 
 Which question it answers: what went wrong lately, how often, and what happened to the topology, by whose hand?
-Rule 1: errors that are alike (same component, same text) are one entry with a count; the newest ``ERRORS_MAX`` are
-kept.
+Rule 1: errors that are alike (same component, same text) are one entry with a count; of each component the newest
+``ERRORS_MAX`` are kept, so that one with many errors hides none of another one.
 Rule 2: the newest ``EVENTS_MAX`` events are kept, in the file ``events`` of the checkpoint too, one JSON object a line.
 
 Read before: ``documents``.
@@ -17,7 +17,7 @@ from typing import cast
 
 from sparkbolt.operate.documents import ErrorDocument, EventDocument
 
-ERRORS_MAX = 100
+ERRORS_MAX = 10
 TEXT_CHARACTERS_MAX = 2000
 TRACEBACK_CHARACTERS_MAX = 20_000
 EVENTS_FILE = "events"
@@ -25,20 +25,32 @@ EVENTS_MAX = 1000
 
 
 class ErrorBook:
-    """The newest errors of a topology; its methods may be called from any thread."""
+    """The newest errors of each component of a topology; its methods may be called from any thread.
+
+    >>> book = ErrorBook("here")
+    >>> for number in range(1000):
+    ...     book.add("noisy", 0, f"error {number}", None, number)
+    >>> book.add("calm", 0, "the only one", None, 5)
+    >>> [error["text"] for error in book.all()][-3:], len(book.all())
+    (['error 998', 'error 999', 'the only one'], 11)
+    """
 
     def __init__(self, host: str) -> None:
         """Begin without errors; ``host`` is named in each."""
         self._host = host
         self._lock = threading.Lock()
-        self._found: OrderedDict[tuple[str, str], ErrorDocument] = OrderedDict()
+        self._added = 0
+        self._by_component: dict[str, OrderedDict[str, tuple[int, ErrorDocument]]] = {}
+        """By component and text: when it was added last, as a number, and the error."""
 
     def add(self, component: str, task: int, text: str, traceback: str | None, time_ms: int) -> None:
         """Note an error of a task."""
         text = text[:TEXT_CHARACTERS_MAX]
         with self._lock:
-            known = self._found.pop((component, text), None)
-            self._found[component, text] = ErrorDocument(
+            own = self._by_component.setdefault(component, OrderedDict())
+            _, known = own.pop(text, (0, None))
+            self._added += 1
+            error = ErrorDocument(
                 time_ms=time_ms,
                 component=component,
                 task=task,
@@ -47,13 +59,15 @@ class ErrorBook:
                 host=self._host,
                 count=1 if known is None else known["count"] + 1,
             )
-            if len(self._found) > ERRORS_MAX:
-                self._found.popitem(last=False)
+            own[text] = self._added, error
+            if len(own) > ERRORS_MAX:
+                own.popitem(last=False)
 
     def all(self) -> list[ErrorDocument]:
-        """The errors, the newest last."""
+        """The errors of all components, the newest last."""
         with self._lock:
-            return list(self._found.values())
+            entries = [entry for own in self._by_component.values() for entry in own.values()]
+        return [error for _, error in sorted(entries, key=lambda entry: entry[0])]
 
 
 class EventBook:

@@ -26,7 +26,7 @@ from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.story import Story
 from sparkbolt.core.model.tree_life import TreeState
 from sparkbolt.errors import SparkboltError
-from sparkbolt.operate.books import ERRORS_MAX, EVENTS_FILE, EventBook, events_in
+from sparkbolt.operate.books import EVENTS_FILE, ErrorBook, EventBook, events_in
 from sparkbolt.operate.description import Description
 from sparkbolt.operate.documents import ErrorDocument, EventDocument
 
@@ -113,22 +113,12 @@ class Past:
         files.write(EVENTS_FILE, book.dumps())
 
     def errors(self) -> list[ErrorDocument]:
-        """The errors that failed trees, as far as their stories are kept; alike ones are one, the newest last."""
-        reader = self.reader()
-        found: dict[tuple[str, str], ErrorDocument] = {}
+        """The errors that failed trees, as far as their stories are kept, as an ``ErrorBook`` keeps them."""
+        reader, book = self.reader(), ErrorBook("")
         for tree in reader.failed_trees() if reader is not None else ():
             fail = tree.fail
-            known = found.pop((fail.component, fail.reason), None)
-            found[fail.component, fail.reason] = ErrorDocument(
-                time_ms=tree.ended_ms or 0,
-                component=fail.component,
-                task=fail.task,
-                text=fail.reason,
-                traceback=fail.traceback,
-                host="",
-                count=1 if known is None else known["count"] + 1,
-            )
-        return list(found.values())[-ERRORS_MAX:]
+            book.add(fail.component, fail.task, fail.reason, fail.traceback, tree.ended_ms or 0)
+        return book.all()
 
     # Trees.
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from sparkbolt.spark.running import RunningOnSpark
 
 KILL_POLL_SECS = 0.2
-REPORTS_NOTED_MAX = 1000
-"""How many errors of one micro-batch are noted."""
 log = logging.getLogger("sparkbolt")
 
 
@@ -182,7 +180,7 @@ class Operated:
     def note_promotion(self, steering: Steering, promotion: Promotion) -> None:
         """Note the errors and outages of a promotion."""
         time_ms = now_ms()
-        for report in promotion.reports[:REPORTS_NOTED_MAX]:
+        for report in promotion.reports:
             steering.errors.add(report.component, report.task, report.text, report.traceback, time_ms)
         for change in promotion.outages:
             steering.note(*_outage_event(change))

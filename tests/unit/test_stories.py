@@ -17,7 +17,9 @@ from sparkbolt.core.base.ids import mix64, tree_key
 from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.driver.ledger.settings import spout_infos
 from sparkbolt.core.driver.ledger.story_store import Stories, hold_words, holds_of
+from sparkbolt.core.model.causes import Cause, MessageOutcome
 from sparkbolt.core.model.lane import lay_out
+from sparkbolt.core.model.reports import Fail, FailedTree
 from sparkbolt.core.model.story import HOPS_MAX, VALUES_CHARACTERS_MAX, Hop, merged, short, short_values
 from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.core.protocol.plan import MicroBatchPlan
@@ -210,6 +212,11 @@ def hop(key: int, micro_batch_id: int = 0, **more: Any) -> Hop:
     return Hop(key, micro_batch_id, 0, 1, "split", 0, **more)
 
 
+def failed(key: int, bolt: str) -> FailedTree:
+    fail = Fail(key, bolt, 0, Cause.EXCEPTION, "asked to", 0)
+    return FailedTree(key, "lines", 0, None, None, 1, fail, MessageOutcome.SPOUT, "")
+
+
 def test_stories_of_open_failed_and_acked_trees_are_bounded_and_the_newest_stay() -> None:
     with TopologyTestDriver(topology(1, stories_max=3)) as driver:
         fed(driver, *(f"open{n}" for n in range(5)))
@@ -219,6 +226,13 @@ def test_stories_of_open_failed_and_acked_trees_are_bounded_and_the_newest_stay(
         assert [story.message_id for story in ledger.traced] == ["'open3'", "'open4'", "'ack'"]
         assert [tree.started_in for tree in ledger.failed] == [8, 9, 10]
         assert ledger.told_keys() == []
+
+
+def test_a_component_that_fails_many_trees_leaves_the_last_ten_stories_of_the_others() -> None:
+    stories = Stories(limit=100)
+    stories.fail([failed(n, "calm") for n in range(12)])
+    stories.fail([failed(n, "noisy") for n in range(12, 2000)])
+    assert [tree.key for tree in stories.failed] == [*range(2, 12), *range(1910, 2000)]
 
 
 def test_one_story_has_a_bounded_number_of_hops() -> None:

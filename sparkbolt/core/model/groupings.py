@@ -211,7 +211,8 @@ class ShuffleGrouping(_BuiltIn):
     """Round robin: any n consecutive rows of one sender go to n tasks, one each.
 
     The first task is a hash of the sender and the micro-batch, so that senders of few rows do not all send to the same
-    task. It is Storm's shuffle grouping without load awareness.
+    task. The round begins anew in each micro-batch: over several micro-batches each task gets its share on average, not
+    exactly. It is Storm's shuffle grouping without load awareness.
     """
 
     def _route(self, emitted: Emitted, targets: Sequence[int]) -> list[Delivery]:
@@ -315,9 +316,10 @@ class FieldsGrouping(_BuiltIn):
 class PartialKeyGrouping(_BuiltIn):
     """Each key has two tasks; a row goes to the one of them that has received fewer rows so far, of all keys.
 
-    The pair of tasks depends only on the key. Counts start at 0 with each call, because a grouping is a value. If both
-    counts are equal, the first task of the pair is chosen, or the second if an odd number of rows was emitted before
-    the call.
+    The pair of tasks depends only on the key. Counts start at 0 with each call, because a grouping is a value. If
+    both counts are equal, one of the two is chosen as ``ShuffleGrouping`` does it: by a hash of the sender and the
+    micro-batch, and the other one if an odd number of rows was emitted before the call. So both tasks of a key get half
+    of it, over some micro-batches, also where each micro-batch has only one row.
     """
 
     fields: tuple[str, ...]
@@ -332,7 +334,7 @@ class PartialKeyGrouping(_BuiltIn):
             return [Delivery(0, 0, None)]
         keys = _hash_fields([emitted.column(field) for field in self.fields], self.fields)
         firsts, seconds = candidates(keys, size)
-        if emitted.first % 2:
+        if (_start(emitted) + emitted.first) % 2:
             firsts, seconds = seconds, firsts
         used = [0] * size
         chosen = firsts.tolist()

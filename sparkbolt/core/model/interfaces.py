@@ -72,7 +72,10 @@ class BoltCollector(Protocol):
         """Ack the tuple. Its trees stay open until the tuples that were anchored to it are acked, too."""
 
     def fail(self, tup: Tuple, reason: object = "") -> None:
-        """Fail all trees of the tuple; their stories contain ``reason``, a text or an exception."""
+        """Fail all trees of the tuple; their stories contain ``reason``, a text or an exception.
+
+        If the tuple belongs to no tree, ``reason`` is reported as an error.
+        """
 
     def reset_timeout(self, tup: Tuple) -> None:
         """Restart the timeout of all trees of the tuple: each gets a full ``message_timeout_secs`` again."""

@@ -34,6 +34,7 @@ class Failure:
     reason: str
     traceback: str | None = None
     reported: bool = True
+    """Whether the failure is reported as an error, also if the tuple's trees fail with it."""
 
     def __post_init__(self) -> None:
         """Shorten the reason."""

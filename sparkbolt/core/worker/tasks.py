@@ -17,6 +17,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from types import GeneratorType
 from typing import Any, TypeAlias
@@ -205,10 +206,7 @@ class BoltTask:
             result.acks.append(joined(effects.acks))
         for roots, error in effects.fails:
             failure = failure_of(error)
-            result.errors += failure.reported
-            result.reports.append(
-                ErrorReport(self.context.component, self.context.index, failure.reason, failure.traceback)
-            )
+            self._report_failure(failure, result)
             result.of_trees.append((len(set(roots.tolist())), failure))
             for root in dict.fromkeys(roots.tolist()):
                 self._fail(((root, 0),), failure, result)
@@ -231,12 +229,9 @@ class BoltTask:
                 if returned is not None:
                     self._emit_flushed(returned)
         except BaseException as error:  # noqa: BLE001  user code may raise anything
-            failure = result.flush_failure = failure_of(error)
+            failure = result.flush_failure = replace(failure_of(error), reported=True)
             take_rows(self.bolt)
-            result.reports.append(
-                ErrorReport(self.context.component, self.context.index, failure.reason, failure.traceback)
-            )
-            result.errors += 1
+            self._report_failure(failure, result)
             for rows in seen:
                 for row in range(rows.count):
                     self._fail(rows.anchors_of(row), failure, result)
@@ -282,6 +277,9 @@ class BoltTask:
         self._report(result)
 
     def _fail(self, anchors: AnchorPairs, failure: Failure, result: TaskResult) -> None:
+        """Fail the trees of a tuple; if it belongs to none, its failure is always reported, since nothing else shows it."""
+        if not anchors and not failure.reported:
+            self._report_failure(failure, result)
         for root, _ in anchors:
             result.fails.append(
                 Fail(
@@ -315,12 +313,17 @@ class BoltTask:
             result.touched.append(np.array(roots, dtype=np.uint64))
         collector.touched.clear()
 
+    def _report_failure(self, failure: Failure, result: TaskResult) -> None:
+        result.errors += 1
+        result.reports.append(
+            ErrorReport(self.context.component, self.context.index, failure.reason, failure.traceback)
+        )
+
     def _report(self, result: TaskResult) -> None:
         who = self.context.component, self.context.index
         for failure in result.failures.values():
             if failure.reported:
-                result.errors += 1
-                result.reports.append(ErrorReport(*who, failure.reason, failure.traceback))
+                self._report_failure(failure, result)
         for error in self.output.errors:
             result.errors += 1
             text, trace = said(error)

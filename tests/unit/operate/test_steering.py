@@ -244,6 +244,22 @@ def test_a_document_has_all_that_is_known_and_is_json(started: Any) -> None:
     assert [event["kind"] for event in document["events"]] == ["started"]
 
 
+def test_a_component_with_many_errors_hides_none_of_another_component(started: Any) -> None:
+    steering = started(FakeRunning())
+    for number in range(12):
+        steering.errors.add("lines", 0, f"calm {number}", None, number)
+    for number in range(1000):
+        steering.errors.add("split", 1, f"noisy {number}", None, 100 + number)
+    steering.errors.add("lines", 0, "calm 3", None, 5000)
+    texts = [error["text"] for error in steering.document()["errors"]]
+    assert texts == [
+        "calm 2",
+        *(f"calm {n}" for n in range(4, 12)),
+        *(f"noisy {n}" for n in range(990, 1000)),
+        "calm 3",
+    ]
+
+
 def test_what_happened_is_kept_over_restarts(started: Any) -> None:
     running = FakeRunning()
     steering = started(running)

@@ -3,7 +3,8 @@
 Which question it answers: which stories are kept of open trees, of failed trees, and of traced trees that were acked?
 
 Rule 1: ``limit`` bounds the memory: the stories of at most ``limit`` open trees, ``limit`` failed trees and ``limit``
-acked trees are kept, the newest ones. A tree without reported hops costs nothing here.
+acked trees are kept, the newest ones. The last ``FAILED_KEPT`` trees that a component failed stay longer than those of
+components that failed more. A tree without reported hops costs nothing here.
 Rule 2: only a promotion of the ledger changes anything here, so replaying the log gives the same stories. A snapshot
 contains the stories whose log entries compaction removes.
 
@@ -12,6 +13,7 @@ Read before: ``story``, ``messages``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -29,6 +31,7 @@ from sparkbolt.core.protocol.verdicts import NO_HOLDER
 Mask: TypeAlias = npt.NDArray[np.bool_]
 STORIES_MAX = 1000
 """The default of the setting ``stories_max``."""
+FAILED_KEPT = 10
 _TASK_BITS = MAX_TASK_NUMBER.bit_length()
 _LOW_BITS = 0xFFFF
 
@@ -103,7 +106,7 @@ class Stories:
         for tree in trees:
             self.notes.pop(tree.key, None)
             self._failed[tree.key] = tree
-        _keep_newest(self._failed, self._limit)
+        self._drop_failed()
 
     def settle(
         self,
@@ -135,8 +138,21 @@ class Stories:
 
     def _shorten(self) -> None:
         _keep_newest(self.notes, self._limit)
-        _keep_newest(self._failed, self._limit)
+        self._drop_failed()
         _keep_newest(self._acked, self._limit)
+
+    def _drop_failed(self) -> None:
+        """Drop the oldest failed trees; first those of components of which more than ``FAILED_KEPT`` are kept."""
+        too_many = len(self._failed) - self._limit
+        if too_many <= 0:
+            return
+        kept = Counter(tree.fail.component for tree in self._failed.values())
+        for key, tree in list(self._failed.items()):
+            if too_many and kept[tree.fail.component] > FAILED_KEPT:
+                kept[tree.fail.component] -= 1
+                too_many -= 1
+                del self._failed[key]
+        _keep_newest(self._failed, self._limit)
 
 
 @dataclass(frozen=True)

@@ -93,12 +93,27 @@ def test_shuffle_is_a_round_robin_that_goes_on_from_block_to_block(
     assert parts[0] + parts[1] == whole
 
 
-def test_shuffle_begins_anywhere_so_that_senders_of_one_row_share_the_tasks() -> None:
+@pytest.mark.parametrize("senders", [1, 20])
+@pytest.mark.parametrize(
+    "grouping",
+    [
+        ShuffleGrouping(),
+        LocalOrShuffleGrouping(),
+        NoneGrouping(),
+        PartialKeyGrouping(["w"]),
+        PartialKeyGrouping(["n", "w"]),
+    ],
+    ids=lambda grouping: grouping.describe(),
+)
+def test_groupings_that_balance_share_single_rows_of_many_micro_batches(grouping: Grouping, senders: int) -> None:
     begins = Counter(
-        targets_of(ShuffleGrouping(), [""], 4, sender=s, micro_batch=m)[0] for s in range(20) for m in range(50)
+        targets_of(grouping, ["hot"], 4, sender=s, micro_batch=m)[0]
+        for s in range(senders)
+        for m in range(1000 // senders)
     )
-    assert sorted(begins) == [0, 1, 2, 3]
-    assert min(begins.values()) > 180
+    share = 1000 // (2 if isinstance(grouping, PartialKeyGrouping) else 4)
+    assert sum(begins.values()) == 1000
+    assert all(0.85 * share < begun < 1.15 * share for begun in begins.values())
 
 
 def test_none_takes_any_task_and_the_same_again() -> None:
@@ -149,6 +164,7 @@ def test_partial_key_alternates_a_single_key_between_its_two_tasks() -> None:
     assert chosen[0] != chosen[1]
     one_by_one = [targets_of(PartialKeyGrouping(["w"]), ["to"], 5, first=first)[0] for first in range(10)]
     assert one_by_one == chosen
+    assert {targets_of(PartialKeyGrouping(["w"]), ["to"], 5, micro_batch=m)[0] for m in range(9)} == set(chosen)
 
 
 @given(words, st.integers(2, 9))
