@@ -277,7 +277,7 @@ class BoltTask:
         self._report(result)
 
     def _fail(self, anchors: AnchorPairs, failure: Failure, result: TaskResult) -> None:
-        """Fail the trees of a tuple; the failure of one that belongs to none is always reported: it shows nowhere else."""
+        """Fail the trees of a tuple; that of one that belongs to none is always reported, as it shows nowhere."""
         if not anchors and not failure.reported:
             self._report_failure(failure, result)
         for root, _ in anchors:
