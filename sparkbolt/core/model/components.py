@@ -590,8 +590,9 @@ class ColumnBolt(BoltBase):
     are passed as plain arrays."""
 
     splits_frames: ClassVar[bool] = False
-    """Set to True if ``execute`` emits nothing, and changes nothing when it raises. A frame for which it raises, or
-    whose values have no common type, is then given again in halves, down to the tuple that fails, alone."""
+    """Set to True if ``execute`` changes nothing when it raises. A frame for which it raises, or whose values have no
+    common type, is then given again in halves, down to the tuple that fails, alone; what ``execute`` had emitted for it
+    is dropped."""
 
     @abstractmethod
     def execute(self, batch: pa.RecordBatch, collector: ColumnCollector) -> None:

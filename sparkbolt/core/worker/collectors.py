@@ -339,16 +339,18 @@ class BoltRowCollector:
 class ColumnBlockCollector:
     """The ``ColumnCollector`` of one task."""
 
-    __slots__ = ("_output", "_rows")
+    __slots__ = ("_first", "_output", "_rows")
 
     def __init__(self, output: Output) -> None:
         """Emit into ``output``."""
         self._output = output
+        self._first = 0
         self._rows: int | None = None
 
-    def begin(self, rows: int) -> None:
-        """Begin a frame of ``rows`` rows; 0 in ``flush``."""
+    def begin(self, rows: int, first: int = 0) -> None:
+        """Begin ``rows`` rows of a frame, from row ``first`` on; 0 in ``flush``."""
         self._rows = rows
+        self._first = first
 
     def end(self) -> None:
         """Refuse emissions from now on."""
@@ -420,7 +422,7 @@ class ColumnBlockCollector:
                 else f"{self._output.component!r} emitted {count} rows on {stream!r} with {what} in flush, where there "
                 "are no input rows: emit them without"
             )
-        return parents
+        return parents + self._first
 
     def report_error(self, error: BaseException | str) -> None:
         """See ``ColumnCollector.report_error``."""

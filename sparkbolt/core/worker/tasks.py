@@ -397,7 +397,8 @@ class BoltTask:
 
     def _run_frame(self, bolt: ColumnBolt, rows: Rows, first: int, result: TaskResult) -> None:
         """Execute a frame, or a part of one that begins with row ``first`` of it."""
-        self._columns.begin(rows.count)
+        self._columns.begin(rows.count, first)
+        before = {name: len(out.columns) for name, out in self.output.streams.items()}
         try:
             named = zip(rows.origin.fields, rows.columns, strict=True)
             coded, hint = bolt.dictionaries, "use a bolt that takes tuples"
@@ -407,18 +408,15 @@ class BoltTask:
             refuse(returned, self._execute, "a ColumnBolt emits columns by collector.emit alone")
         except BaseException as error:  # noqa: BLE001  user code may raise anything
             failure = failure_of(error)
+            for name, count in before.items():
+                del self.output.streams[name].columns[count:]
             if bolt.splits_frames and rows.count > 1 and failure.cause != Cause.UNAVAILABLE:
                 middle = rows.count // 2
                 self._run_frame(bolt, rows.part(0, middle), first, result)
                 self._run_frame(bolt, rows.part(middle, rows.count), first + middle, result)
                 return
             result.failures.update(dict.fromkeys(range(first, first + rows.count), failure))
-            self._drop_emitted()
         self._columns.end()
-
-    def _drop_emitted(self) -> None:
-        for out in self.output.streams.values():
-            out.columns.clear()
 
 
 class RowLoop:

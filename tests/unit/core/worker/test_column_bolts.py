@@ -141,3 +141,34 @@ def test_a_value_of_an_array_that_python_cannot_hold_fails_its_tuple_alone(name:
 )
 def test_arrays_of_unusual_types_are_sent(column: Any, field: str) -> None:
     assert seen_and_reasons(column, field) == ([0, 1, 2, 3, 4], [])
+
+
+class EmitsAndSplits(ColumnBolt):
+    outputs = ["n"]
+    splits_frames = True
+
+    def execute(self, batch: pa.RecordBatch, collector: Any) -> None:
+        numbers = batch["n"].to_pylist()
+        collector.emit([numbers], anchors=range(len(numbers)))
+        if 2 in numbers:
+            raise ValueError("two")
+
+
+def test_what_a_bolt_emits_for_half_a_frame_belongs_to_that_half_and_is_dropped_if_it_fails() -> None:
+    class FailsThree(BasicBolt):
+        def execute(self, tup: Any, collector: Any) -> None:
+            if tup["n"] == 3:
+                raise ValueError("three")
+
+    builder = TopologyBuilder("halves")
+    builder.set_spout("words", Words())
+    builder.set_bolt("halves", EmitsAndSplits()).shuffle_grouping("words")
+    builder.set_bolt("last", FailsThree()).shuffle_grouping("halves")
+    with TopologyTestDriver(builder.build()) as driver:
+        for number in range(6):
+            driver.feed("words", {"n": number}, message_id=number)
+        driver.run_until_idle()
+        assert driver.emitted("halves") == [[0], [1], [3], [4], [5]]
+        assert driver.acked("words") == [0, 1, 4, 5]
+        reasons = {failed.message_id: failed.reason for failed in driver.failed("words")}
+        assert reasons == {2: "ValueError: two", 3: "ValueError: three"}
