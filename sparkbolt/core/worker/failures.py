@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkbolt.core.base.exceptions import REASON_CHARACTERS_MAX, is_of, line_of, pass_on, said, text_of
-from sparkbolt.core.model.causes import NOT_TRIED, Cause
+from sparkbolt.core.model.causes import NOT_TRIED, STOPPING, Cause
 from sparkbolt.errors import (
     EmitError,
+    EngineError,
     FailedException,
     KilledWorkerError,
     Reject,
@@ -61,6 +62,17 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(Cause.REJECTED, line_of(error) or "rejected by the bolt")
     cause = Cause.EMIT if is_of(error, EmitError) else Cause.EXCEPTION
     return Failure(cause, line_of(error), text_of(error))
+
+
+def stop_without_tree(component: str, failure: Failure, on_error: str) -> None:
+    """Raise an EngineError if a tuple that belongs to no tree has failed where ``on_error`` is ``stop``.
+
+    The driver stops the topology for a tree that fails; it learns nothing of a tuple without one.
+    """
+    if on_error == "stop" and failure.cause in STOPPING:
+        raise EngineError(
+            f"{component!r} raised for a tuple that belongs to no tree, and its on_error is 'stop': {failure.reason}"
+        )
 
 
 def failure_said(reason: Any) -> Failure:

@@ -52,7 +52,7 @@ from sparkbolt.core.protocol.frames import (
 from sparkbolt.core.protocol.verdicts import Partials
 from sparkbolt.core.state.segments import SegmentStore
 from sparkbolt.core.worker.crash_isolation import Unkept
-from sparkbolt.core.worker.failures import failure_of
+from sparkbolt.core.worker.failures import failure_of, stop_without_tree
 from sparkbolt.core.worker.health import WorkSeen
 from sparkbolt.core.worker.held_tuples import forget_in, held_tuples
 from sparkbolt.core.worker.hop_recorder import HopRecorder
@@ -276,7 +276,10 @@ class Stage:
             seen.add(rows.count, dict.fromkeys(range(rows.count), failure), rows.attempts)
             metrics.failed += rows.count
             for row in range(rows.count):
-                for root, _ in rows.anchors_of(row):
+                anchors = rows.anchors_of(row)
+                if not anchors:
+                    stop_without_tree(component, failure, self.lane.topology.components[component].config.on_error)
+                for root, _ in anchors:
                     self.fail(Fail(unmix64(root), component, index, failure.cause, failure.reason, micro_batch_id))
         self.worker.leave(number)
 

@@ -51,7 +51,7 @@ from sparkbolt.core.worker.bolt_runtime import BoltRuntime, RuntimeEffects, join
 from sparkbolt.core.worker.collectors import BasicRowCollector, BoltRowCollector, ColumnBlockCollector
 from sparkbolt.core.worker.coroutines import Coroutines
 from sparkbolt.core.worker.crash_isolation import TaskWatch
-from sparkbolt.core.worker.failures import Failure, failure_of, failure_said, not_tried
+from sparkbolt.core.worker.failures import Failure, failure_of, failure_said, not_tried, stop_without_tree
 from sparkbolt.core.worker.results import TaskResult
 from sparkbolt.core.worker.returned_values import emit_all, refuse
 from sparkbolt.core.worker.tuple_batch import Output, Rows
@@ -205,11 +205,11 @@ class BoltTask:
         if effects.acks:
             result.acks.append(joined(effects.acks))
         for roots, error in effects.fails:
-            failure = failure_of(error)
+            failure, trees = replace(failure_of(error), reported=True), set(roots.tolist())
             self._report_failure(failure, result)
-            result.of_trees.append((len(set(roots.tolist())), failure))
-            for root in dict.fromkeys(roots.tolist()):
-                self._fail(((root, 0),), failure, result)
+            result.of_trees.append((len(trees), failure))
+            for anchors in [((root, 0),) for root in sorted(trees)] or [()]:
+                self._fail(anchors, failure, result)
         for text in effects.reports:
             result.reports.append(ErrorReport(self.context.component, self.context.index, text))
 
@@ -278,8 +278,10 @@ class BoltTask:
 
     def _fail(self, anchors: AnchorPairs, failure: Failure, result: TaskResult) -> None:
         """Fail the trees of a tuple; that of one that belongs to none is always reported, as it shows nowhere."""
-        if not anchors and not failure.reported:
-            self._report_failure(failure, result)
+        if not anchors:
+            stop_without_tree(self.context.component, failure, self.on_error)
+            if not failure.reported:
+                self._report_failure(failure, result)
         for root, _ in anchors:
             result.fails.append(
                 Fail(

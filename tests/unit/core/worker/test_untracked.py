@@ -10,7 +10,7 @@ import pytest
 
 from sparkbolt import BasicBolt, Bolt, ColumnBolt, Config, FailedException, Reject, TopologyBuilder, bolt
 from sparkbolt.core.model.components import BoltBase
-from sparkbolt.errors import ReportedFailedException, Unavailable
+from sparkbolt.errors import EngineError, ReportedFailedException, Unavailable
 from sparkbolt.testing import TopologyTestDriver
 from tests.unit.core.worker.emitting import AFTERWARDS, BAD, GOOD, Async, Basic, ByHand, Numbers, Window
 
@@ -103,6 +103,26 @@ def test_a_held_tuple_without_a_tree_that_is_failed_is_one_error(deeds: list[str
     driver = untracked(Late(*deeds), (GOOD, BAD))
     assert told(driver) == [REASON]
     assert driver.metrics().of("tested").failed == 1
+
+
+class NeverReady(BasicBolt):
+    def prepare(self, context: Any) -> None:
+        raise ValueError(REASON)
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        """Never called."""
+
+
+@pytest.mark.parametrize("config", [{}, {"acker_tasks": 0}], ids=["no message id", "no ackers"])
+@pytest.mark.parametrize("kind", [Basic, ByHand, Async, Columns, function, Window, lambda _: NeverReady()])
+def test_on_error_stop_stops_also_for_a_tuple_without_a_tree(kind: Any, config: Any) -> None:
+    with pytest.raises(EngineError, match=f"belongs to no tree, and its on_error is 'stop': .*{REASON}"):
+        untracked(kind(raises(ValueError(REASON))), (BAD, AFTERWARDS), on_error="stop", **config)
+
+
+def test_on_error_stop_does_not_stop_for_a_tuple_without_a_tree_that_is_failed_on_purpose() -> None:
+    driver = untracked(Basic(raises(FailedException(REASON))), (BAD, GOOD), on_error="stop")
+    assert driver.executed("tested") == 2
 
 
 def test_a_tuple_that_is_emitted_without_an_anchor_and_fails_is_an_error() -> None:
