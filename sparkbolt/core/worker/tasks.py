@@ -208,7 +208,8 @@ class BoltTask:
             failure, trees = replace(failure_of(error), reported=True), set(roots.tolist())
             self._report_failure(failure, result)
             result.of_trees.append((len(trees), failure))
-            for anchors in [((root, 0),) for root in sorted(trees)] or [()]:
+            parts: list[AnchorPairs] = [((root, 0),) for root in sorted(trees)]
+            for anchors in parts or [()]:
                 self._fail(anchors, failure, result)
         for text in effects.reports:
             result.reports.append(ErrorReport(self.context.component, self.context.index, text))
