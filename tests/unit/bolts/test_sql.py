@@ -345,7 +345,7 @@ def test_a_forked_child_has_an_engine_of_its_own(url: str) -> None:
         (("nonsense", "t"), "url is no database URL"),
         ((7, "t"), "url is no database URL"),
         (("nosuchdb://h/d", "t"), "knows no database 'nosuchdb'"),
-        (("mysql+pymysql://ann:secret@h/d", "t"), "is not installed: pip install pymysql"),
+        (("postgresql+psycopg2://ann:secret@h/d", "t"), "is not installed: pip install psycopg2-binary"),
         (("sqlite://", "t"), "memory of one process"),
         (("sqlite:///x.db", ""), "the name of a table"),
         (("sqlite:///x.db", "t", "replace"), "mode="),
