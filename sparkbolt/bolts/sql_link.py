@@ -145,16 +145,27 @@ def _made(url: str, options: dict[str, Any], writes: bool) -> Engine:
     return made
 
 
-_AWAY_CLASSES = frozenset({"08", "25", "28", "3D", "40", "53", "55", "57", "58", "F0", "XX"})
+_AWAY_CLASSES = frozenset({"08", "25", "28", "3D", "40", "53", "55", "57", "58", "70", "F0", "XX"})
 """Classes of SQLSTATE: connection, state of a transaction, authorization, no such database, rollback (deadlock,
 serialization), resources, not in a state for it (locked), operator, system."""
 _TABLE_STATES = frozenset({"42P01", "42501", "42P10", "42703", "3F000"})
 """No such table; no right; no unique index for the keys; no such column; no such schema."""
+_MYSQL_MODULES = ("pymysql", "MySQLdb", "mysql", "mariadb")
+_MYSQL_TABLE = frozenset({1044, 1054, 1142, 1143, 1146, 1227})
+"""No right to the database; no such column; no right to the table or the column; no such table; no such right."""
+_MYSQL_AWAY = frozenset(
+    {1021, 1030, 1037, 1038, 1040, 1041, 1045, 1049, 1053, 1114, 1129, 1130, 1180, 1203, 1205, 1206, 1213, 1223, 1226}
+    | {1290, 1305, 1317, 1792, 1836, 1927, 1969, 3024, 3100, 3572, *range(2000, 3000)}
+)
+"""Disk, memory, connections, logins, shutdown, a full table, locks, deadlock, read only, a savepoint that is gone, a
+query that was stopped, and what the client says of the connection. MySQL's own SQLSTATE is HY000 for most of them."""
 _SQLITE_AWAY = ("BUSY", "LOCKED", "FULL", "IOERR", "CANTOPEN", "READONLY", "PROTOCOL", "NOTADB", "CORRUPT", "AUTH")
 
 
 def trouble_of(error: BaseException) -> Trouble:
-    """Return what an error concerns that left a statement, a commit or an attempt to connect.
+    """Return what the code of an error says that left a statement, a commit or an attempt to connect.
+
+    A trigger may raise any code for one row, so ``sql_rows`` checks what is said here.
 
     >>> trouble_of(OverflowError("Python int too large to convert to SQLite INTEGER"))
     <Trouble.ROW: 'row'>
@@ -172,9 +183,14 @@ def trouble_of(error: BaseException) -> Trouble:
         if "no such table" in str(cause) or "no column named" in str(cause) or "ON CONFLICT clause" in str(cause):
             return Trouble.TABLE
         return Trouble.ROW
-    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
     if error.connection_invalidated:
         return Trouble.AWAY
+    number = cause.args[0] if cause is not None and cause.args else None
+    if isinstance(number, int) and type(cause).__module__.split(".")[0] in _MYSQL_MODULES:
+        if number in _MYSQL_TABLE:
+            return Trouble.TABLE
+        return Trouble.AWAY if number in _MYSQL_AWAY else Trouble.ROW
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
     if state:
         if state in _TABLE_STATES:
             return Trouble.TABLE

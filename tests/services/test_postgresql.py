@@ -14,19 +14,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from sparkbolt.bolts import Lookup
+from sparkbolt import Config, TopologyBuilder
+from sparkbolt.bolts import Lookup, SqlBolt
 from sparkbolt.bolts.lookup_sources import RefusedLookupError
+from sparkbolt.bolts.sql_rows import RowRefusedError, SqlRow, WriterSettings
 from sparkbolt.bolts.sql_table import TableSettings
-from sparkbolt.bolts.sql_writer import (
-    WHOLE,
-    Author,
-    CommitRefusedError,
-    RowRefusedError,
-    SqlRow,
-    SqlWriter,
-    WriterSettings,
-)
+from sparkbolt.bolts.sql_writer import WHOLE, Author, CommitRefusedError, SqlWriter
 from sparkbolt.errors import Unavailable
+from sparkbolt.spouts import GeneratorSpout
+from sparkbolt.testing import TopologyTestDriver
 from tests.services import PostgreSQL
 from tests.services.proxy import Proxy
 
@@ -218,6 +214,116 @@ def test_a_server_that_is_killed_and_comes_back_has_each_row_once(tmp_path: Path
             impatient.write(0, numbered(1))
         server.start()
         assert impatient.write(1, numbered(1)) == {}
+
+
+def refuse(url: str, schema: str, code: str, when: str) -> None:
+    """A trigger that raises an error code for some rows, as ``RAISE`` and extensions do."""
+    body = f"BEGIN IF {when} THEN RAISE 'no' USING ERRCODE = '{code}'; END IF; RETURN NEW; END"
+    ask(url, f"CREATE OR REPLACE FUNCTION {schema}.no() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$")
+    ask(
+        url,
+        f"CREATE OR REPLACE TRIGGER no BEFORE INSERT ON {schema}.orders FOR EACH ROW EXECUTE FUNCTION {schema}.no()",
+    )
+
+
+@pytest.mark.parametrize("code", ["XX000", "55000", "53100", "57014", "40001", "08006", "25006", "42501", "42P01"])
+def test_a_row_is_refused_alone_whatever_code_it_is_refused_with(postgresql: str, schema: str, code: str) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
+    refuse(postgresql, schema, code, "NEW.id = 2")
+    own = writer(postgresql, schema, "orders", wait_secs=0.1)
+    assert list(own.write(0, numbered(1, 2, 3))) == [1]
+    assert list(own.write(1, numbered(2))) == [0], "a retry has no other rows beside it"
+    assert list(own.try_rows(2, numbered(2, 4))) == [0], "a transactional topology tries it"
+    assert ask(postgresql, f"SELECT id FROM {schema}.orders ORDER BY id") == [(1,), (3,)]
+
+
+@pytest.mark.parametrize("code", ["XX000", "53100", "57014"])
+def test_the_only_row_that_a_process_knows_is_at_fault_if_the_database_takes_others(
+    postgresql: str, schema: str, code: str
+) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
+    refuse(postgresql, schema, code, "NEW.id = 2")
+    assert list(writer(postgresql, schema, "orders", wait_secs=0.1).write(0, numbered(2))) == [0]
+    assert ask(postgresql, f"SELECT task FROM {schema}.sparkbolt_commits") == [(1,)], "the probe is rolled back"
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("code", ["53100", "55P03", "XX000", "42501"])
+def test_a_table_that_takes_no_row_at_all_is_waited_for(postgresql: str, schema: str, code: str, known: bool) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
+    own = writer(postgresql, schema, "orders", wait_secs=0.1)
+    if known:
+        assert own.write(0, numbered(0)) == {}
+    refuse(postgresql, schema, code, "true")
+    for number in range(1, 4):
+        with pytest.raises(Unavailable, match="no"):
+            own.write(number, numbered(1) if known else numbered(*range(1, 40)))
+    refuse(postgresql, schema, code, "false")
+    assert own.write(4, numbered(1)) == {}
+
+
+def test_a_database_that_is_read_only_is_waited_for_also_by_a_single_row(postgresql: str, schema: str) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
+    assert writer(postgresql, schema, "orders").write(0, numbered(1)) == {}
+    read_only = f"{postgresql}?options=-c%20default_transaction_read_only%3Don"
+    with pytest.raises(Unavailable, match="read-only transaction"):
+        writer(read_only, schema, "orders", wait_secs=0.1).write(1, numbered(2))
+
+
+def test_a_table_that_is_locked_is_waited_for_and_a_row_that_is_locked_fails_alone(
+    postgresql: str, schema: str
+) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
+    own = writer(f"{postgresql}?options=-c%20lock_timeout%3D50", schema, "orders", "upsert", ("id",), wait_secs=0.1)
+    assert own.write(0, numbered(1, 2, 3)) == {}
+    with psycopg.connect(postgresql.replace("+psycopg", "")) as other:
+        other.execute(f"SELECT * FROM {schema}.orders WHERE id = 2 FOR UPDATE")
+        assert list(own.write(1, numbered(1, 2, 3))) == [1]
+        other.execute(f"LOCK TABLE {schema}.orders")
+        with pytest.raises(Unavailable, match="lock timeout"):
+            own.write(2, numbered(3))
+
+
+def test_a_row_that_row_level_security_refuses_fails_alone(postgresql: str, schema: str) -> None:
+    ask(postgresql, f"CREATE ROLE {schema} LOGIN; CREATE TABLE {schema}.orders (id bigint, name text)")
+    ask(postgresql, f"GRANT USAGE, CREATE ON SCHEMA {schema} TO {schema}; GRANT ALL ON {schema}.orders TO {schema}")
+    ask(postgresql, f"ALTER TABLE {schema}.orders ENABLE ROW LEVEL SECURITY")
+    ask(postgresql, f"CREATE POLICY low ON {schema}.orders USING (true) WITH CHECK (id < 5)")
+    own = writer(postgresql.replace("//sparkbolt@", f"//{schema}@"), schema, "orders")
+    refused = own.write(0, numbered(1, 7, 2))
+    assert list(refused) == [1]
+    assert "row-level security" in str(refused[1])
+
+
+def test_a_commit_waits_for_a_row_whose_code_may_stand_for_an_outage_and_names_it(postgresql: str, schema: str) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
+    refuse(postgresql, schema, "55P03", "NEW.id = 2")
+    own, values = writer(postgresql, schema, "orders", task=WHOLE), [row.values for row in numbered(1, 2, 3)]
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="is away"):
+            own.commit(1, values)
+    with pytest.raises(
+        Unavailable, match=r"refused {'id': 2, 'name': 'n2'}: LockNotAvailable: no.*nothing of txid 1 is"
+    ):
+        own.commit(1, values)
+    refuse(postgresql, schema, "55P03", "false")
+    assert own.commit(1, values)
+
+
+def test_a_topology_sets_a_row_aside_that_is_refused_with_an_internal_error(postgresql: str, schema: str) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
+    refuse(postgresql, schema, "XX000", "NEW.id = 2")
+    builder = TopologyBuilder("shop", Config(max_attempts=2))
+    builder.set_spout("in", GeneratorSpout(list, outputs=["id", "name"], count=0))
+    bolt = SqlBolt(postgresql, f"{schema}.orders", wait_secs=0.1, commits=f"{schema}.sparkbolt_commits")
+    builder.set_bolt("out", bolt).shuffle_grouping("in")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver._engine._environment.rehearsal_directory = None  # else nothing would be written
+        for number in (1, 2, 3):
+            driver.feed("in", [number, "x"], message_id=number)
+        driver.advance(dt.timedelta(seconds=300))
+        assert sorted(driver.acked("in")) == [1, 3]
+        assert [failed.message_id for failed in driver.failed("in")] == [2]
 
 
 def test_a_lookup_finds_rows_by_keys_of_each_type_and_waits_for_the_server(postgresql: str, schema: str) -> None:
