@@ -1,11 +1,7 @@
-"""The rows of a transaction: inserts them between savepoints, and finds those that the database refuses.
+"""The rows of a transaction: inserts them between savepoints, so that those which the database refuses fail alone.
 
-Rule 1: a row that the database refuses is found by halving; the others are written.
-Rule 2: an error code never decides that the database is away. Any row can raise any code, for example in a trigger. The
-connection and the other rows decide: a row is at fault if the database takes another row after it has refused this one.
-Such a row is one of the same transaction, or the last one that the database took from this process.
-Rule 3: if no row was ever taken, several refused rows mean that the database is away. A single one is at fault if the
-database takes a row of the bolt's own table of commits.
+Rule: a row is at fault by the rules of ``sql_search``; the witness is a row that the table has taken, and the probe a
+large row in the bolt's own table of commits. Both are rolled back.
 """
 
 from __future__ import annotations
@@ -18,14 +14,13 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from sparkbolt.bolts.sql_link import Trouble, engine_of, error_text, trouble_of
+from sparkbolt.bolts.sql_search import find_refused
 from sparkbolt.bolts.sql_table import TableSettings, Target, described
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.errors import Unavailable
 
 VALUES_SHOWN_MAX = 200
 """How many characters of a refused row's values its failure shows."""
-SUSPECTS_MAX = 10
-"""After how many rows that may be at fault, with none that the database takes, the search ends."""
 PROBE_BYTES = 1 << 16
 """How large the row is that asks whether the database takes rows; a full disk has no room for it."""
 _taken: dict[tuple[int, str, str], Mapping[str, Any]] = {}
@@ -86,8 +81,6 @@ class RowInserter:
         self._settings, self._place = settings, place
         self._connection, self._target, self._probe = connection, target, probe
         self._searching = searching
-        self._suspects: dict[int, Exception] = {}
-        """By index of rows that may be at fault, or the database may be away: the error."""
         self.refused: dict[int, RowRefusedError] = {}
         """By index of each row that the database refuses: why."""
         self.postponed = False
@@ -112,6 +105,7 @@ class RowInserter:
         if lacking and (whole or len(lacking) == len(groups)):
             first = next(iter(lacking))
             raise Unavailable(self._no_column(rows, {first: groups[first]}, lacking))
+        chunks: list[Sequence[int]] = []
         for columns, indexes in groups.items():
             if columns in lacking:
                 reason = RowRefusedError(self._no_column(rows, {columns: indexes}, lacking))
@@ -119,9 +113,16 @@ class RowInserter:
                 continue
             if self._settings.table.mode != "append":
                 indexes.sort(key=lambda index: self._target.order_of(rows[index].values))
-            for start in range(0, len(indexes), self._settings.chunk_rows):
-                self._insert(rows, indexes[start : start + self._settings.chunk_rows])
-        self._judge(rows)
+            size = self._settings.chunk_rows
+            chunks += [indexes[start : start + size] for start in range(0, len(indexes), size)]
+
+        def attempt(chunk: Sequence[int]) -> Exception | None:
+            return self._attempt([rows[index].values for index in chunk])
+
+        def refuse(index: int, error: Exception) -> None:
+            self.refused[index] = self._refusal(rows[index].values, error)
+
+        find_refused(chunks, attempt, refuse, witness=self._takes_witness, probe=self._takes_probe)
 
     def _no_column(
         self,
@@ -139,39 +140,21 @@ class RowInserter:
             f"{self._settings.table.name} ADD COLUMN {missing} {kind}, or choose with columns=[...] what is written"
         )
 
-    def _insert(self, rows: Sequence[SqlRow], chunk: Sequence[int]) -> None:
-        """Insert some rows; halve them until those that are refused are alone."""
-        error = self._error_of([rows[index].values for index in chunk])
+    def _attempt(self, values: Sequence[Mapping[str, Any]]) -> Exception | None:
+        error = self._error_of(values)
         if error is None:
-            self._witness = rows[chunk[-1]].values
-            for index, suspected in self._suspects.items():
-                self._refuse(rows, index, suspected)
-            self._suspects.clear()
-            return
-        trouble = trouble_of(error)
-        if trouble is not Trouble.ROW and not self._goes_on(error, trouble):
-            raise error
-        if len(chunk) > 1:
-            middle = len(chunk) // 2
-            self._insert(rows, chunk[:middle])
-            self._insert(rows, chunk[middle:])
-        elif trouble is Trouble.ROW or self._witness is not None:
-            self._refuse(rows, chunk[0], error)
-        else:
-            self._suspects[chunk[0]] = error
-            if len(self._suspects) >= SUSPECTS_MAX:
-                raise error
-
-    def _goes_on(self, error: Exception, trouble: Trouble) -> bool:
-        """Whether to look for a row at fault, after an error whose code may stand for an outage."""
-        if trouble is Trouble.AWAY and not self._searching:
+            _taken[self._place_key] = values[-1]
+        elif not self._searching and trouble_of(error) is Trouble.AWAY:
             self.postponed = True
-            return False
-        witness = self._witness
-        if witness is None:
-            return True
-        refusal = self._error_of([witness], keep=False)
-        return refusal is None or trouble_of(refusal) is Trouble.ROW
+            raise error
+        return error
+
+    def _takes_witness(self) -> bool | None:
+        values = _taken.get(self._place_key)
+        if values is None or self._target.missing(values):
+            return None
+        error = self._error_of([values], keep=False)
+        return error is None or trouble_of(error) is Trouble.ROW
 
     def _error_of(self, values: Sequence[Mapping[str, Any]], *, keep: bool = True) -> Exception | None:
         """Insert rows with the same columns between savepoints; return what the database or its driver says to them.
@@ -197,40 +180,24 @@ class RowInserter:
         except sa.exc.DBAPIError:
             raise error from None  # the transaction has ended, such as by a deadlock in MySQL
 
-    def _judge(self, rows: Sequence[SqlRow]) -> None:
-        """Decide about rows after which the database took no other."""
-        if not self._suspects:
-            return
-        (index, error), *others = self._suspects.items()
-        if others or trouble_of(error) is not Trouble.AWAY or not self._takes_probe():
-            raise error
-        self._refuse(rows, index, error)
-
-    def _takes_probe(self) -> bool:
+    def _takes_probe(self, error: Exception) -> bool:
+        if trouble_of(error) is Trouble.TABLE:
+            return False  # another table says nothing about this one
         savepoint = self._connection.begin_nested()
         try:
             self._probe(os.urandom(PROBE_BYTES))
             savepoint.rollback()
-        except sa.exc.DBAPIError as error:
-            self._back_to(savepoint, error)
+        except sa.exc.DBAPIError as refusal:
+            self._back_to(savepoint, refusal)
             return False
         return True
 
-    def _refuse(self, rows: Sequence[SqlRow], index: int, error: Exception) -> None:
-        values = printed(dict(rows[index].values))
-        shown = values if len(values) <= VALUES_SHOWN_MAX else f"{values[:VALUES_SHOWN_MAX]}..."
-        self.refused[index] = RowRefusedError(f"{self._place} refused {shown}: {error_text(error)}")
-        self.refused[index].certain = trouble_of(error) is Trouble.ROW
-
-    @property
-    def _witness(self) -> Mapping[str, Any] | None:
-        """The values of a row that the database has taken; None if none is known that fits the table."""
-        values = _taken.get(self._place_key)
-        return None if values is None or self._target.missing(values) else values
-
-    @_witness.setter
-    def _witness(self, values: Mapping[str, Any]) -> None:
-        _taken[self._place_key] = values
+    def _refusal(self, values: Mapping[str, Any], error: Exception) -> RowRefusedError:
+        text = printed(dict(values))
+        shown = text if len(text) <= VALUES_SHOWN_MAX else f"{text[:VALUES_SHOWN_MAX]}..."
+        refusal = RowRefusedError(f"{self._place} refused {shown}: {error_text(error)}")
+        refusal.certain = trouble_of(error) is Trouble.ROW
+        return refusal
 
     @property
     def _place_key(self) -> tuple[int, str, str]:

@@ -340,3 +340,21 @@ def test_a_lookup_finds_rows_by_keys_of_each_type_and_waits_for_the_server(postg
     assert whole.many([1]) == {1: row}
     with pytest.raises(Unavailable, match="connection failed"):
         Lookup.sql("postgresql+psycopg://sparkbolt@127.0.0.1:9/postgres", "users", "id").many([1])
+
+
+@pytest.mark.parametrize("code", ["XX000", "57014", "42501"])
+def test_a_key_for_which_the_database_has_no_answer_fails_alone_whatever_the_code_is(
+    postgresql: str, schema: str, code: str
+) -> None:
+    body = f"BEGIN IF id = 2 THEN RAISE 'no' USING ERRCODE = '{code}'; END IF; RETURN 'ann'; END"
+    ask(postgresql, f"CREATE FUNCTION {schema}.named(id int) RETURNS text LANGUAGE plpgsql AS $$ {body} $$")
+    numbers = "generate_series(1, 3) AS id"
+    ask(postgresql, f"CREATE VIEW {schema}.users AS SELECT id, {schema}.named(id) AS name FROM {numbers}")
+    source = Lookup.sql(postgresql, f"{schema}.users", "id", "name")._fetch
+    assert isinstance(source([2])[2], RefusedLookupError), "nothing else was asked for yet"
+    answers = source([1, 2, 3, 4])
+    assert (answers.pop(1), answers.pop(3)) == ("ann", "ann")
+    assert list(answers) == [2]
+    ask(postgresql, f"ALTER VIEW {schema}.users RENAME TO people")
+    with pytest.raises(Unavailable, match="does not exist"):
+        source([1])
