@@ -8,6 +8,7 @@ Read before: ``sql_link``.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from sparkbolt.bolts.sql_link import Trouble, checked_url, engine_of, error_text, library, place_of, trouble_of
+from sparkbolt.bolts.sql_link import (
+    WITHOUT_ZONES,
+    Trouble,
+    checked_url,
+    engine_of,
+    error_text,
+    library,
+    place_of,
+    trouble_of,
+    without_zone,
+)
 from sparkbolt.bolts.sql_search import find_refused
 from sparkbolt.core.model import arguments
 from sparkbolt.errors import ConfigError, Unavailable
@@ -86,21 +97,29 @@ class SqlSource:
         Raises:
             DBAPIError: the database cannot be reached.
         """
-        sa = library()
+        sa, engine = library(), engine_of(self.url, self.options, writes=False)
         schema, _, name = self.table.rpartition(".")
         table = sa.table(name, schema=schema or None)
         wanted = [sa.literal_column("*")] if self.columns is None else [sa.column(one) for one in self.columns]
-        key = sa.column(self.key)
-        ask = sa.select(key.label("lookup_key"), *wanted).select_from(table).where(key.in_(keys))
-        with engine_of(self.url, self.options, writes=False).connect() as connection:
+        with engine.connect() as connection:
             try:
+                asked = [without_zone(one) for one in keys] if engine.dialect.name in WITHOUT_ZONES else keys
+                # SQLite has no dates: SQLAlchemy writes and reads them as text, by the type of the column.
+                is_day = engine.dialect.name == "sqlite" and isinstance(next(iter(asked), None), dt.date | dt.time)
+                key = sa.column(self.key, sa.literal(asked[0]).type if is_day else None)
+                ask = sa.select(key.label("lookup_key"), *wanted).select_from(table).where(key.in_(asked))
                 rows = connection.execute(ask).all()
             except Exception as error:  # noqa: BLE001  drivers raise what they like for a value that they cannot send
                 return error
-        for row in rows:
-            values = row[1] if self.only else dict(zip(self.columns or row._fields[1:], row[1:], strict=True))
-            found[row[0]] = values
+        names = self.columns or (rows[0]._fields[1:] if rows else ())
+        # A column gives back datetimes with or without a zone, however it was asked.
+        answers = {_instant(row[0]): row[1] if self.only else dict(zip(names, row[1:], strict=True)) for row in rows}
+        found.update({one: answers[_instant(one)] for one in keys if _instant(one) in answers})
         return None
+
+
+def _instant(value: Any) -> Any:
+    return without_zone(value) if isinstance(value, dt.datetime) else value
 
 
 class HttpSource:

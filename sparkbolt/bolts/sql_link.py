@@ -6,11 +6,15 @@ Rule 2: a process has one engine, and so one pool of connections, for each URL. 
 another, so it has about as many connections as there are worker processes, however many tasks there are.
 Rule 3: a forked child never uses a connection of its parent (``crash_isolation`` forks): it makes an engine of its own.
 
+Rule 4: the time zone of a session is UTC. So values with a zone and columns without one mean the same instant whatever
+the server, its user or the machine is set to.
+
 Read before: ``core.model.arguments``.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import os
 import sqlite3
@@ -28,6 +32,14 @@ SQLITE_WAIT_SECS = 30.0
 CONNECT_SECS = 10
 """How long psycopg waits for a connection, unless the URL or ``engine`` says otherwise."""
 _DRIVERS = {"psycopg": "'psycopg[binary]'", "psycopg2": "psycopg2-binary", "pymysql": "pymysql"}
+WITHOUT_ZONES = ("sqlite", "mysql", "mariadb")
+"""The databases that have no type for a value with a zone; their drivers drop it."""
+_TO_UTC = {
+    "mariadb": "SET time_zone = '+00:00'",
+    "mysql": "SET time_zone = '+00:00'",
+    "postgresql": "SET TIME ZONE 'UTC'",
+}
+"""By database whose values depend on the time zone of the session: what makes it UTC."""
 _engines: dict[tuple[int, str, bool, str], Engine] = {}
 """By process, URL, whether it writes, and options."""
 
@@ -108,6 +120,24 @@ def place_of(url: str) -> str:
     return parsed_url(url).set(query={}).render_as_string(hide_password=True)
 
 
+def without_zone(value: Any) -> Any:
+    """Return a datetime or a time with a zone in UTC and without its zone, and any other value as it is.
+
+    Raises:
+        ValueError: the offset of a time from UTC depends on the day.
+
+    >>> str(without_zone(dt.time.fromisoformat("05:30:00+02:00")))
+    '03:30:00'
+    """
+    if isinstance(value, dt.time) and value.tzinfo is not None:
+        if value.utcoffset() is None:
+            raise ValueError(f"{value!r} is no time in UTC: the offset of {value.tzinfo} depends on the day")
+        return dt.datetime.combine(dt.date(2000, 1, 1), value).astimezone(dt.UTC).time()
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return value.astimezone(dt.UTC).replace(tzinfo=None)
+    return value
+
+
 def engine_of(url: str, options: Mapping[str, Any], *, writes: bool) -> Engine:
     """Return this process's engine for a URL; it connects when it is first used."""
     key = os.getpid(), url, writes, repr(sorted(options.items()))
@@ -130,6 +160,15 @@ def _made(url: str, options: dict[str, Any], writes: bool) -> Engine:
         if parsed.get_driver_name() == "psycopg" and "connect_timeout" not in parsed.query:
             options["connect_args"] = {"connect_timeout": CONNECT_SECS, **options.get("connect_args", {})}
         made: Engine = sqlalchemy.create_engine(parsed, **{**defaults, **options})
+        if (to_utc := _TO_UTC.get(parsed.get_backend_name())) is not None:
+
+            def in_utc(connection: Any, _: Any) -> None:
+                cursor = connection.cursor()
+                cursor.execute(to_utc)
+                cursor.close()
+                connection.commit()
+
+            sqlalchemy.event.listen(made, "connect", in_utc)
         return made
     options["connect_args"] = {"timeout": SQLITE_WAIT_SECS, **options.get("connect_args", {})}
     made = sqlalchemy.create_engine(parsed, **{"poolclass": sqlalchemy.NullPool, **options})

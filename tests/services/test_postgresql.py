@@ -10,6 +10,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
@@ -78,6 +79,43 @@ def test_a_created_table_gives_back_what_python_had(postgresql: str, schema: str
     [row] = ask(postgresql, f"SELECT {', '.join(values)} FROM {schema}.every WHERE whole = 7")
     assert dict(zip(values, row, strict=True)) == values
     assert ask(postgresql, f"SELECT count(*) FROM {schema}.every WHERE nested IS NULL AND listed IS NULL") == [(1,)]
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_two_instants_of_a_november_night_are_stored_in_utc_whatever_the_zone_of_the_session(
+    postgresql: str, schema: str, zone: str
+) -> None:
+    ask(postgresql, f"CREATE ROLE {schema} SUPERUSER LOGIN; ALTER ROLE {schema} SET timezone = '{zone}'")
+    url = postgresql.replace("//sparkbolt@", f"//{schema}@")
+    ask(postgresql, f"CREATE TABLE {schema}.events (a timestamp, b timestamptz, c date, d time, e text, n int UNIQUE)")
+    night = [dt.datetime(2026, 11, 1, 1, 30, 0, 7, tzinfo=ZoneInfo("America/New_York"), fold=fold) for fold in (0, 1)]
+    plain = [dt.datetime(2026, 11, 1, hour, 30, 0, 7) for hour in (5, 6)]
+    values = [{**dict.fromkeys("abcde", at), "n": n} for n, at in enumerate(night + plain)]
+    assert writer(url, schema, "events").write(0, [SqlRow(row["n"] + 1, row) for row in values]) == {}
+    for place, at in enumerate(plain * 2):
+        [row] = ask(postgresql, f"SELECT * FROM {schema}.events WHERE n = {place}")
+        aware = at.replace(tzinfo=dt.UTC)
+        assert row[:4] == (at, aware, at.date(), at.time())
+        assert str(row[4]).removesuffix("+00") == str(at)
+    ask(postgresql, f"DELETE FROM {schema}.events WHERE n > 1")
+    for column in ("a", "b"):
+        for n, keys in enumerate(zip(night, plain, strict=True)):
+            for key in keys:
+                assert Lookup.sql(url, f"{schema}.events", column, "n").many([key]) == {key: n}
+
+
+def test_a_time_with_a_zone_is_stored_in_utc_and_one_that_depends_on_the_day_fails_alone(
+    postgresql: str, schema: str
+) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.times (a time, b timetz)")
+    east, there = dt.timezone(dt.timedelta(hours=2)), ZoneInfo("America/New_York")
+    times = [dt.time(5, 30, tzinfo=east), dt.time(5, 30, tzinfo=there), dt.time(5, 30)]
+    refused = writer(postgresql, schema, "times").write(0, [SqlRow(n, {"a": at}) for n, at in enumerate(times, 1)])
+    assert "depends on the day" in str(refused.pop(1))
+    assert refused == {}
+    assert ask(postgresql, f"SELECT a FROM {schema}.times ORDER BY a") == [(dt.time(3, 30),), (dt.time(5, 30),)]
+    assert writer(postgresql, schema, "times").write(1, [SqlRow(1, {"b": times[0]})]) == {}
+    assert ask(postgresql, f"SELECT b FROM {schema}.times WHERE b IS NOT NULL") == [(times[0],)]
 
 
 def test_upsert_and_merge_are_one_statement_of_the_server(postgresql: str, schema: str) -> None:
