@@ -19,6 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 from sparkbolt.launch import Launch  # noqa: F401  for those who import a topology from where it is
 from tests.patience import TEST_SECS
 from tests.services.fixtures import kafka as kafka
+from tests.services.fixtures import mariadb as mariadb
 from tests.services.fixtures import postgresql as postgresql
 from tests.services.fixtures import rabbitmq as rabbitmq
 from tests.services.fixtures import zookeeper as zookeeper

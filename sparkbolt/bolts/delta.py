@@ -101,7 +101,7 @@ class DeltaBolt(TableCommitter):
             opened = self._open()  # and it is kept for the next commit only if this one succeeds
             if opened is not None:
                 written = opened.transaction_version(self._app)
-                refuse_older(f"table {self.table}", -1 if written is None else written, txid)
+                refuse_older(f"table {self.table}", written or 0, txid)
                 if written == txid:
                     self._opened = opened
                     return

@@ -106,7 +106,7 @@ class IcebergBolt(TableCommitter):
             if self._catalog is None:
                 self._catalog = load_catalog(self.catalog, **self.properties)
             opened = self._opened(table.schema)
-            written = int(opened.properties.get(self._owner, -1))
+            written = int(opened.properties.get(self._owner, 0))
             refuse_older(f"table {self.table}", written, txid)
             if written == txid:
                 return

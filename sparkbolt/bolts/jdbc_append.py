@@ -125,14 +125,14 @@ class JdbcAppend:
         _execute(connection, f"drop table {self._staged}")
 
     def _noted(self, connection: Any) -> int:
-        """The last micro-batch that the database has; -1 if there is none."""
+        """The last micro-batch that the database has; 0 if there is none."""
         if not _exists(connection, NOTES):
             _execute(connection, f"create table {NOTES} (sink varchar(250) not null primary key, txid bigint not null)")
         statement = connection.prepareStatement(f"select txid from {NOTES} where sink = ?")
         try:
             statement.setString(1, self._owner)
             rows = statement.executeQuery()
-            return int(rows.getLong(1)) if rows.next() else -1
+            return int(rows.getLong(1)) if rows.next() else 0
         finally:
             statement.close()
 

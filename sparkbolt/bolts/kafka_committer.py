@@ -2,7 +2,7 @@
 
 Which question it answers: how is it known after a crash whether the messages of a txid are in Kafka?
 Rule 1: the messages of a txid and the marker of it are one Kafka transaction. The marker is an offset of a consumer
-group that has no consumer: the txid + 1, on kafka_partition 0 of the first of the topics by name.
+group that has no consumer: the txid, on kafka_partition 0 of the first of the topics by name.
 Rule 2: the transactional id is that of checkpoint and component. ``init_transactions`` of a new producer fences all
 older ones, and what they have left is committed or aborted before it returns. Then the marker is read, which says
 whether the txid is there.
@@ -96,7 +96,7 @@ class KafkaCommitter:
         """The txid of the marker, and how many messages it is of; valid while there is a producer."""
         self._returned: tuple[int, str] | None = None
         """The last txid whose commit has returned here, and how many messages it had."""
-        self._ended = -1
+        self._ended = 0
         """The last txid whose transaction was told to commit here."""
         self._single = False
         """Whether each message is sent in a batch of its own, to find the one that is refused."""
@@ -186,7 +186,7 @@ class KafkaCommitter:
             raise kafka.KafkaException(answer.error)
         if answer.offset <= 0:
             return None
-        return answer.offset - 1, (answer.metadata or "").rstrip("\0")
+        return answer.offset, (answer.metadata or "").rstrip("\0")
 
     def _is_unended(self, topic: str) -> bool:
         """Whether brokers tell the marker at once to those who do not wait for the ends of transactions."""
@@ -265,7 +265,7 @@ class KafkaCommitter:
                     producer.poll(FULL_SECS)
             if number % 1000 == 0:
                 producer.poll(0)
-        note = client_library().TopicPartition(topic, 0, txid + 1, str(len(messages)))
+        note = client_library().TopicPartition(topic, 0, txid, str(len(messages)))
         producer.send_offsets_to_transaction([note], self._metadata, self._secs)
         self._ended = txid
         producer.commit_transaction(self._secs)

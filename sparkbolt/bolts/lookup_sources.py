@@ -8,6 +8,7 @@ Read before: ``sql_link``.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +16,25 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from sparkbolt.bolts.sql_link import Trouble, checked_url, engine_of, error_text, library, place_of, trouble_of
+from sparkbolt.bolts.sql_link import (
+    WITHOUT_ZONES,
+    Trouble,
+    checked_url,
+    engine_of,
+    error_text,
+    library,
+    place_of,
+    trouble_of,
+    without_zone,
+)
+from sparkbolt.bolts.sql_search import find_refused
 from sparkbolt.core.model import arguments
 from sparkbolt.errors import ConfigError, Unavailable
 
 _AWAY = frozenset({408, 425, 429, 502, 503, 504})
 _MISSING = frozenset({404, 410})
+_answered: dict[tuple[int, str, str, str], Any] = {}
+"""By process, URL, table and column: a key for which the database had an answer."""
 
 
 class RefusedLookupError(Exception):
@@ -50,28 +64,62 @@ class SqlSource:
         self.options = arguments.properties("engine", engine)
 
     def __call__(self, keys: list[Any]) -> dict[Any, Any]:
-        """Ask with one statement; halve the keys if the database does not take one of them."""
-        sa = library()
+        """Ask with one statement; halve the keys to find those for which the database has no answer."""
+        place = f"table {self.table} at {place_of(self.url)}"
+        place_key = os.getpid(), self.url, self.table, self.key
+        found: dict[Any, Any] = {}
+
+        def attempt(part: Sequence[Any]) -> Exception | None:
+            error = self._ask(part, found)
+            if error is None:
+                _answered[place_key] = part[-1]
+            return error
+
+        def refuse(key: Any, error: Exception) -> None:
+            found[key] = RefusedLookupError(f"{place}, {self.key} {key!r:.80}: {error_text(error)}")
+
+        def is_well(*keys: Any) -> bool:
+            error = self._ask(keys, {})
+            return error is None or trouble_of(error) is Trouble.ROW
+
+        def witness() -> bool | None:
+            return is_well(_answered[place_key]) if place_key in _answered else None
+
+        try:
+            find_refused([keys], attempt, refuse, witness=witness, probe=lambda _: is_well())
+        except Exception as error:
+            raise Unavailable(f"{place}: {error_text(error)}") from error
+        return found
+
+    def _ask(self, keys: Sequence[Any], found: dict[Any, Any]) -> Exception | None:
+        """Add the rows of some keys to those that are found; return what the database, or its driver, says instead.
+
+        Raises:
+            DBAPIError: the database cannot be reached.
+        """
+        sa, engine = library(), engine_of(self.url, self.options, writes=False)
         schema, _, name = self.table.rpartition(".")
         table = sa.table(name, schema=schema or None)
         wanted = [sa.literal_column("*")] if self.columns is None else [sa.column(one) for one in self.columns]
-        key = sa.column(self.key)
-        ask = sa.select(key.label("lookup_key"), *wanted).select_from(table).where(key.in_(keys))
-        try:
-            with engine_of(self.url, self.options, writes=False).connect() as connection:
+        with engine.connect() as connection:
+            try:
+                asked = [without_zone(one) for one in keys] if engine.dialect.name in WITHOUT_ZONES else keys
+                # SQLite has no dates: SQLAlchemy writes and reads them as text, by the type of the column.
+                is_day = engine.dialect.name == "sqlite" and isinstance(next(iter(asked), None), dt.date | dt.time)
+                key = sa.column(self.key, sa.literal(asked[0]).type if is_day else None)
+                ask = sa.select(key.label("lookup_key"), *wanted).select_from(table).where(key.in_(asked))
                 rows = connection.execute(ask).all()
-        except Exception as error:
-            if trouble_of(error) is not Trouble.ROW:
-                raise Unavailable(f"table {self.table} at {place_of(self.url)}: {error_text(error)}") from error
-            if len(keys) == 1:
-                text = f"table {self.table} at {place_of(self.url)}, {self.key} {keys[0]!r:.80}: {error_text(error)}"
-                return {keys[0]: RefusedLookupError(text)}
-            middle = len(keys) // 2
-            return {**self(keys[:middle]), **self(keys[middle:])}
-        names = None if self.columns is None else self.columns
-        return {
-            row[0]: row[1] if self.only else dict(zip(names or row._fields[1:], row[1:], strict=True)) for row in rows
-        }
+            except Exception as error:  # noqa: BLE001  drivers raise what they like for a value that they cannot send
+                return error
+        names = self.columns or (rows[0]._fields[1:] if rows else ())
+        # A column gives back datetimes with or without a zone, however it was asked.
+        answers = {_instant(row[0]): row[1] if self.only else dict(zip(names, row[1:], strict=True)) for row in rows}
+        found.update({one: answers[_instant(one)] for one in keys if _instant(one) in answers})
+        return None
+
+
+def _instant(value: Any) -> Any:
+    return without_zone(value) if isinstance(value, dt.datetime) else value
 
 
 class HttpSource:

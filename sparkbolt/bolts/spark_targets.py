@@ -74,7 +74,7 @@ class ParquetFolder:
         last, self._last = self._last, None  # it is known again when this call has succeeded
         if last is None:
             names = [status.getPath().getName() for status in files.listStatus(folder)] if files.exists(folder) else []
-            last = max((int(name[5:]) for name in names if name.startswith("txid=")), default=-1)
+            last = max((int(name[5:]) for name in names if name.startswith("txid=")), default=0)
         refuse_older(self._folder, last, txid)
         if last < txid:
             batch_df.write.mode("overwrite").partitionBy(*self.partition_by).parquet(unfinished.toString())
@@ -175,13 +175,13 @@ class IcebergAppend:
         self._last = txid
 
     def _in_table(self, spark: Any) -> int:
-        """The last micro-batch that a snapshot of the table has; -1 if there is none."""
+        """The last micro-batch that a snapshot of the table has; 0 if there is none."""
         if not spark.catalog.tableExists(self.table):
-            return -1
+            return 0
         spark.catalog.refreshTable(self.table)
         ours = spark.table(f"{self.table}.snapshots").where(f"summary['{SINK}'] = '{self._owner}'")
         [(last,)] = ours.selectExpr(f"max(cast(summary['{TXID}'] as long))").collect()
-        return -1 if last is None else int(last)
+        return int(last or 0)
 
 
 def _path_of(path: object, what: str) -> str:

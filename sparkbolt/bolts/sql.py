@@ -25,7 +25,8 @@ from sparkbolt.core.model.unsent import note_unsent
 from sparkbolt.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
-    from sparkbolt.bolts.sql_writer import SqlRow, SqlWriter, WriterSettings
+    from sparkbolt.bolts.sql_rows import SqlRow, WriterSettings
+    from sparkbolt.bolts.sql_writer import SqlWriter
     from sparkbolt.core.model.interfaces import BoltCollector
 
 log = logging.getLogger(__name__)
@@ -171,8 +172,8 @@ class SqlBolt(Committer):
 
     @property
     def _settings(self) -> WriterSettings:
+        from sparkbolt.bolts.sql_rows import WriterSettings
         from sparkbolt.bolts.sql_table import TableSettings
-        from sparkbolt.bolts.sql_writer import WriterSettings
 
         combine = tuple(self.combine.items())
         table = TableSettings(self.table, self.mode, self.keys, combine, self.newest, self.create)
@@ -272,7 +273,7 @@ class SqlBolt(Committer):
 
 
 def _sql_row(tup: Tuple, values: dict[str, Any]) -> SqlRow:
-    from sparkbolt.bolts.sql_writer import SqlRow
+    from sparkbolt.bolts.sql_rows import SqlRow
 
     return SqlRow(tup.anchors[0][1] if tup.anchors else 0, values)
 

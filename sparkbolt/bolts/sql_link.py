@@ -6,11 +6,15 @@ Rule 2: a process has one engine, and so one pool of connections, for each URL. 
 another, so it has about as many connections as there are worker processes, however many tasks there are.
 Rule 3: a forked child never uses a connection of its parent (``crash_isolation`` forks): it makes an engine of its own.
 
+Rule 4: the time zone of a session is UTC. So values with a zone and columns without one mean the same instant whatever
+the server, its user or the machine is set to.
+
 Read before: ``core.model.arguments``.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import os
 import sqlite3
@@ -28,6 +32,14 @@ SQLITE_WAIT_SECS = 30.0
 CONNECT_SECS = 10
 """How long psycopg waits for a connection, unless the URL or ``engine`` says otherwise."""
 _DRIVERS = {"psycopg": "'psycopg[binary]'", "psycopg2": "psycopg2-binary", "pymysql": "pymysql"}
+WITHOUT_ZONES = ("sqlite", "mysql", "mariadb")
+"""The databases that have no type for a value with a zone; their drivers drop it."""
+_TO_UTC = {
+    "mariadb": "SET time_zone = '+00:00'",
+    "mysql": "SET time_zone = '+00:00'",
+    "postgresql": "SET TIME ZONE 'UTC'",
+}
+"""By database whose values depend on the time zone of the session: what makes it UTC."""
 _engines: dict[tuple[int, str, bool, str], Engine] = {}
 """By process, URL, whether it writes, and options."""
 
@@ -108,6 +120,24 @@ def place_of(url: str) -> str:
     return parsed_url(url).set(query={}).render_as_string(hide_password=True)
 
 
+def without_zone(value: Any) -> Any:
+    """Return a datetime or a time with a zone in UTC and without its zone, and any other value as it is.
+
+    Raises:
+        ValueError: the offset of a time from UTC depends on the day.
+
+    >>> str(without_zone(dt.time.fromisoformat("05:30:00+02:00")))
+    '03:30:00'
+    """
+    if isinstance(value, dt.time) and value.tzinfo is not None:
+        if value.utcoffset() is None:
+            raise ValueError(f"{value!r} is no time in UTC: the offset of {value.tzinfo} depends on the day")
+        return dt.datetime.combine(dt.date(2000, 1, 1), value).astimezone(dt.UTC).time()
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return value.astimezone(dt.UTC).replace(tzinfo=None)
+    return value
+
+
 def engine_of(url: str, options: Mapping[str, Any], *, writes: bool) -> Engine:
     """Return this process's engine for a URL; it connects when it is first used."""
     key = os.getpid(), url, writes, repr(sorted(options.items()))
@@ -130,6 +160,15 @@ def _made(url: str, options: dict[str, Any], writes: bool) -> Engine:
         if parsed.get_driver_name() == "psycopg" and "connect_timeout" not in parsed.query:
             options["connect_args"] = {"connect_timeout": CONNECT_SECS, **options.get("connect_args", {})}
         made: Engine = sqlalchemy.create_engine(parsed, **{**defaults, **options})
+        if (to_utc := _TO_UTC.get(parsed.get_backend_name())) is not None:
+
+            def in_utc(connection: Any, _: Any) -> None:
+                cursor = connection.cursor()
+                cursor.execute(to_utc)
+                cursor.close()
+                connection.commit()
+
+            sqlalchemy.event.listen(made, "connect", in_utc)
         return made
     options["connect_args"] = {"timeout": SQLITE_WAIT_SECS, **options.get("connect_args", {})}
     made = sqlalchemy.create_engine(parsed, **{"poolclass": sqlalchemy.NullPool, **options})
@@ -145,16 +184,27 @@ def _made(url: str, options: dict[str, Any], writes: bool) -> Engine:
     return made
 
 
-_AWAY_CLASSES = frozenset({"08", "25", "28", "3D", "40", "53", "55", "57", "58", "F0", "XX"})
+_AWAY_CLASSES = frozenset({"08", "25", "28", "3D", "40", "53", "55", "57", "58", "70", "F0", "XX"})
 """Classes of SQLSTATE: connection, state of a transaction, authorization, no such database, rollback (deadlock,
 serialization), resources, not in a state for it (locked), operator, system."""
 _TABLE_STATES = frozenset({"42P01", "42501", "42P10", "42703", "3F000"})
 """No such table; no right; no unique index for the keys; no such column; no such schema."""
+_MYSQL_MODULES = ("pymysql", "MySQLdb", "mysql", "mariadb")
+_MYSQL_TABLE = frozenset({1044, 1054, 1142, 1143, 1146, 1227})
+"""No right to the database; no such column; no right to the table or the column; no such table; no such right."""
+_MYSQL_AWAY = frozenset(
+    {1021, 1030, 1037, 1038, 1040, 1041, 1045, 1049, 1053, 1114, 1129, 1130, 1180, 1203, 1205, 1206, 1213, 1223, 1226}
+    | {1290, 1305, 1317, 1792, 1836, 1927, 1969, 3024, 3100, 3572, *range(2000, 3000)}
+)
+"""Disk, memory, connections, logins, shutdown, a full table, locks, deadlock, read only, a savepoint that is gone, a
+query that was stopped, and what the client says of the connection. MySQL's own SQLSTATE is HY000 for most of them."""
 _SQLITE_AWAY = ("BUSY", "LOCKED", "FULL", "IOERR", "CANTOPEN", "READONLY", "PROTOCOL", "NOTADB", "CORRUPT", "AUTH")
 
 
 def trouble_of(error: BaseException) -> Trouble:
-    """Return what an error concerns that left a statement, a commit or an attempt to connect.
+    """Return what the code of an error says that left a statement, a commit or an attempt to connect.
+
+    A trigger may raise any code for one row, so ``sql_rows`` checks what is said here.
 
     >>> trouble_of(OverflowError("Python int too large to convert to SQLite INTEGER"))
     <Trouble.ROW: 'row'>
@@ -172,9 +222,14 @@ def trouble_of(error: BaseException) -> Trouble:
         if "no such table" in str(cause) or "no column named" in str(cause) or "ON CONFLICT clause" in str(cause):
             return Trouble.TABLE
         return Trouble.ROW
-    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
     if error.connection_invalidated:
         return Trouble.AWAY
+    number = cause.args[0] if cause is not None and cause.args else None
+    if isinstance(number, int) and type(cause).__module__.split(".")[0] in _MYSQL_MODULES:
+        if number in _MYSQL_TABLE:
+            return Trouble.TABLE
+        return Trouble.AWAY if number in _MYSQL_AWAY else Trouble.ROW
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
     if state:
         if state in _TABLE_STATES:
             return Trouble.TABLE

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 
+from sparkbolt.bolts.sql_link import WITHOUT_ZONES, without_zone
 from sparkbolt.errors import Unavailable
 
 MODES = ("append", "upsert", "merge")
@@ -29,17 +31,22 @@ _INSERTS: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.in
 UPSERTING = tuple(_INSERTS)
 """The databases in which a row can be inserted or updated in one statement, as far as this bolt knows."""
 _PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
+_MYSQL = ("mysql", "mariadb")
+_MOMENT, _ZONED_MOMENT = (
+    sa.DateTime(timezone=zoned).with_variant(mysql.DATETIME(fsp=6), *_MYSQL) for zoned in (False, True)
+)
+_TIME = sa.Time().with_variant(mysql.TIME(fsp=6), *_MYSQL)
 _TYPES: tuple[tuple[Any, Any], ...] = (
     (bool, sa.Boolean()),
     (int, sa.BigInteger()),
     (float, sa.Double()),
     (str, sa.Text()),
     (bytes, sa.LargeBinary()),
-    (decimal.Decimal, sa.Numeric().with_variant(sa.Text(), "sqlite")),
-    (dt.datetime, sa.DateTime(timezone=True)),
+    (decimal.Decimal, sa.Numeric().with_variant(sa.Text(), "sqlite").with_variant(sa.Numeric(65, 30), *_MYSQL)),
+    (dt.datetime, _ZONED_MOMENT),
     (dt.date, sa.Date()),
-    (dt.time, sa.Time()),
-    (dt.timedelta, sa.Interval()),
+    (dt.time, _TIME),
+    (dt.timedelta, sa.Interval().with_variant(mysql.TIME(fsp=6), *_MYSQL)),
     (uuid.UUID, sa.Uuid().with_variant(sa.Text(), "sqlite")),
     ((dict, list), sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")),
 )
@@ -76,8 +83,14 @@ class Target:
         self.table, self._settings, self._dialect = table, settings, dialect
         self.columns = frozenset(column.name for column in table.columns)
         self.keys = settings.keys or tuple(column.name for column in table.primary_key)
-        self._texts = frozenset(
-            column.name for column in table.columns if dialect == "sqlite" and isinstance(column.type, sa.String)
+        self._texts = frozenset(column.name for column in table.columns if isinstance(column.type, sa.String))
+        self._without_zone = frozenset(
+            column.name
+            for column in table.columns
+            if dialect in WITHOUT_ZONES
+            or (
+                isinstance(column.type, sa.DateTime | sa.Time | sa.Date) and not getattr(column.type, "timezone", False)
+            )
         )
         for column in table.columns:
             if isinstance(column.type, sa.JSON):
@@ -122,11 +135,12 @@ class Target:
 
     def _converted(self, name: str, value: Any) -> Any:
         value = plain(value)
-        if isinstance(value, decimal.Decimal | uuid.UUID) and name in self._texts:
-            return str(value)
-        if isinstance(value, dt.datetime) and value.tzinfo is not None and self._dialect == "sqlite":
-            return value.astimezone(dt.UTC).replace(tzinfo=None)  # SQLite would drop the zone without a word
-        return value
+        if name in self._texts and self._dialect in WITHOUT_ZONES:
+            if isinstance(value, decimal.Decimal | uuid.UUID):
+                return str(value)
+            if isinstance(value, dict | list):  # MariaDB's JSON is a text
+                return json.dumps(value)
+        return without_zone(value) if name in self._without_zone else value
 
     def statement(self, columns: tuple[str, ...]) -> sa.Insert:
         """Return the statement that writes rows with these columns."""
@@ -209,7 +223,7 @@ def type_of(values: Iterable[Any]) -> Any:
         if kind is None:
             raise Unavailable(f"no column holds a {type(value).__name__}: emit another value, or create the table")
         if isinstance(value, dt.datetime) and value.tzinfo is None:
-            kind = sa.DateTime()
+            kind = _MOMENT
         found.setdefault(repr(kind), kind)
     if set(found) == {repr(sa.BigInteger()), repr(sa.Double())}:
         return sa.Double()
@@ -246,7 +260,7 @@ def commits_table(name: str) -> sa.Table:
         sa.Column("topology", sa.String(255), nullable=False),
         sa.Column("micro_batch", sa.BigInteger, nullable=False),
         sa.Column("rows_written", sa.BigInteger, nullable=False),
-        sa.Column("edges", sa.LargeBinary, nullable=False),
+        sa.Column("edges", sa.LargeBinary().with_variant(mysql.LONGBLOB(), *_MYSQL), nullable=False),
         sa.Column("committed_at", sa.DateTime(timezone=True), nullable=False),
     )
 

@@ -7,14 +7,13 @@ are the same when a micro-batch runs again, so a repeat writes what is not there
 other rows: a bolt before this one may have failed for a tuple in the first run and not in the second.
 Rule 2: the note is locked first. Two attempts that run at once, as after a driver was believed dead, come one after
 the other, and the second sees what the first has written.
-Rule 3: a row that the database refuses is found by halving, between savepoints; the others are written.
-Rule 4: when the connection is lost while the commit is under way, nobody knows whether it was carried out. The next
+Rule 3: when the connection is lost while the commit is under way, nobody knows whether it was carried out. The next
 connection reads the note, which says so.
-Rule 5: in a transactional topology tasks only ``try_rows``: their rows are written and rolled back, so that a row is
+Rule 4: in a transactional topology tasks only ``try_rows``: their rows are written and rolled back, so that a row is
 refused before it counts. ``commit`` in the driver writes the rows of all tasks, all or none, with one note for the
 component (task ``WHOLE``); a number that is noted already is not written again.
 
-Read before: ``sql_link``, ``sql_table``.
+Read before: ``sql_link``, ``sql_table``, ``sql_rows``.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 
 from sparkbolt.bolts.sql_link import Trouble, engine_of, error_text, place_of, trouble_of
-from sparkbolt.bolts.sql_table import TableSettings, Target, commits_table, ddl, described
-from sparkbolt.core.base.exceptions import printed
+from sparkbolt.bolts.sql_rows import RowInserter, RowRefusedError, SqlRow, WriterSettings
+from sparkbolt.bolts.sql_table import Target, commits_table, ddl, described
 from sparkbolt.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -41,37 +40,14 @@ log = logging.getLogger(__name__)
 BACKOFF_SECS, BACKOFF_SECS_MAX = 0.1, 2.0
 WHOLE = 0
 """The task of the note of a component whose rows are committed by the driver; tasks are numbered from 1."""
-VALUES_SHOWN_MAX = 200
-"""How many characters of a refused row's values its failure shows."""
-
-
-class SqlRow(NamedTuple):
-    """A row to be written."""
-
-    edge: int
-    """What it is known by when it comes again; 0 if nobody waits for it."""
-    values: Mapping[str, Any]
-    """By column."""
-
-
-class RowRefusedError(Exception):
-    """The database, or the table, does not take a row."""
+PROBE = -1
+"""The task of a note that is written and rolled back to learn whether the database takes rows."""
+TRIES = 2
+"""After how many failures of a transaction, such as by a deadlock, it is repeated in search of a row at fault."""
 
 
 class CommitRefusedError(Exception):
     """A transaction cannot be committed as a whole."""
-
-
-@dataclass(frozen=True)
-class WriterSettings:
-    """Where and how a writer writes; checked already."""
-
-    url: str
-    table: TableSettings
-    commits: str
-    chunk_rows: int
-    wait_secs: float
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -104,6 +80,10 @@ class SqlWriter:
         self._is_away = False
         """Whether the last ``write`` ended because the database was away: then the next one does not wait."""
         self._in_doubt = False
+        self._failures = 0
+        """How often the transaction at hand has failed although the database answers, or may answer."""
+        self._postponed = False
+        """Whether the last failure was one that a search for a row at fault may explain."""
         self.place = f"table {settings.table.name} at {place_of(settings.url)}"
 
     def write(self, number: int, rows: Sequence[SqlRow]) -> dict[int, RowRefusedError]:
@@ -156,10 +136,11 @@ class SqlWriter:
             CommitRefusedError: What is noted is not of this topology's past; nothing is written.
         """
         try:
-            return self._commit(number, [SqlRow(0, values) for values in rows])
+            is_new = self._commit(number, [SqlRow(0, values) for values in rows])
         except sa.exc.SQLAlchemyError as error:
             trouble, text = trouble_of(error), error_text(error)
             if trouble is Trouble.AWAY:
+                self._failures += 1
                 raise Unavailable(f"{self.place} is away: {text}") from error
             self._target, self._has_commits = None, False
             if trouble is Trouble.TABLE:
@@ -167,6 +148,8 @@ class SqlWriter:
             raise CommitRefusedError(
                 f"{self.place} refuses the commit of txid {number} as a whole, and names no row: {text}"
             ) from error
+        self._failures = 0
+        return is_new
 
     def close(self) -> None:
         """Close the connections of this process to the database; other writers connect again."""
@@ -176,6 +159,7 @@ class SqlWriter:
         until = self._clock() + self._settings.wait_secs
         wait = BACKOFF_SECS
         self._in_doubt = False
+        self._failures = TRIES if self._is_away else 0
         while True:
             try:
                 refused = attempt()
@@ -184,7 +168,11 @@ class SqlWriter:
                 if trouble is not Trouble.AWAY:  # outside of the rows: of the table, or of the commit
                     self._target, self._has_commits = None, False
                     raise Unavailable(f"{self.place}: {text}") from error
-                if self._clock() >= until or (self._is_away and not self._in_doubt):
+                self._failures += 1
+                is_late = self._clock() >= until or (self._is_away and not self._in_doubt)
+                if is_late and self._postponed:
+                    self._failures = TRIES  # the last attempt searches
+                elif is_late:
                     self._give_up(number, text)
                     raise Unavailable(f"{self.place} is away: {text}") from error
                 if wait == BACKOFF_SECS:
@@ -209,12 +197,11 @@ class SqlWriter:
             )
 
     @contextmanager
-    def _begun(
-        self, rows: Sequence[SqlRow], *, notes: bool
-    ) -> Iterator[tuple[sa.Connection, sa.RootTransaction, Target]]:
+    def _begun(self, rows: Sequence[SqlRow]) -> Iterator[tuple[sa.Connection, sa.RootTransaction, Target]]:
         """Begin a transaction with a table that is there; roll it back after an exception."""
         engine = engine_of(self._settings.url, self._settings.options, writes=True)
-        if notes and not self._has_commits:
+        self._postponed = False
+        if not self._has_commits:
             self._create(engine, self._commits)
             self._has_commits = True
         known = self._target is not None
@@ -235,26 +222,26 @@ class SqlWriter:
                 raise
 
     def _try(self, rows: Sequence[SqlRow]) -> dict[int, RowRefusedError]:
-        refused: dict[int, RowRefusedError] = {}
-        with self._begun(rows, notes=False) as (connection, transaction, target):
+        with self._begun(rows) as (connection, transaction, target):
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE")
-            self._insert_all(connection, target, rows, list(range(len(rows))), refused)
+            refused = self._insert(connection, target, rows, range(len(rows)))
             transaction.rollback()
         return refused
 
     def _commit(self, number: int, rows: Sequence[SqlRow]) -> bool:
-        with self._begun(rows, notes=True) as (connection, transaction, target):
+        with self._begun(rows) as (connection, transaction, target):
             note = self._locked(connection)
             if note is not None and note.micro_batch >= number:
                 transaction.rollback()
                 self._check_note(note, number, len(rows))
                 return False
-            refused: dict[int, RowRefusedError] = {}
-            self._insert_all(connection, target, rows, list(range(len(rows))), refused, whole=True)
+            refused = self._insert(connection, target, rows, range(len(rows)), whole=True)
             if refused:
+                first = min(refused.values(), key=lambda one: not one.certain)
                 others = f", and {len(refused) - 1} more of {len(rows)} rows" if len(refused) > 1 else ""
-                raise RowRefusedError(f"{next(iter(refused.values()))}{others}; nothing of txid {number} is written")
+                kind = RowRefusedError if first.certain else Unavailable
+                raise kind(f"{first}{others}; nothing of txid {number} is written")
             noted = {**self._noted(number, ()), "rows_written": len(rows)}
             connection.execute(sa.update(self._commits).where(self._mine()), noted)
             transaction.commit()
@@ -274,11 +261,10 @@ class SqlWriter:
         )
 
     def _transact(self, number: int, rows: Sequence[SqlRow]) -> dict[int, RowRefusedError]:
-        with self._begun(rows, notes=True) as (connection, transaction, target):
+        with self._begun(rows) as (connection, transaction, target):
             written = self._written(connection, number)
-            refused: dict[int, RowRefusedError] = {}
             left = [index for index, row in enumerate(rows) if written is None or row.edge not in written]
-            self._insert_all(connection, target, rows, left, refused)
+            refused = self._insert(connection, target, rows, left)
             edges = {row.edge for index, row in enumerate(rows) if index not in refused} | (written or {0})
             connection.execute(sa.update(self._commits).where(self._mine()), self._noted(number, edges - {0}))
             self._in_doubt = True
@@ -294,6 +280,27 @@ class SqlWriter:
                 refused = dict.fromkeys(range(len(rows)), reason)
             self._in_doubt = False
         return refused
+
+    def _insert(
+        self,
+        connection: sa.Connection,
+        target: Target,
+        rows: Sequence[SqlRow],
+        left: Sequence[int],
+        *,
+        whole: bool = False,
+    ) -> dict[int, RowRefusedError]:
+        """Insert rows; return by index of each row that is refused: why."""
+
+        def probe(data: bytes) -> None:
+            connection.execute(sa.insert(self._commits), {**self._noted(-1, ()), "task": PROBE, "edges": data})
+
+        inserter = RowInserter(self._settings, self.place, connection, target, probe, searching=self._failures >= TRIES)
+        try:
+            inserter.insert(rows, left, whole=whole)
+        finally:
+            self._postponed = inserter.postponed
+        return inserter.refused
 
     # The table.
 
@@ -387,87 +394,3 @@ class SqlWriter:
             "edges": np.array(sorted(edges), dtype="<u8").tobytes(),
             "committed_at": dt.datetime.now(dt.UTC),
         }
-
-    # The rows.
-
-    def _insert_all(
-        self,
-        connection: sa.Connection,
-        target: Target,
-        rows: Sequence[SqlRow],
-        left: list[int],
-        refused: dict[int, RowRefusedError],
-        *,
-        whole: bool = False,
-    ) -> None:
-        """Write some rows, by chunks of the same columns.
-
-        Args:
-            connection: in a transaction.
-            target: the table.
-            rows: all rows.
-            left: the indexes of those to be written.
-            refused: receives, by index, why rows are refused.
-            whole: wait for a column that any row needs; by default such rows are refused if others can be written.
-        """
-        groups: dict[tuple[str, ...], list[int]] = {}
-        for index in left:
-            groups.setdefault(tuple(rows[index].values), []).append(index)
-        lacking = {columns: missing for columns in groups if (missing := target.missing(columns))}
-        if lacking and (whole or len(lacking) == len(groups)):
-            first = next(iter(lacking))
-            raise Unavailable(self._no_column(target, rows, {first: groups[first]}, lacking))
-        for columns, indexes in groups.items():
-            if columns in lacking:
-                reason = RowRefusedError(self._no_column(target, rows, {columns: indexes}, lacking))
-                refused.update(dict.fromkeys(indexes, reason))
-                continue
-            if self._settings.table.mode != "append":
-                indexes.sort(key=lambda index: target.order_of(rows[index].values))
-            statement = target.statement(columns)
-            for start in range(0, len(indexes), self._settings.chunk_rows):
-                chunk = indexes[start : start + self._settings.chunk_rows]
-                self._insert(connection, statement, target, rows, chunk, refused)
-
-    def _no_column(
-        self,
-        target: Target,
-        rows: Sequence[SqlRow],
-        groups: Mapping[tuple[str, ...], Sequence[int]],
-        lacking: Mapping[tuple[str, ...], Sequence[str]],
-    ) -> str:
-        columns = next(iter(groups))
-        wanted = described(TableSettings(self._settings.table.name), [rows[index].values for index in groups[columns]])
-        dialect = engine_of(self._settings.url, self._settings.options, writes=True).dialect
-        missing = lacking[columns][0]
-        kind = wanted.c[missing].type.compile(dialect=dialect)
-        return (
-            f"{self.place} has no column {missing!r} (it has {', '.join(sorted(target.columns))}): ALTER TABLE "
-            f"{self._settings.table.name} ADD COLUMN {missing} {kind}, or choose with columns=[...] what is written"
-        )
-
-    def _insert(
-        self,
-        connection: sa.Connection,
-        statement: sa.Insert,
-        target: Target,
-        rows: Sequence[SqlRow],
-        chunk: list[int],
-        refused: dict[int, RowRefusedError],
-    ) -> None:
-        """Write some rows; halve them until those that are refused are alone."""
-        try:
-            with connection.begin_nested():
-                connection.execute(statement, [target.for_database(rows[index].values) for index in chunk])
-            return
-        except Exception as error:  # drivers raise what they like for a value that they cannot send
-            if connection.invalidated or trouble_of(error) is not Trouble.ROW:
-                raise
-            if len(chunk) == 1:
-                values = printed(dict(rows[chunk[0]].values))
-                shown = values if len(values) <= VALUES_SHOWN_MAX else f"{values[:VALUES_SHOWN_MAX]}..."
-                refused[chunk[0]] = RowRefusedError(f"{self.place} refused {shown}: {error_text(error)}")
-                return
-        middle = len(chunk) // 2
-        self._insert(connection, statement, target, rows, chunk[:middle], refused)
-        self._insert(connection, statement, target, rows, chunk[middle:], refused)

@@ -393,7 +393,7 @@ class World:
 
     def _commit_outside(self, component: str, txid: int, rows: Rows) -> None:
         """Let faults happen while a committer gets its rows; a target that is away is waited for."""
-        fault = self._step(txid, Step.COMMITTING)
+        fault = self._step(txid - 1, Step.COMMITTING)  # txids begin at 1, micro-batches at 0
         kind = fault.kind if fault is not None else None
         if kind == FaultKind.TARGET_AWAY:
             self._pass(AWAY_MS)

@@ -2,9 +2,9 @@
 
 ``scripts/services COMMAND`` installs what they need, starts one of each, tells COMMAND where they are by the
 environment (``SPARKBOLT_TEST_KAFKA`` and ``SPARKBOLT_TEST_ZOOKEEPER`` are host:port, ``SPARKBOLT_TEST_RABBITMQ`` is an
-AMQP URL, ``SPARKBOLT_TEST_POSTGRESQL`` one of SQLAlchemy) and stops them. The fixtures ``kafka``, ``zookeeper``,
-``rabbitmq`` and ``postgresql`` give the address, from there or of a server that they start. A test that kills its
-server makes one of its own, since those are shared:
+AMQP URL, ``SPARKBOLT_TEST_POSTGRESQL`` and ``SPARKBOLT_TEST_MARIADB`` are URLs of SQLAlchemy) and stops them. The
+fixtures ``kafka``, ``zookeeper``, ``rabbitmq``, ``postgresql`` and ``mariadb`` give the address, from there or of a
+server that they start. A test that kills its server makes one of its own, since those are shared:
 
     with Kafka(tmp_path / "kafka") as kafka:
         ...
@@ -17,16 +17,18 @@ Read ``server`` first: it is what all have in common.
 from pathlib import Path
 
 from tests.services.kafka import Kafka
+from tests.services.mariadb import MariaDB
 from tests.services.postgresql import PostgreSQL
 from tests.services.rabbitmq import RabbitMQ
 from tests.services.server import Server
 from tests.services.zookeeper import ZooKeeper
 
 # What COMMAND is told about each server by.
-KINDS: dict[str, type[Kafka] | type[PostgreSQL] | type[RabbitMQ] | type[ZooKeeper]] = {
+KINDS: dict[str, type[Kafka] | type[MariaDB] | type[PostgreSQL] | type[RabbitMQ] | type[ZooKeeper]] = {
     "SPARKBOLT_TEST_KAFKA": Kafka,
     "SPARKBOLT_TEST_ZOOKEEPER": ZooKeeper,
     "SPARKBOLT_TEST_POSTGRESQL": PostgreSQL,
+    "SPARKBOLT_TEST_MARIADB": MariaDB,
     "SPARKBOLT_TEST_RABBITMQ": RabbitMQ,
 }
 
@@ -36,4 +38,4 @@ def make(directory: Path) -> dict[str, Server]:
     return {name: kind(directory / kind.__name__.lower()) for name, kind in KINDS.items()}
 
 
-__all__ = ["KINDS", "Kafka", "PostgreSQL", "RabbitMQ", "Server", "ZooKeeper", "make"]
+__all__ = ["KINDS", "Kafka", "MariaDB", "PostgreSQL", "RabbitMQ", "Server", "ZooKeeper", "make"]

@@ -45,3 +45,9 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a PostgreSQL server that all tests share: a schema of one's own for each test."""
     yield from _address("SPARKBOLT_TEST_POSTGRESQL", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a MariaDB server that all tests share: a database of one's own for each test."""
+    yield from _address("SPARKBOLT_TEST_MARIADB", tmp_path_factory)

@@ -10,23 +10,20 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
 
-from sparkbolt.bolts import Lookup
+from sparkbolt import Config, TopologyBuilder
+from sparkbolt.bolts import Lookup, SqlBolt
 from sparkbolt.bolts.lookup_sources import RefusedLookupError
+from sparkbolt.bolts.sql_rows import RowRefusedError, SqlRow, WriterSettings
 from sparkbolt.bolts.sql_table import TableSettings
-from sparkbolt.bolts.sql_writer import (
-    WHOLE,
-    Author,
-    CommitRefusedError,
-    RowRefusedError,
-    SqlRow,
-    SqlWriter,
-    WriterSettings,
-)
+from sparkbolt.bolts.sql_writer import WHOLE, Author, CommitRefusedError, SqlWriter
 from sparkbolt.errors import Unavailable
+from sparkbolt.spouts import GeneratorSpout
+from sparkbolt.testing import TopologyTestDriver
 from tests.services import PostgreSQL
 from tests.services.proxy import Proxy
 
@@ -82,6 +79,43 @@ def test_a_created_table_gives_back_what_python_had(postgresql: str, schema: str
     [row] = ask(postgresql, f"SELECT {', '.join(values)} FROM {schema}.every WHERE whole = 7")
     assert dict(zip(values, row, strict=True)) == values
     assert ask(postgresql, f"SELECT count(*) FROM {schema}.every WHERE nested IS NULL AND listed IS NULL") == [(1,)]
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_two_instants_of_a_november_night_are_stored_in_utc_whatever_the_zone_of_the_session(
+    postgresql: str, schema: str, zone: str
+) -> None:
+    ask(postgresql, f"CREATE ROLE {schema} SUPERUSER LOGIN; ALTER ROLE {schema} SET timezone = '{zone}'")
+    url = postgresql.replace("//sparkbolt@", f"//{schema}@")
+    ask(postgresql, f"CREATE TABLE {schema}.events (a timestamp, b timestamptz, c date, d time, e text, n int UNIQUE)")
+    night = [dt.datetime(2026, 11, 1, 1, 30, 0, 7, tzinfo=ZoneInfo("America/New_York"), fold=fold) for fold in (0, 1)]
+    plain = [dt.datetime(2026, 11, 1, hour, 30, 0, 7) for hour in (5, 6)]
+    values = [{**dict.fromkeys("abcde", at), "n": n} for n, at in enumerate(night + plain)]
+    assert writer(url, schema, "events").write(0, [SqlRow(row["n"] + 1, row) for row in values]) == {}
+    for place, at in enumerate(plain * 2):
+        [row] = ask(postgresql, f"SELECT * FROM {schema}.events WHERE n = {place}")
+        aware = at.replace(tzinfo=dt.UTC)
+        assert row[:4] == (at, aware, at.date(), at.time())
+        assert str(row[4]).removesuffix("+00") == str(at)
+    ask(postgresql, f"DELETE FROM {schema}.events WHERE n > 1")
+    for column in ("a", "b"):
+        for n, keys in enumerate(zip(night, plain, strict=True)):
+            for key in keys:
+                assert Lookup.sql(url, f"{schema}.events", column, "n").many([key]) == {key: n}
+
+
+def test_a_time_with_a_zone_is_stored_in_utc_and_one_that_depends_on_the_day_fails_alone(
+    postgresql: str, schema: str
+) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.times (a time, b timetz)")
+    east, there = dt.timezone(dt.timedelta(hours=2)), ZoneInfo("America/New_York")
+    times = [dt.time(5, 30, tzinfo=east), dt.time(5, 30, tzinfo=there), dt.time(5, 30)]
+    refused = writer(postgresql, schema, "times").write(0, [SqlRow(n, {"a": at}) for n, at in enumerate(times, 1)])
+    assert "depends on the day" in str(refused.pop(1))
+    assert refused == {}
+    assert ask(postgresql, f"SELECT a FROM {schema}.times ORDER BY a") == [(dt.time(3, 30),), (dt.time(5, 30),)]
+    assert writer(postgresql, schema, "times").write(1, [SqlRow(1, {"b": times[0]})]) == {}
+    assert ask(postgresql, f"SELECT b FROM {schema}.times WHERE b IS NOT NULL") == [(times[0],)]
 
 
 def test_upsert_and_merge_are_one_statement_of_the_server(postgresql: str, schema: str) -> None:
@@ -220,6 +254,116 @@ def test_a_server_that_is_killed_and_comes_back_has_each_row_once(tmp_path: Path
         assert impatient.write(1, numbered(1)) == {}
 
 
+def refuse(url: str, schema: str, code: str, when: str) -> None:
+    """A trigger that raises an error code for some rows, as ``RAISE`` and extensions do."""
+    body = f"BEGIN IF {when} THEN RAISE 'no' USING ERRCODE = '{code}'; END IF; RETURN NEW; END"
+    ask(url, f"CREATE OR REPLACE FUNCTION {schema}.no() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$")
+    ask(
+        url,
+        f"CREATE OR REPLACE TRIGGER no BEFORE INSERT ON {schema}.orders FOR EACH ROW EXECUTE FUNCTION {schema}.no()",
+    )
+
+
+@pytest.mark.parametrize("code", ["XX000", "55000", "53100", "57014", "40001", "08006", "25006", "42501", "42P01"])
+def test_a_row_is_refused_alone_whatever_code_it_is_refused_with(postgresql: str, schema: str, code: str) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
+    refuse(postgresql, schema, code, "NEW.id = 2")
+    own = writer(postgresql, schema, "orders", wait_secs=0.1)
+    assert list(own.write(0, numbered(1, 2, 3))) == [1]
+    assert list(own.write(1, numbered(2))) == [0], "a retry has no other rows beside it"
+    assert list(own.try_rows(2, numbered(2, 4))) == [0], "a transactional topology tries it"
+    assert ask(postgresql, f"SELECT id FROM {schema}.orders ORDER BY id") == [(1,), (3,)]
+
+
+@pytest.mark.parametrize("code", ["XX000", "53100", "57014"])
+def test_the_only_row_that_a_process_knows_is_at_fault_if_the_database_takes_others(
+    postgresql: str, schema: str, code: str
+) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
+    refuse(postgresql, schema, code, "NEW.id = 2")
+    assert list(writer(postgresql, schema, "orders", wait_secs=0.1).write(0, numbered(2))) == [0]
+    assert ask(postgresql, f"SELECT task FROM {schema}.sparkbolt_commits") == [(1,)], "the probe is rolled back"
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("code", ["53100", "55P03", "XX000", "42501"])
+def test_a_table_that_takes_no_row_at_all_is_waited_for(postgresql: str, schema: str, code: str, known: bool) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
+    own = writer(postgresql, schema, "orders", wait_secs=0.1)
+    if known:
+        assert own.write(0, numbered(0)) == {}
+    refuse(postgresql, schema, code, "true")
+    for number in range(1, 4):
+        with pytest.raises(Unavailable, match="no"):
+            own.write(number, numbered(1) if known else numbered(*range(1, 40)))
+    refuse(postgresql, schema, code, "false")
+    assert own.write(4, numbered(1)) == {}
+
+
+def test_a_database_that_is_read_only_is_waited_for_also_by_a_single_row(postgresql: str, schema: str) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
+    assert writer(postgresql, schema, "orders").write(0, numbered(1)) == {}
+    read_only = f"{postgresql}?options=-c%20default_transaction_read_only%3Don"
+    with pytest.raises(Unavailable, match="read-only transaction"):
+        writer(read_only, schema, "orders", wait_secs=0.1).write(1, numbered(2))
+
+
+def test_a_table_that_is_locked_is_waited_for_and_a_row_that_is_locked_fails_alone(
+    postgresql: str, schema: str
+) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
+    own = writer(f"{postgresql}?options=-c%20lock_timeout%3D50", schema, "orders", "upsert", ("id",), wait_secs=0.1)
+    assert own.write(0, numbered(1, 2, 3)) == {}
+    with psycopg.connect(postgresql.replace("+psycopg", "")) as other:
+        other.execute(f"SELECT * FROM {schema}.orders WHERE id = 2 FOR UPDATE")
+        assert list(own.write(1, numbered(1, 2, 3))) == [1]
+        other.execute(f"LOCK TABLE {schema}.orders")
+        with pytest.raises(Unavailable, match="lock timeout"):
+            own.write(2, numbered(3))
+
+
+def test_a_row_that_row_level_security_refuses_fails_alone(postgresql: str, schema: str) -> None:
+    ask(postgresql, f"CREATE ROLE {schema} LOGIN; CREATE TABLE {schema}.orders (id bigint, name text)")
+    ask(postgresql, f"GRANT USAGE, CREATE ON SCHEMA {schema} TO {schema}; GRANT ALL ON {schema}.orders TO {schema}")
+    ask(postgresql, f"ALTER TABLE {schema}.orders ENABLE ROW LEVEL SECURITY")
+    ask(postgresql, f"CREATE POLICY low ON {schema}.orders USING (true) WITH CHECK (id < 5)")
+    own = writer(postgresql.replace("//sparkbolt@", f"//{schema}@"), schema, "orders")
+    refused = own.write(0, numbered(1, 7, 2))
+    assert list(refused) == [1]
+    assert "row-level security" in str(refused[1])
+
+
+def test_a_commit_waits_for_a_row_whose_code_may_stand_for_an_outage_and_names_it(postgresql: str, schema: str) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
+    refuse(postgresql, schema, "55P03", "NEW.id = 2")
+    own, values = writer(postgresql, schema, "orders", task=WHOLE), [row.values for row in numbered(1, 2, 3)]
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="is away"):
+            own.commit(1, values)
+    with pytest.raises(
+        Unavailable, match=r"refused {'id': 2, 'name': 'n2'}: LockNotAvailable: no.*nothing of txid 1 is"
+    ):
+        own.commit(1, values)
+    refuse(postgresql, schema, "55P03", "false")
+    assert own.commit(1, values)
+
+
+def test_a_topology_sets_a_row_aside_that_is_refused_with_an_internal_error(postgresql: str, schema: str) -> None:
+    ask(postgresql, f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, name text)")
+    refuse(postgresql, schema, "XX000", "NEW.id = 2")
+    builder = TopologyBuilder("shop", Config(max_attempts=2))
+    builder.set_spout("in", GeneratorSpout(list, outputs=["id", "name"], count=0))
+    bolt = SqlBolt(postgresql, f"{schema}.orders", wait_secs=0.1, commits=f"{schema}.sparkbolt_commits")
+    builder.set_bolt("out", bolt).shuffle_grouping("in")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver._engine._environment.rehearsal_directory = None  # else nothing would be written
+        for number in (1, 2, 3):
+            driver.feed("in", [number, "x"], message_id=number)
+        driver.advance(dt.timedelta(seconds=300))
+        assert sorted(driver.acked("in")) == [1, 3]
+        assert [failed.message_id for failed in driver.failed("in")] == [2]
+
+
 def test_a_lookup_finds_rows_by_keys_of_each_type_and_waits_for_the_server(postgresql: str, schema: str) -> None:
     ask(postgresql, f"CREATE TABLE {schema}.users (id bigint PRIMARY KEY, name text, token uuid, at timestamptz)")
     at, token = dt.datetime(2026, 1, 1, tzinfo=dt.UTC), uuid.UUID(int=7)
@@ -234,3 +378,21 @@ def test_a_lookup_finds_rows_by_keys_of_each_type_and_waits_for_the_server(postg
     assert whole.many([1]) == {1: row}
     with pytest.raises(Unavailable, match="connection failed"):
         Lookup.sql("postgresql+psycopg://sparkbolt@127.0.0.1:9/postgres", "users", "id").many([1])
+
+
+@pytest.mark.parametrize("code", ["XX000", "57014", "42501"])
+def test_a_key_for_which_the_database_has_no_answer_fails_alone_whatever_the_code_is(
+    postgresql: str, schema: str, code: str
+) -> None:
+    body = f"BEGIN IF id = 2 THEN RAISE 'no' USING ERRCODE = '{code}'; END IF; RETURN 'ann'; END"
+    ask(postgresql, f"CREATE FUNCTION {schema}.named(id int) RETURNS text LANGUAGE plpgsql AS $$ {body} $$")
+    numbers = "generate_series(1, 3) AS id"
+    ask(postgresql, f"CREATE VIEW {schema}.users AS SELECT id, {schema}.named(id) AS name FROM {numbers}")
+    source = Lookup.sql(postgresql, f"{schema}.users", "id", "name")._fetch
+    assert isinstance(source([2])[2], RefusedLookupError), "nothing else was asked for yet"
+    answers = source([1, 2, 3, 4])
+    assert (answers.pop(1), answers.pop(3)) == ("ann", "ann")
+    assert list(answers) == [2]
+    ask(postgresql, f"ALTER VIEW {schema}.users RENAME TO people")
+    with pytest.raises(Unavailable, match="does not exist"):
+        source([1])

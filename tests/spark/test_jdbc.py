@@ -60,7 +60,7 @@ def test_a_repeat_writes_nothing_and_another_checkpoint_begins_anew(spark: Spark
     begun(url)(rows(spark, (1, "a"), (2, "b")), 3)
     target = begun(url)
     target(rows(spark, (3, "c")), 7)
-    begun(url, "fedcba9876543210")(rows(spark, (4, "d")), 0)
+    begun(url, "fedcba9876543210")(rows(spark, (4, "d")), 1)
     assert orders(spark, url) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
     with pytest.raises(CheckpointError, match="has txid 7 of this checkpoint, and this is txid 5"):
         target(rows(spark, (9, "x")), 5)
@@ -68,31 +68,31 @@ def test_a_repeat_writes_nothing_and_another_checkpoint_begins_anew(spark: Spark
 
 def test_a_call_that_was_cut_off_leaves_nothing_and_its_repeat_writes_all(spark: SparkSession, url: str) -> None:
     target = begun(url)
-    target(rows(spark, (1, "a")), 0)
+    target(rows(spark, (1, "a")), 1)
     bad = spark.range(100).selectExpr("id", "if(id = 77, raise_error('no more'), 'n') as name")
     with pytest.raises(Unavailable, match=r"table orders was not written.*no more"):
-        target(bad, 1)
+        target(bad, 2)
     with pytest.raises(Exception, match="no more") as error:  # the second time it is no accident
-        target(bad, 1)
+        target(bad, 2)
     assert not isinstance(error.value, Unavailable)
     assert orders(spark, url) == [(1, "a")]
-    target(rows(spark, (2, "b")), 1)
+    target(rows(spark, (2, "b")), 2)
     assert orders(spark, url) == [(1, "a"), (2, "b")]
 
 
 def test_columns_are_found_in_any_case_and_one_that_lacks_is_named(spark: SparkSession, url: str) -> None:
     execute(spark, url, "create table orders (nr int generated always as identity, NAME varchar(9), Id bigint)")
     target = begun(url)
-    target(rows(spark, (5, "a")), 0)
+    target(rows(spark, (5, "a")), 1)
     assert [(row[1], row[2]) for row in orders(spark, url)] == [("a", 5)]
     with pytest.raises(EngineError, match=r"table orders has no column 'town': its columns are \['NR', 'NAME', 'ID'\]"):
-        target(rows(spark, (6, "b")).selectExpr("id", "name as town"), 1)
+        target(rows(spark, (6, "b")).selectExpr("id", "name as town"), 2)
     assert len(orders(spark, url)) == 1
 
 
 def test_a_database_that_cannot_be_opened_is_told_in_its_own_words(spark: SparkSession, url: str) -> None:
     with pytest.raises(Unavailable, match=r"table orders was not written: .*nowhere.*not found"):
-        begun(url.removesuffix(";create=true").replace("shop", "nowhere"))(rows(spark, (1, "a")), 0)
+        begun(url.removesuffix(";create=true").replace("shop", "nowhere"))(rows(spark, (1, "a")), 1)
 
 
 def test_a_driver_that_is_not_there_is_asked_for_and_not_waited_for(spark: SparkSession) -> None:
@@ -100,7 +100,7 @@ def test_a_driver_that_is_not_there_is_asked_for_and_not_waited_for(spark: Spark
         target = JdbcAppend("jdbc:nowhere://db/shop", "orders", properties)
         target.begin(TopologyContext("t", "out", 0, 1, 1, Config(), checkpoint_id="0123456789abcdef"))
         with pytest.raises(EngineError, match=r"no driver for jdbc:nowhere: .*spark.jars.packages.*'driver'"):
-            target(rows(spark, (1, "a")), 0)
+            target(rows(spark, (1, "a")), 1)
 
 
 def test_a_connection_that_is_lost_is_known_by_its_state(spark: SparkSession, url: str) -> None:

@@ -113,7 +113,7 @@ def test_a_mistake_in_the_function_stops_the_topology_and_keeps_the_rows(tmp_pat
 
     rows = [[1, "a"], [2, "b"]]
     running = sink_of(rows, mistaken).start(checkpoint=tmp_path / "state", master="local[2]")
-    with pytest.raises(EngineError, match=r"commit of 'sink' raised .*nosuch.*rows of txid 0 are in the checkpoint"):
+    with pytest.raises(EngineError, match=r"commit of 'sink' raised .*nosuch.*rows of txid 1 are in the checkpoint"):
         running.await_finished()
     running.stop()
     running = sink_of(rows, right).start(checkpoint=tmp_path / "state", master="local[2]")

@@ -82,7 +82,7 @@ class Statement(Committer):
     def begin(self, context):
         path = Path(self.path)
         lines = path.read_text().splitlines() if path.exists() else []
-        self.there = max((json.loads(line)["txid"] for line in lines), default=-1)
+        self.there = max((json.loads(line)["txid"] for line in lines), default=0)
 
     def commit(self, txid, rows):
         assert rows, txid

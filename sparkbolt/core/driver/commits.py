@@ -22,7 +22,7 @@ from hashlib import blake2b
 from typing import Any
 
 from sparkbolt.core.base.files import Files
-from sparkbolt.core.model.committers import CommittingBolt
+from sparkbolt.core.model.committers import CommittingBolt, txid_of
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.protocol.verdicts import KeptRows
 from sparkbolt.errors import CheckpointError
@@ -86,18 +86,21 @@ class Commits:
         """
         due = [place for place in self._waiting if place[0] <= last_commit]
         for place in sorted(due, key=lambda place: (place[0], self._rank(place))):
-            txid, component = place
-            self._call(component, txid, partial(_unpickled, self._staged.get(place) or self._load(place)))
+            micro_batch_id, component = place
+            self._call(
+                component, txid_of(micro_batch_id), partial(_unpickled, self._staged.get(place) or self._load(place))
+            )
             self._files.remove(_name(place))
             self._waiting.remove(place)
             self._staged.pop(place, None)
 
     def _rank(self, place: tuple[int, str]) -> int:
-        txid, component = place
+        micro_batch_id, component = place
         if component not in self._order:
             raise CheckpointError(
                 f"{_name(place)} has rows of {component!r} which are not committed yet, and the topology has no "
-                f"committer of that name: start it once as it was, so that it commits txid {txid}, or remove the file"
+                f"committer of that name: start it once as it was, so that it commits txid {txid_of(micro_batch_id)}, "
+                "or remove the file"
             )
         return self._order.index(component)
 
@@ -130,7 +133,7 @@ def _body(files: Files, place: tuple[int, str]) -> bytes:
     body = data[start:] if data is not None else b""
     if data is None or data[:start] != _MAGIC + _digest(body):
         raise CheckpointError(
-            f"{name} is missing or damaged: it has the rows that txid {place[0]} of {place[1]!r} commits, and "
+            f"{name} is missing or damaged: it has the rows that txid {txid_of(place[0])} of {place[1]!r} commits, and "
             "nothing is committed before them; restore the file, or remove it to give these rows up"
         )
     return body

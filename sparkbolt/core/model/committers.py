@@ -48,7 +48,8 @@ class CommittingBolt(BoltBase):
         noted already.
 
         Args:
-            txid: the number of the micro-batch; ascending, not every number comes.
+            txid: the number of the transaction, from 1 on; ascending, not every number comes. It is one more than the
+                micro-batch's, which Spark counts from 0, so a target that says 0 has nothing yet.
             rows: what ``row`` returned; those of one task in their order, task after task.
 
         Raises:
@@ -86,6 +87,14 @@ class Committer(CommittingBolt, Bolt):
         if not tup.is_tick:
             self.keep(self.row(tup))
         collector.ack(tup)
+
+
+def txid_of(micro_batch_id: int) -> int:
+    """Return the txid of a micro-batch: Spark counts micro-batches from 0, and txids begin at 1, as in Storm.
+
+    So 0 is below every txid, and a target whose column of txids defaults to 0 skips nothing.
+    """
+    return micro_batch_id + 1
 
 
 def take_rows(bolt: object) -> list[bytes]:

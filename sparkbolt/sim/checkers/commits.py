@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sparkbolt.core.driver.ledger.ledger import Promotion
+from sparkbolt.core.model.committers import txid_of
 from sparkbolt.core.protocol.plan import MicroBatchPlan
 from sparkbolt.sim.checkers.base import Checker, Facts
 from sparkbolt.sim.checkers.trees import ExpectedVerdict
@@ -41,13 +42,13 @@ class CommitsAreExact(Checker):
     def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
         """Note what must come."""
         for part in outcome.kept:
-            place = plan.micro_batch_id, part.component
+            place = txid_of(plan.micro_batch_id), part.component
             self._due[place] = self._due.get(place, 0) + len(part.rows)
 
     def wrote(self, component: str, txid: int, rows: Sequence[Any]) -> None:
         """Check the rows that a committer gets."""
-        last, life = self._last.get(component, (-1, 0))
-        if txid > self.facts.committed:
+        last, life = self._last.get(component, (0, 0))
+        if txid > txid_of(self.facts.committed):
             self.broken(f"{component!r} got the rows of txid {txid} before it was committed", component=component)
         elif txid < last or (txid == last and life == self._life):
             self.broken(f"{component!r} got the rows of txid {txid} after those of {last}", component=component)
@@ -60,7 +61,7 @@ class CommitsAreExact(Checker):
     def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
         """Check that nothing is promoted before it is outside."""
         for txid, component in self._due:
-            if txid <= promotion.micro_batch_id:
+            if txid <= txid_of(promotion.micro_batch_id):
                 self.broken(
                     f"micro-batch {promotion.micro_batch_id} is promoted, and {component!r} has not got the rows of "
                     f"txid {txid}",

@@ -75,42 +75,42 @@ def test_a_micro_batch_is_one_snapshot_and_a_repeat_writes_nothing(tmp_path: Pat
 
 
 def test_a_repeat_is_known_after_snapshots_have_expired(tmp_path: Path) -> None:
-    begun(tmp_path).commit(0, rows({"n": 0}))
-    begun(tmp_path).commit(1, rows({"n": 1}))
+    begun(tmp_path).commit(1, rows({"n": 0}))
+    begun(tmp_path).commit(2, rows({"n": 1}))
     with opened(tmp_path) as table:
         table.maintenance.expire_snapshots().older_than(dt.datetime.now() + dt.timedelta(days=1)).commit()
     with opened(tmp_path) as table:
         assert len(table.metadata.snapshots) == 1
-    begun(tmp_path).commit(1, rows({"n": 1}))
-    with pytest.raises(CheckpointError, match=r"has txid 1 .* and this is txid 0"):
-        begun(tmp_path).commit(0, rows({"n": 0}))
+    begun(tmp_path).commit(2, rows({"n": 1}))
+    with pytest.raises(CheckpointError, match=r"has txid 2 .* and this is txid 1"):
+        begun(tmp_path).commit(1, rows({"n": 0}))
     assert read(tmp_path) == [{"n": 0}, {"n": 1}]
 
 
 def test_an_older_driver_that_still_writes_does_not_write_a_second_time(tmp_path: Path) -> None:
-    begun(tmp_path).commit(0, rows({"n": 0}))
+    begun(tmp_path).commit(1, rows({"n": 0}))
     old = begun(tmp_path)
     current = old._opened
 
     def overtaken(columns: pa.Schema) -> Any:
         table = current(columns)
-        begun(tmp_path).commit(1, rows({"n": 1}))
+        begun(tmp_path).commit(2, rows({"n": 1}))
         return table
 
     old._opened = overtaken  # type: ignore[method-assign]
     with pytest.raises(Unavailable, match="cannot be written"):
-        old.commit(1, rows({"n": 1}))
+        old.commit(2, rows({"n": 1}))
     old._opened = current  # type: ignore[method-assign]
-    old.commit(1, rows({"n": 1}))
+    old.commit(2, rows({"n": 1}))
     assert read(tmp_path) == [{"n": 0}, {"n": 1}]
 
 
 def test_several_writers_append_at_the_same_time(tmp_path: Path) -> None:
-    begun(tmp_path, "first").commit(0, rows({"n": 0}))
+    begun(tmp_path, "first").commit(1, rows({"n": 0}))
 
     def write(name: str) -> None:
-        bolt, txid = begun(tmp_path, name), 0
-        while txid < 3:
+        bolt, txid = begun(tmp_path, name), 1
+        while txid <= 3:
             try:
                 bolt.commit(txid, rows({"n": 1}))
             except Unavailable:
@@ -130,8 +130,8 @@ def test_a_table_is_created_with_its_schema_and_partitions(tmp_path: Path) -> No
     row: dict[str, Any] = {"id": 1, "at": noon.replace(tzinfo=dt.UTC), "local": noon}
     row |= {"price": Decimal("1.5"), "day": noon.date(), "tags": ["a"]}
     kept = bolt._schema.fit(pa.RecordBatch.from_pylist([row]))  # type: ignore[union-attr]
-    bolt.commit(0, [_packed(kept)])
     bolt.commit(1, [_packed(kept)])
+    bolt.commit(2, [_packed(kept)])
     assert read(tmp_path) == [row, row]
     with opened(tmp_path) as table:
         assert [field.name for field in table.spec().fields] == ["day"]
@@ -139,17 +139,17 @@ def test_a_table_is_created_with_its_schema_and_partitions(tmp_path: Path) -> No
 
 
 def test_what_follows_the_values_is_cast_to_the_table_or_says_what_to_do(tmp_path: Path) -> None:
-    begun(tmp_path).commit(0, rows({"n": 1.5, "name": "a"}))
+    begun(tmp_path).commit(1, rows({"n": 1.5, "name": "a"}))
     bolt = begun(tmp_path)
-    bolt.commit(1, rows({"n": 2}))
+    bolt.commit(2, rows({"n": 2}))
     assert read(tmp_path)[1] == {"n": 2.0, "name": None}
     with pytest.raises(TypeError, match="schema_mode='merge'"):
-        bolt.commit(2, rows({"n": 2.5, "more": True}))
+        bolt.commit(3, rows({"n": 2.5, "more": True}))
     with pytest.raises(TypeError, match=r"column 'n' of table shop.orders is double, and the rows have string there"):
-        bolt.commit(2, rows({"n": "x"}))
+        bolt.commit(3, rows({"n": "x"}))
     merging = begun(tmp_path, schema_mode="merge")
-    merging.commit(2, rows({"n": 2.5, "more": [{"deep": 1}]}))
-    merging.commit(3, rows({"n": 3.5, "more": [{"deep": 2}]}))
+    merging.commit(3, rows({"n": 2.5, "more": [{"deep": 1}]}))
+    merging.commit(4, rows({"n": 3.5, "more": [{"deep": 2}]}))
     assert read(tmp_path)[2:] == [
         {"n": 2.5, "name": None, "more": [{"deep": 1}]},
         {"n": 3.5, "name": None, "more": [{"deep": 2}]},
@@ -158,17 +158,17 @@ def test_what_follows_the_values_is_cast_to_the_table_or_says_what_to_do(tmp_pat
 
 def test_a_catalog_that_is_away_is_waited_for(tmp_path: Path) -> None:
     bolt = begun(tmp_path)
-    bolt.commit(0, rows({"n": 0}))
+    bolt.commit(1, rows({"n": 0}))
     with closing(sqlite3.connect(tmp_path / "catalog.db", timeout=0)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(Unavailable, match=r"table shop.orders cannot be written \(.*locked"):
-            bolt.commit(1, rows({"n": 1}))
-    bolt.commit(1, rows({"n": 1}))
+            bolt.commit(2, rows({"n": 1}))
+    bolt.commit(2, rows({"n": 1}))
     nowhere = {"type": "rest", "uri": "http://127.0.0.1:9"}
     away = IcebergBolt(TABLE, properties=nowhere)
     away.begin(TopologyContext("t", "table", 0, 1, 1, Config(), checkpoint_id="c0ffee"))
     with pytest.raises(Unavailable, match="cannot be written"):
-        away.commit(0, rows({"n": 0}))
+        away.commit(1, rows({"n": 0}))
     assert read(tmp_path) == [{"n": 0}, {"n": 1}]
 
 

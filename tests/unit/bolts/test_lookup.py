@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import json
 import pickle
 import sqlite3
@@ -144,6 +145,16 @@ def test_a_key_that_the_database_does_not_take_fails_alone(users: str) -> None:
         lookup.many([1, 1 << 70])
     assert lookup.many([1]) == {1: "ann"}
     assert lookup.asked == 2
+
+
+def test_days_and_instants_are_found_as_sqlalchemy_stores_them_in_sqlite(users: str) -> None:
+    with sqlite3.connect(users.removeprefix("sqlite:///")) as connection:
+        connection.execute("CREATE TABLE days (at DATETIME, day DATE, id INTEGER)")
+        connection.execute("INSERT INTO days VALUES ('2026-01-02 03:30:00.000000', '2026-01-02', 7)")
+    connection.close()
+    at = dt.datetime(2026, 1, 2, 5, 30, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+    assert Lookup.sql(users, "days", "at", "id").many([at]) == {at: 7}
+    assert Lookup.sql(users, "days", "day", "id").many([at.date()]) == {at.date(): 7}
 
 
 def test_a_database_that_is_away_is_unavailable(tmp_path: Path) -> None:

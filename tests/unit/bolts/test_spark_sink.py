@@ -281,8 +281,8 @@ def test_a_test_driver_shows_the_rows_and_a_simulation_finds_nothing_wrong(tmp_p
     with TopologyTestDriver(topology) as driver:
         driver.feed("rows", {"n": 5, "name": "b"}, message_id=1)
         driver.run_until_idle()
-        assert driver.unsent("sink") == [{"txid": 0, "row": {"n": 5, "name": "b"}}]
-        name = "part-000000-json.jsonl" if transactional else "part-000000-json-0.jsonl"
+        assert driver.unsent("sink") == [{"txid": 1, "row": {"n": 5, "name": "b"}}]
+        name = "part-000001-json.jsonl" if transactional else "part-000000-json-0.jsonl"
         assert [path.name for path in driver.output_path(tmp_path / "json").iterdir()] == [name]
     for seed in range(6):
         report = simulate(topology, seed=seed)

@@ -20,8 +20,9 @@ import sqlalchemy as sa
 from sparkbolt import Config, TopologyBuilder
 from sparkbolt.bolts import SqlBolt
 from sparkbolt.bolts.sql_link import Trouble, checked_url, engine_of, place_of, trouble_of
+from sparkbolt.bolts.sql_rows import SqlRow, WriterSettings
 from sparkbolt.bolts.sql_table import TableSettings
-from sparkbolt.bolts.sql_writer import Author, SqlRow, SqlWriter, WriterSettings
+from sparkbolt.bolts.sql_writer import Author, SqlWriter
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.tuples import Origin, Tuple, tick
 from sparkbolt.errors import ConfigError, Unavailable
@@ -345,7 +346,7 @@ def test_a_forked_child_has_an_engine_of_its_own(url: str) -> None:
         (("nonsense", "t"), "url is no database URL"),
         ((7, "t"), "url is no database URL"),
         (("nosuchdb://h/d", "t"), "knows no database 'nosuchdb'"),
-        (("mysql+pymysql://ann:secret@h/d", "t"), "is not installed: pip install pymysql"),
+        (("postgresql+psycopg2://ann:secret@h/d", "t"), "is not installed: pip install psycopg2-binary"),
         (("sqlite://", "t"), "memory of one process"),
         (("sqlite:///x.db", ""), "the name of a table"),
         (("sqlite:///x.db", "t", "replace"), "mode="),

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 from sparkbolt import Config
 from sparkbolt.bolts import SqlBolt
-from sparkbolt.bolts.sql_writer import CommitRefusedError, RowRefusedError
+from sparkbolt.bolts.sql_rows import RowRefusedError
+from sparkbolt.bolts.sql_writer import CommitRefusedError
 from sparkbolt.core.model.committers import take_rows
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.tuples import Origin, Tuple

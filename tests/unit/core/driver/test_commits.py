@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Committer, TopologyBuilder
-from sparkbolt.core.driver.commits import Commits
+from sparkbolt.core.driver.commits import CommitCall, Commits
 from sparkbolt.core.model.components import BoltBase
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.protocol.verdicts import KeptRows
@@ -38,7 +38,7 @@ class Outside:
         self.came.append((component, txid, rows()))
 
 
-def commits(files: MemoryFiles, outside: Outside, *names: str, bolt: BoltBase | None = None) -> Commits:
+def commits(files: MemoryFiles, outside: CommitCall, *names: str, bolt: BoltBase | None = None) -> Commits:
     builder = TopologyBuilder("t")
     builder.set_spout("s", GeneratorSpout(list, outputs=["n"]))
     for name in names or ("b", "a"):
@@ -58,9 +58,26 @@ def test_rows_come_after_the_commit_task_by_task_and_leave_no_file():
     assert outside.came == []
     assert sorted(files.files) == ["commits/0.a", "commits/0.b"]
     one.settle(0)
-    assert outside.came == [("b", 0, [{"n": 4}]), ("a", 0, [1, 2, 3])]
+    assert outside.came == [("b", 1, [{"n": 4}]), ("a", 1, [1, 2, 3])], "txids begin at 1"
     assert files.files == {}
     assert not one.waits
+
+
+def test_a_target_whose_column_of_txids_defaults_to_0_gets_the_first_micro_batch():
+    done, written = 0, []
+
+    def commit(component: str, txid: int, rows: Any) -> None:
+        nonlocal done
+        if done < txid:  # the rule of docs/exactly-once.md
+            written.extend(rows())
+            done = txid
+
+    files = MemoryFiles()
+    for micro_batch in (0, 1):
+        one = commits(files, commit)
+        one.stage(micro_batch, [kept("a", 0, micro_batch)])
+        one.settle(micro_batch)
+    assert (written, done) == ([0, 1], 2)
 
 
 def test_a_micro_batch_that_runs_again_replaces_its_rows_also_by_none():
@@ -69,17 +86,17 @@ def test_a_micro_batch_that_runs_again_replaces_its_rows_also_by_none():
     one.stage(0, [kept("a", 0, 1), kept("b", 0, 2)])
     one.stage(0, [kept("b", 0, 3)])
     one.settle(0)
-    assert outside.came == [("b", 0, [3])]
+    assert outside.came == [("b", 1, [3])]
     one.stage(1, [kept("a", 0, 4)])
     again = commits(files, outside)  # the driver died before Spark had committed it
     again.stage(1, [])
     again.settle(1)
-    assert outside.came == [("b", 0, [3])]
+    assert outside.came == [("b", 1, [3])]
     assert files.files == {}
 
 
 def test_the_next_life_commits_what_the_last_one_has_left_in_the_order_of_txids():
-    files, outside = MemoryFiles(), Outside(raises=2)
+    files, outside = MemoryFiles(), Outside(raises=3)
     one = commits(files, outside)
     one.stage(2, [kept("a", 0, 1), kept("b", 0, 2)])
     with pytest.raises(OSError, match="away"):
@@ -90,7 +107,7 @@ def test_the_next_life_commits_what_the_last_one_has_left_in_the_order_of_txids(
     another.settle(1)
     assert outside.came == []
     another.settle(11)
-    assert outside.came == [("b", 2, [2]), ("a", 2, [1]), ("a", 11, [3])]
+    assert outside.came == [("b", 3, [2]), ("a", 3, [1]), ("a", 12, [3])]
 
 
 def test_what_is_outside_does_not_come_again_if_another_committer_raises():
@@ -108,7 +125,7 @@ def test_what_is_outside_does_not_come_again_if_another_committer_raises():
     with pytest.raises(OSError, match="away"):
         one.settle(0)
     commits(files, outside).settle(0)
-    assert outside.came == [("b", 0, [2]), ("a", 0, [1])]
+    assert outside.came == [("b", 1, [2]), ("a", 1, [1])]
 
 
 class Plain(BasicBolt):

@@ -344,7 +344,7 @@ def test_rows_that_wait_for_their_commit_are_told_and_damaged_ones_found(tmp_pat
     where = on_disk(found, tmp_path / "damaged")
     assert main(["checkpoint", "verify", where]) == 1
     out = capsys.readouterr().out
-    assert "mistake: commits/2.out is missing or damaged: it has the rows that txid 2 of 'out' commits" in out
+    assert "mistake: commits/2.out is missing or damaged: it has the rows that txid 3 of 'out' commits" in out
     assert "mistake: aborts/3 is damaged" in out
     assert "a repair cannot help: what this file had is nowhere else" in out
     assert main(["checkpoint", "repair", where]) == 1

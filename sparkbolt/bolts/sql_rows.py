@@ -1,0 +1,204 @@
+"""The rows of a transaction: inserts them between savepoints, so that those which the database refuses fail alone.
+
+Rule: a row is at fault by the rules of ``sql_search``; the witness is a row that the table has taken, and the probe a
+large row in the bolt's own table of commits. Both are rolled back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from sparkbolt.bolts.sql_link import Trouble, engine_of, error_text, trouble_of
+from sparkbolt.bolts.sql_search import find_refused
+from sparkbolt.bolts.sql_table import TableSettings, Target, described
+from sparkbolt.core.base.exceptions import printed
+from sparkbolt.errors import Unavailable
+
+VALUES_SHOWN_MAX = 200
+"""How many characters of a refused row's values its failure shows."""
+PROBE_BYTES = 1 << 16
+"""How large the row is that asks whether the database takes rows; a full disk has no room for it."""
+_taken: dict[tuple[int, str, str], Mapping[str, Any]] = {}
+"""By process, URL and table: the values of a row that the database has taken."""
+
+
+class SqlRow(NamedTuple):
+    """A row to be written."""
+
+    edge: int
+    """What it is known by when it comes again; 0 if nobody waits for it."""
+    values: Mapping[str, Any]
+    """By column."""
+
+
+class RowRefusedError(Exception):
+    """The database, or the table, does not take a row."""
+
+    certain = True
+    """False if the error code also stands for an outage, such as that of a deadlock."""
+
+
+@dataclass(frozen=True)
+class WriterSettings:
+    """Where and how a writer writes; checked already."""
+
+    url: str
+    table: TableSettings
+    commits: str
+    chunk_rows: int
+    wait_secs: float
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class RowInserter:
+    """Inserts rows of one transaction."""
+
+    def __init__(
+        self,
+        settings: WriterSettings,
+        place: str,
+        connection: sa.Connection,
+        target: Target,
+        probe: Callable[[bytes], None],
+        *,
+        searching: bool,
+    ) -> None:
+        """Begin without a row.
+
+        Args:
+            settings: where and how to write.
+            place: the table, as errors name it.
+            connection: in a transaction.
+            target: the table.
+            probe: inserts a row with these bytes into another table.
+            searching: whether a code that may stand for an outage starts the search for a row; if not, it is raised.
+        """
+        self._settings, self._place = settings, place
+        self._connection, self._target, self._probe = connection, target, probe
+        self._searching = searching
+        self.refused: dict[int, RowRefusedError] = {}
+        """By index of each row that the database refuses: why."""
+        self.postponed = False
+        """Whether an error was raised that a search may explain."""
+
+    def insert(self, rows: Sequence[SqlRow], left: Sequence[int], *, whole: bool = False) -> None:
+        """Insert some rows, by chunks of the same columns.
+
+        Args:
+            rows: all rows.
+            left: the indexes of those to be written.
+            whole: wait for a column that any row needs; by default such rows are refused if others can be written.
+
+        Raises:
+            Unavailable: the table lacks a column.
+            DBAPIError: the database is away, as far as its answers to these rows and others tell.
+        """
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for index in left:
+            groups.setdefault(tuple(rows[index].values), []).append(index)
+        lacking = {columns: missing for columns in groups if (missing := self._target.missing(columns))}
+        if lacking and (whole or len(lacking) == len(groups)):
+            first = next(iter(lacking))
+            raise Unavailable(self._no_column(rows, {first: groups[first]}, lacking))
+        chunks: list[Sequence[int]] = []
+        for columns, indexes in groups.items():
+            if columns in lacking:
+                reason = RowRefusedError(self._no_column(rows, {columns: indexes}, lacking))
+                self.refused.update(dict.fromkeys(indexes, reason))
+                continue
+            if self._settings.table.mode != "append":
+                indexes.sort(key=lambda index: self._target.order_of(rows[index].values))
+            size = self._settings.chunk_rows
+            chunks += [indexes[start : start + size] for start in range(0, len(indexes), size)]
+
+        def attempt(chunk: Sequence[int]) -> Exception | None:
+            return self._attempt([rows[index].values for index in chunk])
+
+        def refuse(index: int, error: Exception) -> None:
+            self.refused[index] = self._refusal(rows[index].values, error)
+
+        find_refused(chunks, attempt, refuse, witness=self._takes_witness, probe=self._takes_probe)
+
+    def _no_column(
+        self,
+        rows: Sequence[SqlRow],
+        groups: Mapping[tuple[str, ...], Sequence[int]],
+        lacking: Mapping[tuple[str, ...], Sequence[str]],
+    ) -> str:
+        columns = next(iter(groups))
+        wanted = described(TableSettings(self._settings.table.name), [rows[index].values for index in groups[columns]])
+        dialect = engine_of(self._settings.url, self._settings.options, writes=True).dialect
+        missing = lacking[columns][0]
+        kind = wanted.c[missing].type.compile(dialect=dialect)
+        return (
+            f"{self._place} has no column {missing!r} (it has {', '.join(sorted(self._target.columns))}): ALTER TABLE "
+            f"{self._settings.table.name} ADD COLUMN {missing} {kind}, or choose with columns=[...] what is written"
+        )
+
+    def _attempt(self, values: Sequence[Mapping[str, Any]]) -> Exception | None:
+        error = self._error_of(values)
+        if error is None:
+            _taken[self._place_key] = values[-1]
+        elif not self._searching and trouble_of(error) is Trouble.AWAY:
+            self.postponed = True
+            raise error
+        return error
+
+    def _takes_witness(self) -> bool | None:
+        values = _taken.get(self._place_key)
+        if values is None or self._target.missing(values):
+            return None
+        error = self._error_of([values], keep=False)
+        return error is None or trouble_of(error) is Trouble.ROW
+
+    def _error_of(self, values: Sequence[Mapping[str, Any]], *, keep: bool = True) -> Exception | None:
+        """Insert rows with the same columns between savepoints; return what the database or its driver says to them.
+
+        Raises:
+            DBAPIError: the connection is lost, or the transaction has ended.
+        """
+        savepoint = self._connection.begin_nested()
+        try:
+            statement = self._target.statement(tuple(values[0]))
+            self._connection.execute(statement, [self._target.for_database(one) for one in values])
+            (savepoint.commit if keep else savepoint.rollback)()
+        except Exception as error:  # noqa: BLE001  drivers raise what they like for a value that they cannot send
+            self._back_to(savepoint, error)
+            return error
+        return None
+
+    def _back_to(self, savepoint: sa.NestedTransaction, error: Exception) -> None:
+        if self._connection.invalidated:
+            raise error
+        try:
+            savepoint.rollback()
+        except sa.exc.DBAPIError:
+            raise error from None  # the transaction has ended, such as by a deadlock in MySQL
+
+    def _takes_probe(self, error: Exception) -> bool:
+        if trouble_of(error) is Trouble.TABLE:
+            return False  # another table says nothing about this one
+        savepoint = self._connection.begin_nested()
+        try:
+            self._probe(os.urandom(PROBE_BYTES))
+            savepoint.rollback()
+        except sa.exc.DBAPIError as refusal:
+            self._back_to(savepoint, refusal)
+            return False
+        return True
+
+    def _refusal(self, values: Mapping[str, Any], error: Exception) -> RowRefusedError:
+        text = printed(dict(values))
+        shown = text if len(text) <= VALUES_SHOWN_MAX else f"{text[:VALUES_SHOWN_MAX]}..."
+        refusal = RowRefusedError(f"{self._place} refused {shown}: {error_text(error)}")
+        refusal.certain = trouble_of(error) is Trouble.ROW
+        return refusal
+
+    @property
+    def _place_key(self) -> tuple[int, str, str]:
+        return os.getpid(), self._settings.url, self._settings.table.name
