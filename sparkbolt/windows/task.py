@@ -170,13 +170,11 @@ class WindowTask(BoltRuntime):
         if windowing.gap is not None:
             return SessionWindows(shelf, ms(windowing.gap))
         length, slide = windowing.length_extent, windowing.slide_extent
-        # A key whose window is empty is forgotten, and an ack cannot wait: then no expired tuple is kept for later.
-        carry = windowing.key is None and not windowing.ack_on_expiry
         if not windowing.in_event_time:
-            return ArrivalWindows(shelf, length, slide, origin, carry=carry)
+            return ArrivalWindows(shelf, length, slide, origin)
         if isinstance(length, Count) or isinstance(slide, Count):
             return ReleasedWindows(shelf, length, slide, closed_left=windowing.closed_left)
-        return EventTimeWindows(shelf, length, slide, carry=carry, closed_left=windowing.closed_left)
+        return EventTimeWindows(shelf, length, slide, closed_left=windowing.closed_left)
 
     def _quantum_ms(self) -> int:
         windowing = self._windowing
@@ -381,11 +379,9 @@ class WindowTask(BoltRuntime):
     def _show(self, window: Windower, fired: Iterator[Fired], key: Any) -> None:
         for one in fired:
             self._changed = True
-            self._expire(window.log, one.expired if one.expiring is None else one.expiring)
+            self._expire(window.log, one.expiring)
             if one.events.count:
                 self._execute(window.log, one, key)
-            if one.is_last:
-                self._expire(window.log, one.events)
 
     def _expire(self, log: WindowLog, expired: Selection) -> None:
         if expired.count:
