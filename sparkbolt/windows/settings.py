@@ -26,6 +26,8 @@ MAX_FUTURE = timedelta(days=3650)
 """How far ahead of the clock a timestamp may be by default. It is enough for any forecast, and for a test whose clock
 stands still; a timestamp in a wrong unit is thousands of years ahead."""
 LATE_FIELD = "late_tuple"
+UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+"""What a timestamp may count."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Windowing:
     gap: Any = None
     timestamp_field: Any = None
     timestamp_extractor: Callable[[Any], Any] | None = None
+    timestamp_unit: Any = None
+    """One of ``UNITS``; None: milliseconds, and numbers that seem to count seconds are refused."""
     lag: Any = None
     max_future: Any = None
     watermark_interval: Any = None
@@ -215,6 +219,9 @@ def _value_mistakes(windowing: Windowing) -> Iterator[str]:
     for what, given, least in durations:
         if given is not None:
             yield from _duration_mistakes(what, given, least)
+    if windowing.timestamp_unit is not None and windowing.timestamp_unit not in list(UNITS):
+        units = ", ".join(f"{unit!r} ({name})" for unit, name in UNITS.items())
+        yield f"the timestamp's unit: expected one of {units}, got {windowing.timestamp_unit!r}"
     if windowing.max_future is not None:
         yield from _duration_mistakes("with_max_future", windowing.max_future, 0, ms(timedelta.max))
     names = (

@@ -39,7 +39,7 @@ from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
 from sparkbolt.windows.firing import Count, Fired, Windower
 from sparkbolt.windows.keyed import KeyedWindows
 from sparkbolt.windows.log import WindowLog
-from sparkbolt.windows.reading import SeenIds, groups_of, refuse_before_1970, refuse_far_future, times_of
+from sparkbolt.windows.reading import SeenIds, groups_of, times_of
 from sparkbolt.windows.segments import Selection, Shelf
 from sparkbolt.windows.settings import Windowing, ms
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
@@ -230,10 +230,7 @@ class WindowTask(BoltRuntime):
         good = np.ones(rows.count, dtype=bool)
         times = np.full(rows.count, now_ms, dtype=np.int64)
         if self._marks is not None:
-            field = windowing.timestamp_field
-            times, good = times_of(rows, field, windowing.timestamp_extractor, counts)
-            refuse_before_1970(times, good, field, counts)
-            refuse_far_future(times, good, now_ms, windowing.max_future_ms, field, counts)
+            times, good = times_of(rows, windowing, now_ms, counts)
         seen = None
         if windowing.message_id_field is not None:
             seen = self._seen.save() if windowing.policies is not None else None

@@ -192,6 +192,10 @@ MISTAKES: list[tuple[Callable[[], WindowedBolt], str]] = [
         lambda: Show().with_window(HOUR).with_timestamp_field("att"),
         "with_timestamp_field: 'att' does not exist in stream 'default' of 'source': did you mean 'at'?",
     ),
+    (
+        lambda: Show().with_window(HOUR).with_timestamp_field("at", unit=BAD_VALUE),
+        "the timestamp's unit: expected one of 's' (seconds), 'ms' (milliseconds), 'us' (microseconds), 'ns' (nanos",
+    ),
     (lambda: Show().with_window(HOUR).with_key("usr"), "with_key: 'usr' does not exist in stream 'default'"),
     (lambda: Show().with_window(HOUR).with_key(), "with_key: expected the names of fields"),
     (
