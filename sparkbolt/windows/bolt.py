@@ -22,7 +22,7 @@ from sparkbolt.core.worker.bolt_runtime import BoltRuntime
 from sparkbolt.errors import UnknownNameError
 from sparkbolt.windows.firing import Count
 from sparkbolt.windows.policies import EvictionPolicy
-from sparkbolt.windows.settings import LATE_FIELD, Windowing, mistakes_of
+from sparkbolt.windows.settings import LATE_FIELD, Windowing, mistakes_of, stored_settings
 from sparkbolt.windows.triggers import TriggerPolicy
 
 if TYPE_CHECKING:
@@ -273,6 +273,10 @@ class WindowedBolt(RuntimeBolt):
     ) -> list[str]:
         """Return the mistakes in the settings, one sentence each; see ``RuntimeBolt``."""
         return list(mistakes_of(self._windowing, config, streams, inputs))
+
+    def stored_settings(self) -> Mapping[str, str]:
+        """Return the settings on which stored windows depend; see ``RuntimeBolt``."""
+        return stored_settings(self._windowing)
 
     @property
     def runs_timers(self) -> bool:

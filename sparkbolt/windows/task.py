@@ -130,7 +130,8 @@ class WindowTask(BoltRuntime):
             _, self._next_mark_ms, marks, seen, window, self._next_due_ms = head
             if self._marks is not None and marks is not None:
                 self._marks.set_state(marks)
-            self._seen.load(seen)
+            if self._windowing.message_id_field is not None:
+                self._seen.load(seen)
             if self._window is not None:
                 self._window.load(window)
         self._come_back()
