@@ -312,6 +312,10 @@ def test_a_window_that_the_stored_tuples_do_not_fit_is_refused(
     assert window_changes(before, before) == []
 
 
+def test_the_unit_of_timestamps_may_change_since_windows_store_milliseconds() -> None:
+    assert window_changes(in_event_time(), in_event_time(unit="s")) == []
+
+
 def test_a_checkpoint_without_the_settings_of_windows_is_understood() -> None:
     with_settings = windowed(on_expiry=True).fingerprint()
     without = json.loads(json.dumps(with_settings))
