@@ -37,13 +37,10 @@ class ArrivalWindows(Windower):
         length: the length of a window.
         slide: the distance from window to window.
         origin_ms: when timers begin; the first window ends one slide later.
-        carry: whether the next window with tuples also shows what expired with earlier windows that had no tuples and
-            so were not shown. Expired tuples are kept until then.
     """
 
-    def __init__(self, shelf: Shelf, length: Extent, slide: Extent, origin_ms: int, *, carry: bool = True) -> None:
+    def __init__(self, shelf: Shelf, length: Extent, slide: Extent, origin_ms: int) -> None:
         self.log = WindowLog(shelf)
-        self._carry = carry
         self._length = length
         self._slide = slide
         self._seen = 0
@@ -51,10 +48,8 @@ class ArrivalWindows(Windower):
         self._due_ms = origin_ms + (0 if isinstance(slide, Count) else slide)
         self._head = 0
         """The first sequence that has not expired."""
-        self._told = 0
-        """The first sequence that was not shown as expired."""
         self._shown = 0
-        """The sequence behind the last tuple of the last window."""
+        """The sequence behind the last tuple of the last window with tuples."""
 
     def add(self, content: Content, now_ms: int) -> Iterator[Fired]:
         """Add tuples; if the slide is a count, yield a window after every ``slide`` tuples."""
@@ -68,10 +63,7 @@ class ArrivalWindows(Windower):
             yield from self._expire_early(self._slide)
 
     def _expire_early(self, slide_ms: int) -> Iterator[Fired]:
-        """Tuples that neither the next timer's window nor any later window will hold expire as soon as they come.
-
-        The next window that is shown has them among its expired tuples, as if they had expired with a timer.
-        """
+        """Tuples that neither the next timer's window nor any later window will hold expire as soon as they come."""
         log = self.log
         if isinstance(self._length, Count):
             begin = log.end - self._length.tuples
@@ -80,13 +72,16 @@ class ArrivalWindows(Windower):
         else:
             return
         if begin > self._head:
-            expiring, self._head = log.between(self._head, begin), begin
-            yield expiry(expiring)
+            yield expiry(self._expire(begin))
+
+    def _expire(self, begin: int) -> Selection:
+        expiring = _expired(self.log, self._head, self._shown, begin)
+        self._head = begin
+        return expiring
 
     def _fire_each(self, ends: range, now_ms: int) -> Iterator[Fired]:
         for end in ends:
-            yield self._fire(end, now_ms)
-            self.log.end_before(self._told)
+            yield from self._fire(end, now_ms)
 
     def clock(self, now_ms: int) -> Iterator[Fired]:
         """Yield a window for each timer that was due by ``now_ms``."""
@@ -96,11 +91,10 @@ class ArrivalWindows(Windower):
             if self._is_idle:  # the next timer that matters is the first after now
                 self._due_ms += ((now_ms - self._due_ms) // self._slide + 1) * self._slide
                 return
-            yield self._fire(self.log.end, self._due_ms - 1)
-            self.log.end_before(self._told)
+            yield from self._fire(self.log.end, self._due_ms - 1)
             self._due_ms += self._slide
 
-    def _fire(self, end: int, reference_ms: int) -> Fired:
+    def _fire(self, end: int, reference_ms: int) -> Iterator[Fired]:
         """The window that ends before sequence ``end``."""
         log = self.log
         if isinstance(self._length, Count):
@@ -108,26 +102,24 @@ class ArrivalWindows(Windower):
         else:
             start_ms = reference_ms - self._length
             begin = min(max(self._head, log.first_after(start_ms)), end)
-        new = log.between(max(begin, self._shown), end)
-        expired = log.between(self._told, begin) if begin < end or not self._carry else NOTHING
-        expiring = log.between(self._head, begin)
-        self._told = begin if begin < end or not self._carry else self._told
-        self._head, self._shown = begin, end
-        return Fired(reference_ms, start_ms, log.between(begin, end), new, expired, expiring=expiring)
+        events, new = log.between(begin, end), log.between(max(begin, self._shown), end)
+        yield from self._show(reference_ms, start_ms, events, new, self._expire(begin))
+        if begin < end:
+            self._shown = end
 
     @property
     def _is_idle(self) -> bool:
-        """Whether a timer has nothing to do: no tuples are kept, or only those that a later window shows as expired."""
-        return (self._head if self._carry else self._told) == self.log.end
+        """Whether a timer has nothing to do: no tuples wait."""
+        return self._head == self.log.end
 
     def due_ms(self) -> int | None:
-        """The time of the next timer, while tuples are kept."""
+        """The time of the next timer, while tuples wait."""
         return None if isinstance(self._slide, Count) or self._is_idle else self._due_ms
 
     def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
         """See ``Windower``; the remaining tuples are counted as if no others had come."""
         self._seen, self._shown = _drop_void(self.log, is_void, self._head, self._seen, self._shown)
-        self._head = self._told = 0
+        self._head = 0
 
     @property
     def waits(self) -> bool:
@@ -137,11 +129,11 @@ class ArrivalWindows(Windower):
     def save(self) -> Any:
         """See ``Windower``."""
         self.log.tidy()
-        return self.log.save(), self._seen, self._due_ms, self._head, self._told, self._shown
+        return self.log.save(), self._seen, self._due_ms, self._head, self._shown
 
     def load(self, state: Any) -> None:
         """See ``Windower``."""
-        log, self._seen, self._due_ms, self._head, self._told, self._shown = state
+        log, self._seen, self._due_ms, self._head, *_, self._shown = state  # an older checkpoint has one number more
         self.log.load(log)
 
 
@@ -205,8 +197,7 @@ class ReleasedWindows(Windower):
         for place in range(first, len(times) + 1, every):
             reference = int(newest[place - 1])
             if isinstance(self._length, Count):
-                yield self._fire_range(begin + place, reference)
-                self.log.end_before(self._head)
+                yield from self._fire_range(begin + place, reference)
             else:
                 yield from self._fire_times(begin + place, reference, self._length)
         self._seen = (self._seen + len(times)) % every
@@ -217,8 +208,7 @@ class ReleasedWindows(Windower):
             end, last = self._end_ms, self._end_ms - self._edge_ms
             self._release(last)
             if self._head < self.log.end:
-                yield self._fire_range(self.log.end, end)
-                self.log.end_before(self._head)
+                yield from self._fire_range(self.log.end, end)
                 self._end_ms = end + every
                 continue
             earliest = self._waiting.earliest(last, mark_ms)
@@ -226,22 +216,24 @@ class ReleasedWindows(Windower):
                 return
             self._end_ms = aligned(earliest + self._edge_ms, every)
 
-    def _fire_range(self, end: int, reference_ms: int) -> Fired:
+    def _fire_range(self, end: int, reference_ms: int) -> Iterator[Fired]:
         log, count = self.log, self._length
         assert isinstance(count, Count)
         begin = max(self._head, end - count.tuples)
-        new = log.between(max(begin, self._shown), end)
-        fired = Fired(reference_ms, None, log.between(begin, end), new, log.between(self._head, begin))
-        self._head, self._shown = begin, end
-        return fired
+        events, new = log.between(begin, end), log.between(max(begin, self._shown), end)
+        expiring = _expired(log, self._head, self._shown, begin)
+        self._head = begin
+        yield from self._show(reference_ms, None, events, new, expiring)
+        self._shown = end
 
     def _fire_times(self, end: int, reference_ms: int, length_ms: int) -> Iterator[Fired]:
         """A window with a length in time: tuples that are too old may be anywhere in the order, not only at first."""
         log, shown, start_ms = self.log, self._shown, reference_ms - length_ms
-        expired = log.select(BEFORE_ALL, start_ms, stop=end)
+        events, gone = log.select(start_ms, AFTER_ALL, stop=end), log.select(BEFORE_ALL, start_ms, stop=end)
         new = Selection(None, lambda: log.select(start_ms, AFTER_ALL, shown, end).parts())
-        yield Fired(reference_ms, start_ms, log.select(start_ms, AFTER_ALL, stop=end), new, expired)
-        log.end_rows(expired)
+        log.leave(log.select(BEFORE_ALL, start_ms, stop=shown))
+        log.end_rows(gone)
+        yield from self._show(reference_ms, start_ms, events, new, gone)
         self._shown = end
 
     def due_ms(self) -> int | None:
@@ -277,7 +269,7 @@ class ReleasedWindows(Windower):
 
     def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
         """See ``Windower``; the remaining tuples are counted as if no others had come."""
-        self._waiting.end_void(is_void)
+        self._waiting.end_void(is_void, NOTHING)
         self._seen, self._shown = _drop_void(self.log, is_void, self._head, self._seen, self._shown)
         self._head = 0
 
@@ -294,6 +286,14 @@ class ReleasedWindows(Windower):
         self._seen, self._end_ms, self._newest_ms, self._head, self._shown, self._mark_ms = own
         self.log.load(log)
         self._waiting.load(waiting)
+
+
+def _expired(log: WindowLog, head: int, shown: int, begin: int) -> Selection:
+    """Expire the tuples from ``head`` to ``begin`` (exclusive); those before ``shown`` were in the last window."""
+    expiring = log.between(head, begin)
+    log.leave(log.between(head, min(shown, begin)))
+    log.end_before(begin)
+    return expiring
 
 
 class _Half:
@@ -328,7 +328,7 @@ def _drop_void(
     Returns:
         ``seen`` and ``shown`` in the log as it is now.
     """
-    log.end_void(is_void)
+    log.end_void(is_void, log.between(head, shown))
     left = [log.select(BEFORE_ALL, AFTER_ALL, max(head, place)).count for place in (log.end - seen, shown)]
     kept = log.select(BEFORE_ALL, AFTER_ALL, head)
     log.restart(kept)

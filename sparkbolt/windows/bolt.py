@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from sparkbolt.core.model.components import TopologyContext
@@ -22,7 +22,7 @@ from sparkbolt.core.worker.bolt_runtime import BoltRuntime
 from sparkbolt.errors import UnknownNameError
 from sparkbolt.windows.firing import Count
 from sparkbolt.windows.policies import EvictionPolicy
-from sparkbolt.windows.settings import LATE_FIELD, Windowing, mistakes_of
+from sparkbolt.windows.settings import LATE_FIELD, Windowing, mistakes_of, stored_settings
 from sparkbolt.windows.triggers import TriggerPolicy
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 Bolt = TypeVar("Bolt", bound="WindowedBolt")
 Closed: TypeAlias = Literal["left", "right"]
 """Which of its two ends belongs to a window."""
+Unit: TypeAlias = Literal["s", "ms", "us", "ns"]
+"""What a timestamp counts: seconds, milliseconds, microseconds or nanoseconds."""
 
 
 @dataclass(frozen=True)
@@ -149,30 +151,38 @@ class WindowedBolt(RuntimeBolt):
 
     # Event time.
 
-    def with_timestamp_field(self: Bolt, field: str) -> Bolt:
+    def with_timestamp_field(self: Bolt, field: str, *, unit: Unit | None = None) -> Bolt:
         """Use event time, and read it from a field that every input stream has.
 
-        The field holds milliseconds since the epoch (int) or a ``datetime`` with a zone. A tuple whose time is before
+        The field holds a number that counts from the epoch, or a ``datetime`` with a zone. A tuple whose time is before
         1970 fails for good: it is not retried.
+
+        Args:
+            field: the name of the field.
+            unit: what numbers count: seconds (``"s"``), milliseconds, microseconds or nanoseconds; with a unit, they
+                may have a fraction. Without one, they are whole milliseconds, and a number that seems to count seconds
+                (1,000,000,000 to 9,999,999,999, which is 1970 in milliseconds) fails its tuple for good.
         """
         before = self._windowing.timestamp_field
         if before is not None:
             return self._refuse(
                 f"with_timestamp_field was called twice, with {before!r} and {field!r}: a tuple has one time"
             )
-        return self._given("with_timestamp_field", timestamp_field=field)
+        return self._given("with_timestamp_field", timestamp_field=field)._with(timestamp_unit=unit)
 
-    def with_timestamp_extractor(self: Bolt, extractor: Callable[[Tuple], int]) -> Bolt:
+    def with_timestamp_extractor(
+        self: Bolt, extractor: Callable[[Tuple], float | datetime], *, unit: Unit | None = None
+    ) -> Bolt:
         """Use event time, and read it with a function of the tuple, which must be picklable.
 
-        The function returns what the field of ``with_timestamp_field`` may hold.
+        The function returns what the field of ``with_timestamp_field`` may hold; ``unit`` is the same, too.
         """
         if self._windowing.timestamp_extractor is not None:
             return self._refuse("with_timestamp_extractor was called twice, expected one extractor")
         given: object = extractor
         if not callable(given):
             return self._refuse(f"with_timestamp_extractor: expected a function of a tuple, got {given!r}")
-        return self._with(timestamp_extractor=extractor)
+        return self._with(timestamp_extractor=extractor, timestamp_unit=unit)
 
     def with_lag(self: Bolt, lag: timedelta) -> Bolt:
         """Set how far out of order tuples may come: the watermark stays this far behind the newest tuple; default 0."""
@@ -181,9 +191,9 @@ class WindowedBolt(RuntimeBolt):
     def with_max_future(self: Bolt, max_future: timedelta) -> Bolt:
         """Set how far ahead of the micro-batch's time a timestamp may be; ten years by default.
 
-        A tuple whose timestamp is further ahead, because it counts microseconds, for example, fails for good with an
-        error message that names the cause. It does not move the watermark: otherwise every later tuple would be late
-        for ever.
+        A tuple whose timestamp is further ahead, for example because it counts microseconds and ``unit`` does not say
+        so, fails for good with an error message that names the cause. It does not move the watermark: otherwise every
+        later tuple would be late for ever.
         """
         return self._given("with_max_future", max_future=max_future)
 
@@ -263,6 +273,10 @@ class WindowedBolt(RuntimeBolt):
     ) -> list[str]:
         """Return the mistakes in the settings, one sentence each; see ``RuntimeBolt``."""
         return list(mistakes_of(self._windowing, config, streams, inputs))
+
+    def stored_settings(self) -> Mapping[str, str]:
+        """Return the settings on which stored windows depend; see ``RuntimeBolt``."""
+        return stored_settings(self._windowing)
 
     @property
     def runs_timers(self) -> bool:

@@ -12,12 +12,16 @@ Read before: ``manager``, ``firing``.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 from sparkbolt.core.base.exceptions import pass_on, raised_by
+from sparkbolt.core.base.ids import U64
 from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.method_validation import is_ours
 from sparkbolt.core.worker.failures import failure_of
@@ -66,8 +70,8 @@ class PolicyWindows(Windower):
         """Whether tuples have come since the last window."""
         self._done: list[list[Event] | _Window] = []
         """The expired events and the windows that the manager has reported since the last ``_flush``."""
-        self._expired: set[int] = set()
-        """Sequences that have expired and are still in the log."""
+        self._shown: set[int] = set()
+        """Sequences of the last window that are live."""
         self._length_ms: int | None = getattr(eviction, "length_ms", None)
         with self._named():
             self._manager = WindowManager(
@@ -110,7 +114,7 @@ class PolicyWindows(Windower):
                     with self._named():
                         self._manager.back_to(mark)
                 self._done = []
-                self._drop([begin + offset])
+                self.log.end_rows(self.log.pick([begin + offset]))
                 continue
             self._news = True
             yield from self._flush()
@@ -131,27 +135,29 @@ class PolicyWindows(Windower):
         done, self._done = self._done, []
         for one in done:
             if isinstance(one, list):
-                yield expiry(self._pick(one))
-                self._expired.update(event.value for event in one)
+                expiring = {event.value for event in one}
+                self._leave(self._shown & expiring)
+                selection = self._pick(expiring)
+                self.log.end_rows(selection)
+                yield expiry(selection)
                 continue
             self._news = False
-            events, new, expired, end_ms = one
+            events, new = ({event.value for event in part} for part in one[:2])
+            end_ms = one[-1]
             start_ms = None if self._length_ms is None else end_ms - self._length_ms
-            shown = self._pick(expired)
-            yield Fired(end_ms, start_ms, self._pick(events), self._pick(new), shown, expiring=NOTHING)
-            self._drop(event.value for event in expired)
-        waiting = {event.value for event in self._manager.remembered}
-        self._drop(self._expired - waiting)
+            self._leave(self._shown - events)  # a policy may keep a tuple that it showed before
+            yield from self._show(end_ms, start_ms, self._pick(events), self._pick(new), NOTHING)
+            self._shown = events
 
-    def _drop(self, sequences: Iterable[int]) -> None:
-        """Remove expired tuples that no later window will show as expired."""
-        gone = sorted(sequences)
-        if gone:
-            self.log.end_rows(self.log.pick(gone))
-            self._expired.difference_update(gone)
+    def _leave(self, sequences: set[int]) -> None:
+        self.log.leave(self._pick(sequences))
+        self._shown -= sequences
 
-    def _pick(self, events: Sequence[Event]) -> Selection:
-        return self.log.pick([event.value for event in events]) if events else NOTHING
+    def _pick(self, sequences: set[int]) -> Selection:
+        return self.log.pick(sorted(sequences)) if sequences else NOTHING
+
+    def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
+        """See ``Windower``; void tuples stay until the policies expire them, since policies count what they hold."""
 
     def due_ms(self) -> int | None:
         """The time of the trigger's next timer; 0 in event time, where any watermark may trigger a window."""
@@ -172,20 +178,19 @@ class PolicyWindows(Windower):
         self.log.tidy()
         with self._named():
             state = self._manager.get_state()
-        del state["queue"]
-        state["expired"] = [event.value for event in state["expired"]]
-        return self.log.save(), state, self._news
+        del state["queue"], state["expired"], state["previous"]
+        return self.log.save(), state, self._news, self._shown
 
     def load(self, state: Any) -> None:
         """See ``Windower``."""
-        log, kept, self._news = state
+        log, kept, self._news, shown = state
         self.log.load(log)
-        known: dict[int, Event] = {}
+        waiting: list[Event] = []
         for segment, rows in self.log.select(BEFORE_ALL, AFTER_ALL).parts():
             times = self.log.content(segment).times
             places = range(segment.count) if rows is None else rows.tolist()
-            known.update((segment.first + row, Event(segment.first + row, int(times[row]))) for row in places)
-        self._expired = set(kept["expired"])
-        expired = [known.pop(sequence) for sequence in kept["expired"]]
+            waiting += [Event(segment.first + row, int(times[row])) for row in places]
+        previous = [place for place, event in enumerate(waiting) if event.value in shown]
+        self._shown = {waiting[place].value for place in previous}
         with self._named():
-            self._manager.set_state({**kept, "queue": list(known.values()), "expired": expired})
+            self._manager.set_state({**kept, "queue": waiting, "expired": [], "previous": previous})

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from sparkbolt.windows.content import Content
-from sparkbolt.windows.firing import Fired, Windower
+from sparkbolt.windows.firing import Fired, Windower, expiry
 from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, WindowLog
 from sparkbolt.windows.segments import NOTHING, Part, Selection, Shelf
 from sparkbolt.windows.triggers import aligned
@@ -31,15 +31,11 @@ class EventTimeWindows(Windower):
         shelf: where segments are kept.
         length_ms: the length of a window.
         slide_ms: the distance from window to window.
-        carry: see ``ArrivalWindows``.
         closed_left: whether windows include their start and exclude their end.
     """
 
-    def __init__(
-        self, shelf: Shelf, length_ms: int, slide_ms: int, *, carry: bool = True, closed_left: bool = False
-    ) -> None:
+    def __init__(self, shelf: Shelf, length_ms: int, slide_ms: int, *, closed_left: bool = False) -> None:
         self.log = WindowLog(shelf)
-        self._carry = carry
         self._edge_ms = int(closed_left)
         """How long before a window's end the newest time in it is: 0, or 1 ms if windows are closed on the left."""
         self._length_ms = length_ms
@@ -48,7 +44,7 @@ class EventTimeWindows(Windower):
         """Where the next window ends."""
         self._mark_ms = 0
         self._shown_ms = BEFORE_ALL
-        """The newest time that belongs to the last window; ``BEFORE_ALL`` if that window had no tuples."""
+        """The newest time that belongs to the last window with tuples."""
         self._shown = 0
         """The end of the log when the last window with tuples fired."""
 
@@ -59,19 +55,22 @@ class EventTimeWindows(Windower):
         while self._end_ms <= mark_ms:
             end, last = self._end_ms, self._end_ms - self._edge_ms
             before = last - self._length_ms
-            events, expired = log.select(before, last), log.select(BEFORE_ALL, before)
-            if events.count or (expired.count and not self._carry):
-                yield Fired(end, end - self._length_ms, events, self._new(before, last), expired)
-                log.end_rows(expired)
+            events, gone = log.select(before, last), log.select(BEFORE_ALL, before)
+            if gone.count:
+                log.leave(log.select(BEFORE_ALL, min(before, self._shown_ms), stop=self._shown))
+                log.end_rows(gone)
+            yield from self._show(end, end - self._length_ms, events, self._new(before, last), gone)
             if events.count:
                 self._shown_ms, self._shown = last, log.end
                 self._end_ms = end + self._slide_ms
                 continue
-            self._shown_ms = BEFORE_ALL
             earliest = log.earliest(last, mark_ms)
             if earliest is None:
                 return
             self._end_ms = aligned(earliest + self._edge_ms, self._slide_ms)
+
+    def _last_shown(self) -> Selection:
+        return self.log.select(BEFORE_ALL, self._shown_ms, stop=self._shown)
 
     def _new(self, before_ms: int, last_ms: int) -> Selection:
         """The tuples that were not in the last window: newer than its newest time, or added after it fired."""
@@ -143,8 +142,10 @@ class SessionWindows(Windower):
         for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
             if last + self._gap_ms <= mark_ms:
                 events = log.select(first - 1, last)
-                yield Fired(last + self._gap_ms, first, events, events, NOTHING, is_last=True)
+                yield from self._show(last + self._gap_ms, first, events, events, NOTHING)
+                log.leave(events)
                 log.end_rows(events)
+                yield expiry(events)
         log.sweep()
         self._due_ms = self._next_end()
 

@@ -43,7 +43,7 @@ Extent: TypeAlias = Count | int
 
 @dataclass
 class Fired:
-    """A window that is due; if ``events`` is empty, no window is shown, and only the expired tuples matter."""
+    """A window that is due; if ``events`` is empty, no window is shown, and only the tuples that expire matter."""
 
     end_ms: int
     """Where the window ends: the reference time of the trigger."""
@@ -53,18 +53,16 @@ class Fired:
     new: Selection
     """The ``events`` that were not in the last window."""
     expired: Selection
-    """The tuples that the window shows as expired since the last window."""
-    is_last: bool = False
-    """Whether the tuples of this window expire with it: no later window shows them."""
-    expiring: Selection | None = None
-    """The tuples that expire now; None: the same as ``expired``.
+    """The tuples of the last window that are not in this one."""
+    expiring: Selection
+    """The tuples that expire now: no later window can hold them, whether a window has shown them or not.
 
     Each tuple expires once. That may be earlier than a window shows it as expired."""
 
 
 def expiry(expiring: Selection) -> Fired:
     """A ``Fired`` without a window: some tuples expire."""
-    return Fired(0, None, NOTHING, NOTHING, NOTHING, expiring=expiring)
+    return Fired(0, None, NOTHING, NOTHING, NOTHING, expiring)
 
 
 class Windower(ABC):
@@ -86,6 +84,19 @@ class Windower(ABC):
     def clock(self, now_ms: int) -> Iterator[Fired]:
         """Called when arrival is the time, before the tuples of ``now_ms`` are added; yields windows due by then."""
         yield from ()
+
+    def _show(
+        self, end_ms: int, start_ms: int | None, events: Selection, new: Selection, expiring: Selection
+    ) -> Iterator[Fired]:
+        """Yield a window, which shows as expired what was left since the last one; or, without tuples, what expires.
+
+        See ``Fired`` for the arguments. What the last window has shown and is not in this one was left before the call.
+        """
+        if events.count:
+            yield Fired(end_ms, start_ms, events, new, self.log.left, expiring)
+            self.log.drop_left()
+        elif expiring.count:
+            yield expiry(expiring)
 
     @abstractmethod
     def due_ms(self) -> int | None:
@@ -115,7 +126,7 @@ class Windower(ABC):
         return self.log.live
 
     def everything(self) -> Iterator[tuple[WindowLog, Selection]]:
-        """All tuples that are kept."""
+        """All tuples that have not expired."""
         yield self.log, self.log.select(BEFORE_ALL, AFTER_ALL)
 
     def release(self, keep: int) -> None:
@@ -128,4 +139,8 @@ class Windower(ABC):
         Args:
             is_void: bool[roots] for an array of roots, uint64[roots].
         """
-        self.log.end_void(is_void)
+        self.log.end_void(is_void, self._last_shown())
+
+    def _last_shown(self) -> Selection:
+        """The live tuples that the last window has shown."""
+        return NOTHING

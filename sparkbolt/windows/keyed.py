@@ -207,6 +207,7 @@ class KeyedWindows:
                 kept.idle_slot = None
             if kept.touched_ms + self._idle_ms <= now_ms:
                 yield key, kept.windower
+                kept.windower.log.drop_left()
                 kept.windower.save()  # this drops its segments
                 kept.windower = self._make(_KeyShelf(self._state, key))
 
@@ -259,6 +260,8 @@ class KeyedWindows:
         state = self._state
         assert state is not None
         for key, kept in self._touched.items():
+            if kept.windower.is_empty:
+                kept.windower.log.drop_left()
             window = kept.windower.save()
             if kept.windower.is_empty:
                 if kept.data is not None:

@@ -6,6 +6,8 @@ Rule 2: no query reads every tuple: segments know the range of their sequences a
 at the edges of a result are opened. So a window costs the same at a thousand and at a million tuples.
 Rule 3: expired tuples are removed in whole segments; a segment whose tuples have mostly expired is written again with
 the live ones. A tuple is live until it has expired.
+Rule 4: an expired tuple that the last window has shown is kept beside the log until the next window shows it as
+expired (``leave``).
 
 Read before: ``content``.
 """
@@ -13,7 +15,7 @@ Read before: ``content``.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,6 +65,7 @@ class WindowLog:
         self._next_number = 0
         self._index: _Index | None = None
         self._gone: list[int] = []
+        self._left: list[Part] = []
 
     @property
     def live(self) -> int:
@@ -243,12 +246,14 @@ class WindowLog:
         segment.alive[rows] = False
         segment.live -= len(rows)
 
-    def end_void(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
+    def end_void(self, is_void: Callable[[U64], npt.NDArray[np.bool_]], shown: Selection) -> None:
         """Expire tuples all of whose trees are void.
 
         Args:
             is_void: bool[roots] for an array of roots, uint64[roots].
+            shown: the tuples that the last window has shown; those of them that expire are left.
         """
+        was_shown = {segment.number: rows for segment, rows in shown.parts()}
         for segment in self.segments:
             trees = self.content(segment).trees
             if trees is None or not segment.live:
@@ -260,23 +265,50 @@ class WindowLog:
                 void = (np.bincount(of_row, weights=void, minlength=segment.count) == counts) & (counts > 0)
             rows = segment.live_rows()
             rows = np.flatnonzero(void) if rows is None else rows[void[rows]]
+            if segment.number in was_shown:
+                both = was_shown[segment.number]
+                left = rows if both is None else np.intersect1d(rows, both)
+                self._left += [(segment, left)] if len(left) else []
             if len(rows):
                 self.end_rows(Selection(len(rows), lambda part=(segment, rows): [part]))  # type: ignore[misc]
 
     def restart(self, selection: Selection) -> None:
         """Keep only the tuples of a selection, and number them from 0."""
         parts = [self.content(segment).take(rows) for segment, rows in selection.parts()]
-        self._gone += [segment.number for segment in self.segments if segment.written]
-        self.segments, self.end, self._index = (), 0, None
+        before, self.segments, self.end, self._index = self.segments, (), 0, None
+        self._discard(before)
         if parts:
             self.append(join(parts))
+
+    # What the last window has shown, and no later one will.
+
+    def leave(self, selection: Selection) -> None:
+        """Keep tuples that the last window has shown and that expire now, until ``drop_left``."""
+        self._left += selection.parts()
+
+    @property
+    def left(self) -> Selection:
+        """The tuples that the next window shows as expired."""
+        parts = sorted(self._left, key=lambda part: part[0].first)
+        return Selection(sum(segment.count if rows is None else len(rows) for segment, rows in parts), lambda: parts)
+
+    def drop_left(self) -> None:
+        """Forget the tuples that were left: a window has shown them as expired, or none will."""
+        left, self._left = self._left, []
+        kept = {segment.number for segment in self.segments}
+        self._discard({part[0].number: part[0] for part in left if part[0].number not in kept}.values())
+
+    def _discard(self, segments: Iterable[Segment]) -> None:
+        """Remove segments from the shelf that are in the log no more, except those with tuples that were left."""
+        left = {segment.number for segment, _ in self._left}
+        self._gone += [segment.number for segment in segments if segment.written and segment.number not in left]
 
     # Durability.
 
     def sweep(self) -> None:
         """Remove segments that have no live tuples."""
         if any(segment.live == 0 for segment in self.segments):
-            self._gone += [segment.number for segment in self.segments if not segment.live and segment.written]
+            self._discard(segment for segment in self.segments if not segment.live)
             self.segments = tuple(segment for segment in self.segments if segment.live)
             self._index = None
 
@@ -305,50 +337,59 @@ class WindowLog:
         begin = segments[0].first + (segments[0].start if stays(*segments) else 0)
         parts = [self.content(segment).take(segment.live_rows()) for segment in segments]
         content = join(parts)
-        self._gone += [segment.number for segment in segments if segment.written]
+        self._discard(segments)
         number, self._next_number = self._next_number, self._next_number + 1
         return segment_of(number, begin, content)
 
     def save(self) -> list[Any]:
         """Write new segments to the shelf; return what ``load`` needs, as picklable values."""
-        heads = []
-        for segment in self.segments:
-            inline = None
-            if segment.count < INLINE_ROWS:
-                inline = encode(self.content(segment))
-            elif not segment.written:
-                content = self.content(segment)
-                self._shelf.write(segment.number, encode(content), content)
-                segment.written = True
-            alive = None if segment.alive is None else np.packbits(segment.alive).tobytes()
-            place = (segment.number, segment.first, segment.count, segment.low_ms, segment.high_ms)
-            heads.append((*place, segment.live, alive, segment.start, segment.in_order, inline))
+        heads = [self._head_of(segment) for segment in self.segments]
+        left = [(self._head_of(segment), None if rows is None else rows.tolist()) for segment, rows in self._left]
         for number in self._gone:
             self._shelf.drop(number)
         self._gone.clear()
-        return [self.end, self._next_number, heads]
+        return [self.end, self._next_number, heads, *left]
+
+    def _head_of(self, segment: Segment) -> tuple[Any, ...]:
+        """What ``_segment_of`` needs; a large segment is written to the shelf once."""
+        inline = None
+        if segment.count < INLINE_ROWS:
+            inline = encode(self.content(segment))
+        elif not segment.written:
+            content = self.content(segment)
+            self._shelf.write(segment.number, encode(content), content)
+            segment.written = True
+        alive = None if segment.alive is None else np.packbits(segment.alive).tobytes()
+        place = (segment.number, segment.first, segment.count, segment.low_ms, segment.high_ms)
+        return (*place, segment.live, alive, segment.start, segment.in_order, inline)
 
     def load(self, state: Sequence[Any]) -> None:
         """Restore what ``save`` returned."""
-        self.end, self._next_number, heads = state
-        segments = []
-        for number, first, count, low, high, live, alive, start, in_order, inline in heads:
-            mask = None
-            if alive is not None:
-                mask = np.unpackbits(np.frombuffer(alive, dtype=np.uint8), count=count).astype(bool)
-            content = None if inline is None else decode(inline)
-            segments.append(
-                Segment(number, first, count, low, high, live, mask, start, content, inline is None, in_order)
-            )
-        self.segments = tuple(segments)
+        self.end, self._next_number, heads, *left = state
+        self.segments = tuple(_segment_of(head) for head in heads)
         self._index = None
+        known = {segment.number: segment for segment in self.segments}
+        self._left = []
+        for head, rows in left:
+            segment = known.setdefault(head[0], _segment_of(head))
+            self._left.append((segment, None if rows is None else np.array(rows, dtype=np.intp)))
 
     def release(self, keep: int) -> None:
         """Drop content from memory that the shelf has, oldest first, until about ``keep`` tuples are in memory."""
-        held = sum(segment.count for segment in self.segments if segment.content is not None)
-        for segment in self.segments:
+        segments = {segment.number: segment for segment in (*(part[0] for part in self._left), *self.segments)}.values()
+        held = sum(segment.count for segment in segments if segment.content is not None)
+        for segment in segments:
             if held <= keep:
                 break
             if segment.written and segment.content is not None:
                 segment.content = None
                 held -= segment.count
+
+
+def _segment_of(head: Sequence[Any]) -> Segment:
+    number, first, count, low, high, live, alive, start, in_order, inline = head
+    mask = None
+    if alive is not None:
+        mask = np.unpackbits(np.frombuffer(alive, dtype=np.uint8), count=count).astype(bool)
+    content = None if inline is None else decode(inline)
+    return Segment(number, first, count, low, high, live, mask, start, content, inline is None, in_order)

@@ -1,12 +1,13 @@
 """The window manager: events in, windows out.
 
-Which question it answers: which events are in the window that a trigger asks for, which are new in it, and which have
-expired?
+Which question it answers: which events are in the window that a trigger asks for, which are new in it, and which were
+in the last window and are not in this one?
 Rule 1: events are kept and shown in the order of arrival, never sorted by time.
 Rule 2: ``on_expiry`` gets the expired events in one call, before ``on_activation`` gets the window of the same trigger;
 it is called only if events have expired.
-Rule 3: ``on_activation`` is not called for a window without events, and no later window shows what expired with it (as
-in Storm).
+Rule 3: ``on_activation`` is not called for a window without events (as in Storm). The new and the expired events of a
+window compare it with the last one that had events, so that adding the new ones and subtracting the expired ones keeps
+a running value.
 
 This manager works with any policies: each evaluation looks at every waiting event. Bolts whose windows need no policies
 of their own use ``arrival`` and ``event_time`` instead, which make the same windows and look only at what changes.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -31,7 +32,7 @@ EXPIRE_EVENTS_THRESHOLD = 100
 """After this many events without an evaluation, the oldest events are evaluated, so that memory does not grow."""
 
 OnActivation: TypeAlias = Callable[[list[Event], list[Event], list[Event], int], None]
-"""Called with a window: its events, the new ones among them, those expired since the last window, its end in ms."""
+"""Called with a window: its events, the new ones among them, those of the last window that left, its end in ms."""
 OnExpiry: TypeAlias = Callable[[list[Event]], None]
 """Called with the events that have expired."""
 
@@ -64,10 +65,8 @@ class WindowManager:
         self._on_activation = on_activation
         self._on_expiry = on_expiry
         self._queue: deque[Event] = deque()
-        self._expired: list[Event] = []
-        self._previous: set[int] = set()
-        """The ``id`` of each event of the last window; ``_previous_events`` keeps the events alive."""
-        self._previous_events: list[Event] = []
+        self._previous: list[Event] = []
+        """The events of the last window, some of which may have expired."""
         self._since_scan = 0
         trigger.bind(self)
 
@@ -107,11 +106,9 @@ class WindowManager:
             Whether the window had events.
         """
         events = self._scan(full=True)
-        expired, self._expired = self._expired, []
-        new = [event for event in events if id(event) not in self._previous]
-        self._previous_events = events
-        self._previous = set(map(id, events))
         if events:
+            before, self._previous = self._previous, events
+            new, expired = _without(events, before), _without(before, events)
             context = self.eviction.context
             self._on_activation(events, new, expired, context.reference_ms if context is not None else 0)
         self.trigger.reset()
@@ -141,7 +138,6 @@ class WindowManager:
         if expired:  # new lists, since a ``mark`` may hold the old ones
             self._queue = deque(kept)
             self._queue.extend(islice(queue, len(kept) + len(expired), None))
-            self._expired = [*self._expired, *expired]
             if self._on_expiry is not None:
                 self._on_expiry(expired)
         return inside
@@ -178,15 +174,14 @@ class WindowManager:
     def mark(self) -> Any:
         """Return a mark of the present state, for ``back_to``; it is valid for the next ``add`` only."""
         policies = [(list(vars(policy)), policy.get_state()) for policy in (self.eviction, self.trigger)]
-        own = self._expired, self._previous, self._previous_events, self._since_scan
-        return self._queue, len(self._queue), own, pickle.dumps(policies, 5)
+        return self._queue, len(self._queue), (self._previous, self._since_scan), pickle.dumps(policies, 5)
 
     def back_to(self, mark: Any) -> None:
         """Restore the state at the time of ``mark``."""
         self._queue, count, own, policies = mark
         while len(self._queue) > count:
             self._queue.pop()
-        self._expired, self._previous, self._previous_events, self._since_scan = own
+        self._previous, self._since_scan = own
         both: list[EvictionPolicy | TriggerPolicy] = [self.eviction, self.trigger]
         for policy, (names, state) in zip(both, durable.loads(policies), strict=True):
             for name in set(vars(policy)).difference(names):
@@ -200,18 +195,13 @@ class WindowManager:
         """The waiting events, in the order of arrival."""
         return tuple(self._queue)
 
-    @property
-    def remembered(self) -> Sequence[Event]:
-        """The events that have expired since the last evaluation; the next window shows them as expired."""
-        return tuple(self._expired)
-
     def get_state(self) -> dict[str, Any]:
         """Return the durable state, which is picklable if the events are; it names events by their places."""
         places = {id(event): place for place, event in enumerate(self._queue)}
         return {
             "queue": list(self._queue),
-            "expired": self._expired,
-            "previous": [places[key] for key in map(id, self._previous_events) if key in places],
+            "expired": _without(self._previous, self._queue),
+            "previous": [places[key] for key in map(id, self._previous) if key in places],
             "since_scan": self._since_scan,
             "eviction": self.eviction.get_state(),
             "trigger": self.trigger.get_state(),
@@ -220,10 +210,13 @@ class WindowManager:
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore what ``get_state`` returned."""
         self._queue = deque(state["queue"])
-        self._expired = list(state["expired"])
-        queue = list(self._queue)
-        self._previous_events = [queue[place] for place in state["previous"]]
-        self._previous = set(map(id, self._previous_events))
+        self._previous = [*state["expired"], *(state["queue"][place] for place in state["previous"])]
         self._since_scan = state["since_scan"]
         self.eviction.set_state(state["eviction"])
         self.trigger.set_state(state["trigger"])
+
+
+def _without(events: Sequence[Event], others: Iterable[Event]) -> list[Event]:
+    """The events that are not among others, in their order."""
+    known = set(map(id, others))
+    return [event for event in events if id(event) not in known]

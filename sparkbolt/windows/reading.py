@@ -13,6 +13,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from types import FunctionType
 from typing import Any
 
@@ -23,6 +24,7 @@ import pyarrow as pa
 from sparkbolt.core.base.exceptions import pass_on, printed
 from sparkbolt.core.base.intervals import add
 from sparkbolt.core.model.causes import Cause
+from sparkbolt.core.model.story import time_text
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.protocol.frames import python_values
 from sparkbolt.core.worker.failures import Failure, failure_of
@@ -30,75 +32,112 @@ from sparkbolt.core.worker.results import TaskResult
 from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.errors import EmitError
 from sparkbolt.windows.content import I64
+from sparkbolt.windows.settings import UNITS, Windowing
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = 1 << 63
 _DAY_MS = 24 * 3600 * 1000
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_FRACTIONS = (float, Decimal, np.floating)
+SECONDS = 10**9, 10**10
+"""Numbers from here to there (exclusive) count seconds, as it seems: as such they are of 2001 to 2286."""
 _WHOLE, _BROKEN = "whole", "broken"
 """In saved state: whole ids are stored as runs with both ends inclusive, ids with a fraction are stored one by one."""
 MESSAGE_ID_RUNS_KEPT = 10_000
 """How many runs of message ids are stored for each source: those with the highest ids."""
 
 
-def times_of(
-    rows: Rows, field: str | None, extractor: Callable[[Tuple], Any] | None, counts: TaskResult
-) -> tuple[I64, npt.NDArray[np.bool_]]:
-    """Read the timestamp of each row; rows without one are added to ``counts.failures``.
+def times_of(rows: Rows, windowing: Windowing, now_ms: int, counts: TaskResult) -> tuple[I64, npt.NDArray[np.bool_]]:
+    """Read the timestamp of each row; rows without one are added to ``counts.failures``, and are not retried.
+
+    Args:
+        rows: the rows.
+        windowing: the settings, which say where the timestamp is and what it counts.
+        now_ms: the micro-batch's time.
+        counts: takes the failures.
 
     Returns:
         The timestamps in milliseconds, int64[rows]; and bool[rows], true for the rows that have one.
     """
+    field, extractor = windowing.timestamp_field, windowing.timestamp_extractor
+    unit = windowing.timestamp_unit
+    column: Any
     if extractor is not None:
-        return _each_time(_extracted(rows, extractor, counts), _giver(None), counts)
-    assert field is not None
-    column = rows.columns[rows.origin.fields.index(field)]
-    if isinstance(column, np.ndarray) and column.dtype.kind in "iu":
-        return column.astype(np.int64), np.ones(rows.count, dtype=bool)
+        column = _extracted(rows, extractor, counts)
+    else:
+        column = rows.columns[rows.origin.fields.index(field)]
     if isinstance(column, pa.Array) and pa.types.is_int64(column.type) and not column.null_count:
-        return column.to_numpy(), np.ones(rows.count, dtype=bool)
-    return _each_time(python_values(column), _giver(field), counts)
+        column = column.to_numpy()
+    if isinstance(column, np.ndarray) and column.dtype.kind in "iu":
+        times, good = _scaled(column.astype(np.int64), unit), np.ones(rows.count, dtype=bool)
+        numbers = good.copy()
+    else:
+        times, good, numbers = _each_time(python_values(column), windowing, counts)
+    if unit is None:
+        _refuse_seconds(times, good & numbers, now_ms, windowing, counts)
+    _refuse_before_1970(times, good, windowing, counts)
+    _refuse_far_future(times, good, now_ms, windowing, counts)
+    good[[row for row in counts.failures if row < rows.count]] = False
+    return times, good
 
 
-def refuse_before_1970(times: I64, good: npt.NDArray[np.bool_], field: str | None, counts: TaskResult) -> None:
-    """Fail good rows whose time is before the epoch, where watermarks begin: without a retry, and ``good`` is cleared.
+def _refuse_seconds(
+    times: I64, good: npt.NDArray[np.bool_], now_ms: int, windowing: Windowing, counts: TaskResult
+) -> None:
+    """Fail good rows whose number is one of January to April 1970 as milliseconds, and of 2001 to 2286 as seconds.
+
+    A clock of before 2001 is one of a test, whose timestamps may be of any size.
+    """
+    first, last = SECONDS
+    for row in np.flatnonzero(good & (times >= first) & (times < last)).tolist() if now_ms >= 1000 * first else ():
+        time_ms = int(times[row])
+        reason = (
+            f"{_giver(windowing)}: {time_ms} ms is {time_text(time_ms)}. Did you give seconds? Then call "
+            f'{_with_unit(windowing, "s")}; if the number counts milliseconds, say unit="ms" there'
+        )
+        counts.failures[row] = Failure(Cause.UNREADABLE, reason)
+
+
+def _refuse_before_1970(times: I64, good: npt.NDArray[np.bool_], windowing: Windowing, counts: TaskResult) -> None:
+    """Fail good rows whose time is before the epoch, where watermarks begin.
 
     In Storm, too, the first watermark is 0; there such tuples are late.
-
-    Args:
-        times: int64[rows], in milliseconds.
-        good: bool[rows]; becomes false for the rows that fail.
-        field: the timestamp field; None: there is an extractor.
-        counts: takes the failures.
     """
     for row in np.flatnonzero(good & (times < 0)).tolist():
-        good[row] = False
         reason = (
-            f"{_giver(field)}: {int(times[row])} ms is before 1970-01-01T00:00:00Z, where event time begins. "
+            f"{_giver(windowing)}: {int(times[row])} ms is before 1970-01-01T00:00:00Z, where event time begins. "
             "Use windows on arrival for such tuples, or count the milliseconds from an earlier date"
         )
         counts.failures[row] = Failure(Cause.UNREADABLE, reason)
 
 
-def refuse_far_future(
-    times: I64, good: npt.NDArray[np.bool_], now_ms: int, limit_ms: int, field: str | None, counts: TaskResult
+def _refuse_far_future(
+    times: I64, good: npt.NDArray[np.bool_], now_ms: int, windowing: Windowing, counts: TaskResult
 ) -> None:
-    """Fail good rows that are more than ``limit_ms`` ahead of ``now_ms``: without a retry, and ``good`` is cleared.
+    """Fail good rows that are further ahead of ``now_ms`` than ``with_max_future`` allows.
 
-    Each would move the watermark so far that every later tuple would be late. See ``refuse_before_1970`` for the
-    arrays.
+    Each would move the watermark so far that every later tuple would be late.
     """
+    limit_ms = windowing.max_future_ms
     for row in np.flatnonzero(good & (times > now_ms + limit_ms)).tolist():
-        good[row] = False
         time_ms = int(times[row])
         reason = (
-            f"{_giver(field)}: {time_ms} ms is {_span(time_ms - now_ms)} ahead of the micro-batch's time, and "
-            f"with_max_future allows {_span(limit_ms)}: everything after it would be late. {_likely(time_ms, now_ms)}"
+            f"{_giver(windowing)}: {time_ms} ms is {_span(time_ms - now_ms)} ahead of the micro-batch's time, and "
+            f"with_max_future allows {_span(limit_ms)}: everything after it would be late. "
+            f"{_likely(time_ms, now_ms, windowing)}"
         )
         counts.failures[row] = Failure(Cause.UNREADABLE, reason)
 
 
-def _giver(field: str | None) -> str:
+def _giver(windowing: Windowing) -> str:
+    field = windowing.timestamp_field
     return "with_timestamp_extractor" if field is None else f"the timestamp field {field!r}"
+
+
+def _with_unit(windowing: Windowing, unit: str) -> str:
+    field = windowing.timestamp_field
+    call = "with_timestamp_extractor(..." if field is None else f"with_timestamp_field({field!r}"
+    return f'{call}, unit="{unit}")'
 
 
 def _span(duration_ms: int) -> str:
@@ -107,10 +146,12 @@ def _span(duration_ms: int) -> str:
     return f"{duration_ms / 1000:,.3f}".rstrip("0").rstrip(".") + " s"
 
 
-def _likely(time_ms: int, now_ms: int) -> str:
-    for unit, factor in (("microseconds", 10**3), ("nanoseconds", 10**6)):
-        if now_ms // 2 < time_ms // factor < 2 * now_ms:
-            return f"Did you give {unit}? A timestamp counts milliseconds"
+def _likely(time_ms: int, now_ms: int, windowing: Windowing) -> str:
+    units = list(UNITS)
+    finer = units[units.index(windowing.timestamp_unit or "ms") + 1 :]
+    for place, name in enumerate(finer, 1):
+        if now_ms // 2 < time_ms // 1000**place < 2 * now_ms:
+            return f"Did you give {UNITS[name]}? Then call {_with_unit(windowing, name)}"
     return "Is a clock wrong? If not, raise with_max_future"
 
 
@@ -125,37 +166,61 @@ def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: TaskResult
     return found
 
 
-def _each_time(values: Sequence[Any], what: str, counts: TaskResult) -> tuple[I64, npt.NDArray[np.bool_]]:
+def _each_time(
+    values: Sequence[Any], windowing: Windowing, counts: TaskResult
+) -> tuple[I64, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """The times of values; which values are times, and which are numbers, each bool[values]."""
+    unit = windowing.timestamp_unit
     times = np.zeros(len(values), dtype=np.int64)
-    good = np.ones(len(values), dtype=bool)
+    good, numbers = np.ones(len(values), dtype=bool), np.ones(len(values), dtype=bool)
     for row, value in enumerate(values):
         if row in counts.failures:
             good[row] = False
-        elif type(value) is int and -_INT64 <= value < _INT64:
+        elif type(value) is int and unit is None and -_INT64 <= value < _INT64:
             times[row] = value
         else:
             try:
-                time_ms = _milliseconds(value)
+                numbers[row] = not isinstance(value, datetime)
+                time_ms = _milliseconds(value, unit)
             except BaseException as error:  # noqa: BLE001  a zone of the user's own may raise anything
                 good[row] = False
                 counts.failures[row] = failure_of(error)
                 continue
-            if time_ms is None:
+            if time_ms is None or not -_INT64 <= time_ms < _INT64:
                 good[row] = False
-                expected = "expected milliseconds since the epoch (an int) or a datetime with a zone"
-                counts.failures[row] = Failure(Cause.UNREADABLE, f"{what}: {expected}, got {printed(value):.60}")
+                counts.failures[row] = Failure(Cause.UNREADABLE, _no_time(value, windowing))
             else:
                 times[row] = time_ms
-    return times, good
+    return times, good, numbers
 
 
-def _milliseconds(value: Any) -> int | None:
+def _no_time(value: Any, windowing: Windowing) -> str:
+    unit = windowing.timestamp_unit
+    number = f"{UNITS[unit]} since the epoch" if unit else "milliseconds since the epoch (an int)"
+    text = f"{_giver(windowing)}: expected {number} or a datetime with a zone, got {printed(value):.60}"
+    if unit is None and isinstance(value, _FRACTIONS):
+        text += f". If it counts seconds, call {_with_unit(windowing, 's')}"
+    return text
+
+
+def _milliseconds(value: Any, unit: str | None) -> int | None:
     """The time of a value in milliseconds; None if the value is not a valid time."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         return (value - _EPOCH) // timedelta(milliseconds=1)
-    if isinstance(value, np.integer) and -_INT64 <= int(value) < _INT64:
-        return int(value)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return int(value) * 1000 // _PER_SECOND[unit or "ms"]
+    if unit is not None and isinstance(value, _FRACTIONS) and math.isfinite(value):
+        return round(value * 1_000_000 / _PER_SECOND[unit]) // 1000
     return None
+
+
+def _scaled(numbers: I64, unit: str | None) -> I64:
+    """Numbers that count a unit, as milliseconds; a number of seconds that is too large becomes the largest time."""
+    per_second = _PER_SECOND[unit or "ms"]
+    if per_second >= 1000:
+        return numbers // (per_second // 1000) if per_second > 1000 else numbers
+    most = (_INT64 - 1) // 1000
+    return np.clip(numbers, -most, most) * 1000
 
 
 def groups_of(

@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from sparkbolt.core.model.config import Config, did_you_mean
+from sparkbolt.core.model.method_validation import is_ours
 from sparkbolt.windows.firing import Count, Extent
 from sparkbolt.windows.policies import FOREVER_MS, EvictionPolicy
 from sparkbolt.windows.triggers import TriggerPolicy
@@ -26,6 +27,8 @@ MAX_FUTURE = timedelta(days=3650)
 """How far ahead of the clock a timestamp may be by default. It is enough for any forecast, and for a test whose clock
 stands still; a timestamp in a wrong unit is thousands of years ahead."""
 LATE_FIELD = "late_tuple"
+UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+"""What a timestamp may count."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class Windowing:
     gap: Any = None
     timestamp_field: Any = None
     timestamp_extractor: Callable[[Any], Any] | None = None
+    timestamp_unit: Any = None
+    """One of ``UNITS``; None: milliseconds, and numbers that seem to count seconds are refused."""
     lag: Any = None
     max_future: Any = None
     watermark_interval: Any = None
@@ -107,6 +112,43 @@ def ms(duration: timedelta) -> int:
 
 def _extent(given: Count | timedelta) -> Extent:
     return given if isinstance(given, Count) else ms(given)
+
+
+def stored_settings(windowing: Windowing) -> dict[str, str]:
+    """The settings on which stored windows depend, in words: with others, windows would be cut or tuples shown twice.
+
+    The rest may change: how far the watermark is behind, what is late, and what stays in memory.
+
+    >>> stored_settings(Windowing(timedelta(minutes=1), Count(5)))["the window's length"]
+    '60 s'
+    """
+    kinds = {"the window's length": windowing.length, "the session gap": windowing.gap}
+    found = {name: "not set" if extent is None else _words(extent) for name, extent in kinds.items()}
+    found["the window's slide"] = _words(Count(1) if windowing.slide is None else windowing.slide)
+    policies = [_policy(policy) for policy in windowing.policies or ()]
+    found["the pair of policies"] = ", ".join(policies) or "not set"
+    field = windowing.timestamp_field
+    by = "that of an extractor" if windowing.in_event_time else "that of arrival"
+    found["the time"] = by if field is None else f"that of the field {field!r}"
+    if windowing.in_event_time and isinstance(windowing.slide, timedelta):
+        found["the closed side of the window"] = "left" if windowing.closed_left else "right"
+    found["the key of the windows"] = "not set" if windowing.key is None else ", ".join(map(repr, windowing.key))
+    if windowing.message_id_field is not None:
+        found["the message id field"] = repr(windowing.message_id_field)
+    return found
+
+
+def _words(extent: Count | timedelta) -> str:
+    if isinstance(extent, Count):
+        return f"Count({extent.tuples})"
+    return f"{ms(extent) / 1000:,.3f}".rstrip("0").rstrip(".") + " s"
+
+
+def _policy(policy: EvictionPolicy | TriggerPolicy) -> str:
+    """The class of a policy; of our own ones also the arguments, whose old values the stored state would put back."""
+    arguments = sorted(vars(policy).items()) if is_ours(type(policy)) else []
+    given = ", ".join(f"{name}={value!r}" for name, value in arguments if name[0] != "_")
+    return f"{type(policy).__qualname__}({given})"
 
 
 def mistakes_of(
@@ -215,6 +257,9 @@ def _value_mistakes(windowing: Windowing) -> Iterator[str]:
     for what, given, least in durations:
         if given is not None:
             yield from _duration_mistakes(what, given, least)
+    if windowing.timestamp_unit is not None and windowing.timestamp_unit not in list(UNITS):
+        units = ", ".join(f"{unit!r} ({name})" for unit, name in UNITS.items())
+        yield f"the timestamp's unit: expected one of {units}, got {windowing.timestamp_unit!r}"
     if windowing.max_future is not None:
         yield from _duration_mistakes("with_max_future", windowing.max_future, 0, ms(timedelta.max))
     names = (

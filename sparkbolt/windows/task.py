@@ -39,7 +39,7 @@ from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
 from sparkbolt.windows.firing import Count, Fired, Windower
 from sparkbolt.windows.keyed import KeyedWindows
 from sparkbolt.windows.log import WindowLog
-from sparkbolt.windows.reading import SeenIds, groups_of, refuse_before_1970, refuse_far_future, times_of
+from sparkbolt.windows.reading import SeenIds, groups_of, times_of
 from sparkbolt.windows.segments import Selection, Shelf
 from sparkbolt.windows.settings import Windowing, ms
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
@@ -130,7 +130,8 @@ class WindowTask(BoltRuntime):
             _, self._next_mark_ms, marks, seen, window, self._next_due_ms = head
             if self._marks is not None and marks is not None:
                 self._marks.set_state(marks)
-            self._seen.load(seen)
+            if self._windowing.message_id_field is not None:
+                self._seen.load(seen)
             if self._window is not None:
                 self._window.load(window)
         self._come_back()
@@ -170,13 +171,11 @@ class WindowTask(BoltRuntime):
         if windowing.gap is not None:
             return SessionWindows(shelf, ms(windowing.gap))
         length, slide = windowing.length_extent, windowing.slide_extent
-        # A key whose window is empty is forgotten, and an ack cannot wait: then no expired tuple is kept for later.
-        carry = windowing.key is None and not windowing.ack_on_expiry
         if not windowing.in_event_time:
-            return ArrivalWindows(shelf, length, slide, origin, carry=carry)
+            return ArrivalWindows(shelf, length, slide, origin)
         if isinstance(length, Count) or isinstance(slide, Count):
             return ReleasedWindows(shelf, length, slide, closed_left=windowing.closed_left)
-        return EventTimeWindows(shelf, length, slide, carry=carry, closed_left=windowing.closed_left)
+        return EventTimeWindows(shelf, length, slide, closed_left=windowing.closed_left)
 
     def _quantum_ms(self) -> int:
         windowing = self._windowing
@@ -232,10 +231,7 @@ class WindowTask(BoltRuntime):
         good = np.ones(rows.count, dtype=bool)
         times = np.full(rows.count, now_ms, dtype=np.int64)
         if self._marks is not None:
-            field = windowing.timestamp_field
-            times, good = times_of(rows, field, windowing.timestamp_extractor, counts)
-            refuse_before_1970(times, good, field, counts)
-            refuse_far_future(times, good, now_ms, windowing.max_future_ms, field, counts)
+            times, good = times_of(rows, windowing, now_ms, counts)
         seen = None
         if windowing.message_id_field is not None:
             seen = self._seen.save() if windowing.policies is not None else None
@@ -381,11 +377,9 @@ class WindowTask(BoltRuntime):
     def _show(self, window: Windower, fired: Iterator[Fired], key: Any) -> None:
         for one in fired:
             self._changed = True
-            self._expire(window.log, one.expired if one.expiring is None else one.expiring)
+            self._expire(window.log, one.expiring)
             if one.events.count:
                 self._execute(window.log, one, key)
-            if one.is_last:
-                self._expire(window.log, one.events)
 
     def _expire(self, log: WindowLog, expired: Selection) -> None:
         if expired.count:

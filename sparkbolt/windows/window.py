@@ -117,13 +117,15 @@ class TupleWindow(Sequence[Tuple]):
         return self._tuples
 
     def get_new(self) -> WindowTuples:
-        """The tuples that were not in the previous window (of the same key)."""
+        """The tuples that were not in the previous window (of the same key) that was shown."""
         return WindowTuples(self._log, self._fired.new)
 
     def get_expired(self) -> WindowTuples:
-        """The tuples that have expired since the previous window (of the same key).
+        """The tuples of the previous window (of the same key) that was shown, without those that are in this one.
 
-        A running aggregate adds the new tuples and subtracts the expired ones.
+        A running aggregate adds the new tuples and subtracts the expired ones. A tuple that no window has shown is
+        never among them. If windows have keys, start the aggregate again when all tuples of the window are new: a key
+        whose tuples have all expired is forgotten.
         """
         return WindowTuples(self._log, self._fired.expired)
 

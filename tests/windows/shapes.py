@@ -128,7 +128,7 @@ class Shown(WindowedBolt):
 
     def __init__(self, shape):
         self.shape = shape.name
-        self.sums = shape.gap is None and not shape.keyed and shape.overlaps
+        self.sums = not shape.keyed
 
     def prepare(self, context):
         self.context = context

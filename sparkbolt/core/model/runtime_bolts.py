@@ -24,6 +24,13 @@ class RuntimeBolt(BoltBase):
         """Whether timers run from a task's start on: the task then gets the time once when the topology starts."""
         return False
 
+    def stored_settings(self) -> Mapping[str, str]:
+        """Return the settings on which the stored state depends, by name: a checkpoint with other values is refused.
+
+        A setting that is missing in the checkpoint, or now, may come and go.
+        """
+        return {}
+
     @abstractmethod
     def runtime(self, context: TopologyContext, output: Any) -> Any:
         """Create the bolt runtime; called once for each task and worker process, after ``prepare``.

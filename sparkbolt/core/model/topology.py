@@ -42,6 +42,7 @@ from sparkbolt.core.model.groupings import (
 )
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.running import RunningTopology, Telemetry
+from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.statefulness import keeps_state
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.core.model.validation import Declaration, Role, Subscription, mistakes_of
@@ -223,6 +224,7 @@ class Topology:
                         for sub in sorted(spec.subscriptions, key=lambda sub: (sub.source, sub.stream))
                     },
                     **({"starts_trees": True} if getattr(spec.component, "starts_trees", False) else {}),
+                    **_stored_settings(spec.component),
                 }
                 for id_, spec in sorted(self.components.items())
             },
@@ -391,6 +393,11 @@ class Topology:
     def __reduce__(self) -> tuple[Callable[[bytes], Topology], tuple[bytes]]:
         """Pickle classes and functions by value if another process could not import them."""
         return _unpickle, (cloudpickle.dumps((self.name, self.config, dict(self.components))),)
+
+
+def _stored_settings(component: Component) -> dict[str, Any]:
+    settings = component.stored_settings() if isinstance(component, RuntimeBolt) else {}
+    return {"settings": dict(settings)} if settings else {}
 
 
 def _given(*, checkpoint: str | os.PathLike[str] | None, **options: Any) -> dict[str, Any]:

@@ -32,6 +32,12 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
             if before[id_].get("starts_trees", False):
                 said = "started trees of its own and would start none any more"
             found.append(f"bolt {id_!r} {said}")
+        was, now = (one[id_].get("settings", {}) for one in (before, after))
+        found += [
+            f"{name} of {id_!r} was {was[name]} and is now {now[name]}"
+            for name in was
+            if name in now and was[name] != now[name]
+        ]
         for key, word in (("streams", "stream"), ("subscriptions", "subscription")):
             found += _entry_changes(f"{word} {{!r}} of {id_!r}", before[id_][key], after[id_][key])
     return found
@@ -46,8 +52,8 @@ def differs(directory: str, differences: Sequence[str]) -> str:
     """
     listed = "".join(f"\n  - {difference}" for difference in differences)
     return (
-        f"checkpoint {directory} was begun by a topology that differs:{listed}\nGive the topology the shape it had, or "
-        "start it with a new checkpoint directory (which starts from the beginning)"
+        f"checkpoint {directory} was begun by a topology that differs:{listed}\nGive the topology the shape "
+        "and the settings it had, or start it with a new checkpoint directory (which starts from the beginning)"
     )
 
 

@@ -178,7 +178,7 @@ def test_another_parallelism_is_refused_with_the_sentence_of_a_start(started: An
     assert answer["refused"]
     assert answer["text"].startswith(
         "checkpoint /state was begun by a topology that differs:\n  - parallelism of 'split' was 2 and is now 4\n"
-        "Give the topology the shape it had"
+        "Give the topology the shape and the settings it had"
     )
     assert "what a restart can change" in answer["text"]
     assert steering.ask("rebalance", {"parallelism": {"split": 2}}, "alice")["done"]

@@ -90,9 +90,7 @@ class Acking(Shape):
     """Lines stay open until they expire."""
 
     def bolt(self) -> WindowedBolt:
-        windowed = super().bolt().with_ack_on_expiry()
-        windowed.sums = False  # what expires with an empty window is not shown there
-        return windowed
+        return super().bolt().with_ack_on_expiry()
 
 
 class Small(Shape):

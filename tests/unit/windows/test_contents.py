@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow.compute as pc
 import pytest
 
-from sparkbolt import Count, TopologyBuilder, WindowedBolt
+from sparkbolt import Config, Count, TopologyBuilder, WindowedBolt
 from sparkbolt.core.model.interfaces import KeyValueState
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
+    CountTriggerPolicy,
+    EvictionPolicy,
+    TimeEvictionPolicy,
+    TriggerPolicy,
     TupleWindow,
     WindowCollector,
 )
@@ -24,11 +29,21 @@ class Sums(WindowedBolt):
     outputs = ["running", "sum", "column"]
 
     def prepare(self, context: Any) -> None:
-        self.total = 0
+        self.totals: Counter[str] = Counter()
 
     def execute(self, window: TupleWindow, collector: WindowCollector) -> None:
-        self.total += sum(tup["at"] for tup in window.get_new()) - sum(tup["at"] for tup in window.get_expired())
-        collector.emit([self.total, sum(tup["at"] for tup in window), pc.sum(window.column("at")).as_py()])
+        new = window.get_new()
+        if window.key is not None and len(new) == len(window):
+            self.totals[window.key] = 0  # the key may have been forgotten
+        else:
+            self.totals[window.key] -= sum(tup["at"] for tup in window.get_expired())
+        self.totals[window.key] += sum(tup["at"] for tup in new)
+        whole = sum(tup["at"] for tup in window)
+        collector.emit([self.totals[window.key], whole, pc.sum(window.column("at")).as_py()])
+
+
+def every_third() -> tuple[EvictionPolicy, TriggerPolicy]:
+    return TimeEvictionPolicy(3000), CountTriggerPolicy(3)
 
 
 @pytest.mark.parametrize(
@@ -38,22 +53,40 @@ class Sums(WindowedBolt):
         lambda windowed: windowed.with_window(secs(6), slide=secs(4)),
         lambda windowed: windowed.with_window(secs(3), slide=Count(1)),
         lambda windowed: windowed.with_tumbling_window(secs(2)),
+        lambda windowed: windowed.with_window(Count(2), slide=secs(4)),
+        lambda windowed: windowed.with_window(secs(3), slide=secs(4)),
+        lambda windowed: windowed.with_window(Count(1), slide=Count(3)),
+        lambda windowed: windowed.with_window(secs(1), slide=Count(3)),
+        lambda windowed: windowed.with_session_gap(secs(2)),
+        lambda windowed: windowed.with_policies(*every_third()),
     ],
 )
+@pytest.mark.parametrize(
+    "how", ["on arrival", "event time", "acked on expiry", "by key", "event time, acked on expiry"]
+)
 def test_what_is_new_and_what_has_expired_keep_a_running_sum_also_over_empty_windows(
-    shape: Callable[[WindowedBolt], WindowedBolt],
+    shape: Callable[[WindowedBolt], WindowedBolt], how: str
 ) -> None:
-    builder = TopologyBuilder("sums")
+    windowed = shape(Sums())
+    if "event time" in how:
+        windowed.with_timestamp_extractor(lambda tup: int(tup["name"]))
+    if "acked on expiry" in how:
+        windowed.with_ack_on_expiry()
+    if how == "by key":
+        windowed.with_key("user")
+    builder = TopologyBuilder("sums", Config(message_timeout_secs=60))
     builder.set_spout("source", Source())
-    builder.set_bolt("sums", shape(Sums())).global_grouping("source")
+    builder.set_bolt("sums", windowed).global_grouping("source")
     with TopologyTestDriver(builder.build()) as driver:
-        run = Run(driver)
+        run, now = Run(driver), 0
         for i, pause in enumerate([0, 1, 1, 0, 20, 1, 3, 0, 0, 9, 1]):
             driver.advance(secs(pause))
-            run.feed(str(i), at=10**i)
+            now += pause * 1000
+            run.feed(str(now), at=10**i, user="ab"[i % 5 == 1])
             if i == 6:
                 driver.run_until_idle()
                 driver.restart()
+        run.feed(str(now + 40_000), at=10**11)
         driver.advance(secs(20))
         assert len(driver.emitted("sums")) >= 3
         for running, whole, column in driver.emitted("sums"):

@@ -36,7 +36,7 @@ def test_metrics_count_windows_their_tuples_and_the_watermark() -> None:
         run.feed("late", at=clock(6, 0, 1))
         driver.run_until_idle()
         counts = driver.metrics().of("show")
-        assert (counts.windows, counts.window_tuples, counts.late_tuples, counts.expired) == (3, 6, 1, 2)
+        assert (counts.windows, counts.window_tuples, counts.late_tuples, counts.expired) == (3, 6, 1, 3)
         assert counts.watermark_ms == int(clock(6, 0, 21).timestamp() * 1000)
         assert counts.watermark_behind_ms == 40_000
 
@@ -59,7 +59,7 @@ def test_the_command_shows_what_is_counted_of_windows() -> None:
         "windows": 2,
         "window_tuples": 2,
         "late_tuples": 0,
-        "expired": 0,
+        "expired": 1,
         "watermark_ms": int(clock(6, 0, 21).timestamp() * 1000),
         "watermark_behind_ms": 40_000,
     }
@@ -67,7 +67,7 @@ def test_the_command_shows_what_is_counted_of_windows() -> None:
     assert counted.items() <= lines[-1]["components"]["show"].items()
     assert "windows" not in lines[-1]["components"]["source"]
     shown = [line.plain for line in live._windows(metrics.components)]
-    assert shown == ["show: 2 windows of 2 tuples, 0 late, 0 expired, watermark 06:00:21, 40 s behind"]
+    assert shown == ["show: 2 windows of 2 tuples, 0 late, 1 expired, watermark 06:00:21, 40 s behind"]
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from sparkbolt import Count, TopologyBuilder, bolt
 from sparkbolt.bolts import JsonLinesBolt
+from sparkbolt.core.model.tuples import Origin
+from sparkbolt.core.worker.results import TaskResult
+from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.windows.reading import times_of
+from sparkbolt.windows.settings import Windowing
 from tests.unit.windows.windowed import SECOND, Run, Show, Source, clock, secs, topology
 
 
@@ -247,7 +254,7 @@ def test_one_timestamp_from_the_far_future_fails_alone_and_makes_nothing_late(
         assert micro.reason.startswith(
             "the timestamp field 'at': 1772344800000000 ms is 20,492,736 days ahead of the micro"
         )
-        assert micro.reason.endswith("Did you give microseconds? A timestamp counts milliseconds")
+        assert micro.reason.endswith("Did you give microseconds? Then call with_timestamp_field('at', unit=\"us\")")
 
 
 def test_a_timestamp_as_far_in_the_future_as_is_allowed_is_in_time() -> None:
@@ -267,3 +274,79 @@ def test_a_timestamp_as_far_in_the_future_as_is_allowed_is_in_time() -> None:
             "with_max_future allows 60 s: everything after it would be late. Is a clock wrong? If not, raise "
             "with_max_future"
         )
+
+
+@pytest.mark.parametrize("extracted", [False, True])
+def test_a_timestamp_that_seems_to_count_seconds_fails_alone_and_for_good(extracted: bool) -> None:
+    windowed = Show().with_tumbling_window(secs(5))
+    if extracted:
+        windowed.with_timestamp_extractor(lambda tup: tup["at"])
+    else:
+        windowed.with_timestamp_field("at")
+    with TopologyTestDriver(topology(windowed), start=clock(6, 0, 0)) as driver:
+        run, now = Run(driver), int(clock(6, 0, 0).timestamp())
+        for name, at in (("a", now * 1000 + 1), ("int", now), ("numpy", np.int64(now)), ("float", now + 0.5)):
+            run.feed(name, at=at)
+        run.feed("b", at=(now + 6) * 1000)
+        driver.advance(SECOND)
+        assert run.shown() == ["a"]
+        failures = {failure.message_id: failure for failure in driver.failed("source")}
+        assert {name: failure.cause for name, failure in failures.items()} == dict.fromkeys(
+            ("int", "numpy", "float"), "unreadable"
+        )
+        call = 'with_timestamp_extractor(..., unit="s")' if extracted else "with_timestamp_field('at', unit=\"s\")"
+        assert f"Did you give seconds? Then call {call}" in failures["int"].reason
+        assert failures["float"].reason.endswith(f"If it counts seconds, call {call}")
+
+
+def times_read(values: Any, unit: Any = None) -> Any:
+    """The times of a column; the reasons where it has values without one."""
+    rows, counts = Rows(Origin("source", 0, "default", ("at",)), len(values), [values], None, None), TaskResult()
+    windowing, now_ms = Windowing(timestamp_field="at", timestamp_unit=unit), int(clock(6, 0, 0).timestamp() * 1000)
+    times, good = times_of(rows, windowing, now_ms, counts)
+    assert [row for row, is_good in enumerate(good) if not is_good] == sorted(counts.failures)
+    return [failure.reason for failure in counts.failures.values()] or times.tolist()
+
+
+MOMENT = datetime(2026, 3, 1, 5, 59, 59, 123_456, tzinfo=UTC)
+MOMENT_MS = 1_772_344_799_123
+
+
+@pytest.mark.parametrize(
+    ("unit", "count"), [("s", MOMENT_MS // 1000), ("us", 10**3 * MOMENT_MS), ("ns", 10**6 * MOMENT_MS)]
+)
+@pytest.mark.parametrize("column", [list, np.array, pa.array, lambda values: np.array(values, dtype=np.uint64)])
+def test_a_unit_says_what_a_timestamp_counts(unit: str, count: int, column: Any) -> None:
+    whole = MOMENT_MS if unit != "s" else MOMENT_MS // 1000 * 1000
+    assert times_read(column([count, count]), unit) == [whole, whole]
+    [reason, _] = times_read(column([count, count]))
+    assert f'unit="{unit}")' in reason
+
+
+@pytest.mark.parametrize("column", [list, np.array, pa.array])
+def test_numbers_with_a_fraction_keep_their_milliseconds(column: Any) -> None:
+    assert times_read(column([MOMENT.timestamp(), 0.5]), "s") == [MOMENT_MS, 500]
+    assert times_read([Decimal("1772344799.123999"), 7, MOMENT], "s") == [MOMENT_MS, 7000, MOMENT_MS]
+    assert len(times_read(column([float("nan"), float("inf")]), "s")) == 2
+
+
+def test_what_cannot_be_a_number_of_seconds_is_taken_as_it_is() -> None:
+    assert times_read([100, 999_999_999, 10**10]) == [100, 999_999_999, 10**10]
+    assert times_read([datetime(1970, 1, 21, tzinfo=UTC)]) == [20 * 24 * 3_600_000]
+    assert times_read([1_772_344_799], "ms") == [1_772_344_799], "the unit was said"
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_arrow_timestamps_need_a_zone_and_no_unit(unit: str) -> None:
+    at = pa.array([MOMENT.replace(microsecond=0)], pa.timestamp("us", "UTC")).cast(
+        pa.timestamp(unit, "America/New_York")
+    )
+    assert times_read(at) == times_read(at, "s") == [MOMENT_MS // 1000 * 1000]
+    [reason] = times_read(at.cast(pa.timestamp(unit)))
+    assert "a datetime with a zone" in reason
+
+
+def test_a_number_that_is_too_large_for_its_unit_fails_its_tuple() -> None:
+    for column in (list, np.array, pa.array):
+        [reason, _] = times_read(column([1 << 62, 1 << 61]), "s")
+        assert reason.startswith("the timestamp field 'at': ")

@@ -144,7 +144,6 @@ def test_old_events_are_expired_also_when_nothing_triggers() -> None:
         manager.add(number, number)
     assert len(expired) == 190
     assert len(manager.waiting) == 60
-    assert len(manager.remembered) == 190
 
 
 def test_a_manager_can_be_taken_elsewhere() -> None:
