@@ -6,20 +6,22 @@ planned?
 ========= ============================================ =============================================================
 a file    condition                                    what happens next
 ========= ============================================ =============================================================
-new       its inode and its beginning are not known    it is read from its start, once it has a whole line
+new       its inode and time of creation are not known it is read from its start, once it has a whole line
 live      it is where it was seen last                 bytes that are added are planned, up to its last newline
 moved     another file, or none, is at its path        it is looked for beside its old name and among the patterns,
                                                        by inode; if found, it is live again; else it is gone
-gone      no file with its inode and beginning exists  a warning reports how much was not read; it is read on when it
+gone      no file with its identity exists             a warning reports how much was not read; it is read on when it
                                                        comes back
 emptied   it is shorter than what was read, or the     a warning reports how much was not read; its present content
           content that was read has changed            counts as a new file
-continued it is gone or emptied, and a new file holds  the new file is read from where reading of the old one ended:
-          what was read of it (a copy, maybe packed)   nothing is read twice, and the rest of the old one is read too
+continued it is emptied, and a copy of it lies beside  the copy is read from where reading of the file ended: nothing
+          it; or it is gone, and a compressed copy     is read twice, and its rest is read too
+          does
 ========= ============================================ =============================================================
 
 Rule 1: a source is a file, not a path (``identity``), so a planned range is read from that very file, or fails.
-Rule 2: in doubt a file counts as new: lines may come twice, but none is lost.
+Rule 2: in doubt a file counts as new: lines may come twice, but none is lost. Equal content makes no file known: a copy
+is one only if it has the name of a copy, holds what was read, and is there when the driver notices the change.
 Rule 3: a followed file is planned up to its last newline, so a line is planned only when it is complete.
 
 Read before: ``files``, ``identity``.
@@ -31,21 +33,14 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 from typing import TypeAlias
 
-from sparkbolt.spouts.files import (
-    PlainFile,
-    UnpackedEnd,
-    UnpackedFile,
-    escape,
-    find_files,
-    head_of,
-    is_compressed,
-    tell_passed_over,
-)
+from sparkbolt.spouts.files import PlainFile, escape, find_files, tell_passed_over
 from sparkbolt.spouts.identity import HEAD_BYTES, FileId, files_in, folders_of
+from sparkbolt.spouts.unpacking import DAMAGE_SECS, UnpackedEnd, UnpackedFile, head_of, is_compressed
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +58,10 @@ SEARCHES_MAX = 60
 """Number of looks in which a missing file is searched for beside its old name; the patterns are always searched."""
 COPY_LOOKS = 3
 """A new file that may be a copy in progress is read after this many looks without a change."""
+PACKED_LOOKS = 60
+"""The same for a compressed copy, which may grow in jumps."""
+_COPY_MARKS = (".", "-", "_", "~")
+"""One of these characters separates the name of a file from what the name of its copy adds."""
 
 
 class FileChange(Enum):
@@ -71,12 +70,36 @@ class FileChange(Enum):
     NONE = "none"
     MOVED = "moved"
     EMPTIED = "emptied"
+    COMPLETED = "completed"
+    """It was a compressed file that counted as cut, and has grown."""
+
+
+@dataclass(frozen=True)
+class _Sight:
+    """A file as it was seen at a path."""
+
+    path: str
+    device: int
+    inode: int
+    birth: int
+    size: int
+    head: bytes
+    """The beginning of its content, up to its last whole line; empty if there is no whole line."""
+
+    @classmethod
+    def of(cls, path: str) -> _Sight:
+        with closing(PlainFile(path)) as file:
+            found, birth = file.status, file.birth
+            head = head_of(path, HEAD_BYTES) if is_compressed(path) else _whole_head(file, found.st_size)
+        return cls(path, found.st_dev, found.st_ino, birth, found.st_size, head)
 
 
 class Followed:
     """One followed file: where it is, and how far it can be planned."""
 
-    def __init__(self, id_: FileId, path: str, device: int | None, begin: int = 0) -> None:
+    def __init__(
+        self, id_: FileId, path: str, device: int | None, begin: int = 0, changed_at: float | None = None
+    ) -> None:
         """Store the arguments; the file is not opened yet.
 
         Args:
@@ -84,6 +107,7 @@ class Followed:
             path: Its current path.
             device: Its device; None if the file is known only from a checkpoint.
             begin: The position at which its first range starts.
+            changed_at: When it was seen to change last; None if it was not seen yet.
         """
         self.id = id_
         self.path = path
@@ -96,11 +120,12 @@ class Followed:
         """Whether another file continues it."""
         self.searches = SEARCHES_MAX
         """In how many further looks the file is searched for while it is gone."""
-        self.unpacked = UnpackedEnd(path) if is_compressed(path) else None
+        self.unpacked = UnpackedEnd(path, idle_secs=0.0) if is_compressed(path) else None
+        self._changed_at = changed_at
         self._whole = self._searched = 0
         self._marked, self._mark = 0, b""
         """A position, and the bytes before it."""
-        self._as_it_was: tuple[int, int] | None = None
+        self._as_it_was: tuple[int, ...] | None = None
 
     @property
     def splittable(self) -> bool:
@@ -126,30 +151,54 @@ class Followed:
         """Whether it is a compressed file that is planned to its end; any other file may grow."""
         return self.unpacked is not None and self.unpacked.reached(position)
 
-    def look(self, position: int) -> FileChange:
+    def look(self, position: int, now: float) -> FileChange:
         """Check how the file has changed; ``position`` is how far it is planned."""
         try:
             found = os.stat(self.path)
             if not self._is(found):
                 return FileChange.MOVED
-            as_it_is = found.st_size, found.st_mtime_ns
-            if self.unpacked is not None or as_it_is == self._as_it_was:
-                return FileChange.NONE
-            with closing(PlainFile(self.path)) as file:
-                if not self._is(file.status):
-                    return FileChange.MOVED
-                size = file.size
-                if size < max(position, self._searched) or not self._is_content_of(file):
-                    return FileChange.EMPTIED
-                self._search(file, position, size)
+            as_it_is = found.st_size, found.st_mtime_ns, found.st_ctime_ns
+            if as_it_is != self._as_it_was:
+                with closing(PlainFile(self.path)) as file:
+                    change = self._look_into(file, position)
+                if change is not FileChange.NONE:
+                    return change
+                if self._as_it_was is not None or self._changed_at is None:
+                    self._changed_at = now
         except FileNotFoundError:
             return FileChange.MOVED
-        self._as_it_was = as_it_is
-        self.device, self.seen = found.st_dev, size
+        self._as_it_was, self.device = as_it_is, found.st_dev
+        if self.unpacked is not None:
+            if self.unpacked.is_below(position):
+                return FileChange.EMPTIED
+            self.unpacked.idle_secs = now - (self._changed_at or 0.0)
+        return FileChange.NONE
+
+    def _look_into(self, file: PlainFile, position: int) -> FileChange:
+        if not self._is(file.status) or not self.id.is_born_with(file):
+            return FileChange.MOVED
+        size = file.size
+        if self.unpacked is not None:
+            if not self.unpacked.has_grown_from(file):
+                return FileChange.EMPTIED
+            if self.unpacked.is_cut and size > self.unpacked.raw_bytes:
+                return FileChange.COMPLETED
+            self.unpacked.look_again(size)
+            return FileChange.NONE
+        if not self._holds_what_was_read(file, position):
+            return FileChange.EMPTIED
+        self._search(file, position, size)
+        self.seen = size
         return FileChange.NONE
 
     def _is(self, found: os.stat_result) -> bool:
         return found.st_ino == self.id.inode and self.device in (None, found.st_dev)
+
+    def _holds_what_was_read(self, file: PlainFile, position: int) -> bool:
+        if file.size < max(position, self._searched) or not self._is_content_of(file):
+            return False
+        # There are NUL bytes in place of lines if the file was emptied and its writer went on at its old offset.
+        return bool(self._mark) or position == 0 or file.read_at(position - 1, 1, 0) != b"\0"
 
     def _is_content_of(self, file: PlainFile | UnpackedFile) -> bool:
         """Whether the file has the beginning and the mark that were seen before."""
@@ -160,14 +209,7 @@ class Followed:
 
     def _search(self, file: PlainFile, position: int, size: int) -> None:
         """Search backwards for the last newline in the part that was not searched before."""
-        floor, ceiling = max(position, self._searched), size
-        while ceiling > floor:
-            begin = max(floor, ceiling - SCAN_BYTES)
-            newline = file.read_at(begin, ceiling - begin, begin).rfind(b"\n")
-            if newline >= 0:
-                self._whole = begin + newline + 1
-                break
-            ceiling = begin
+        self._whole = _end_of_lines(file, max(position, self._searched), size) or self._whole
         self._searched = size
         self._marked = max(self._whole, position)
         start = max(0, self._marked - MARK_BYTES)
@@ -176,38 +218,37 @@ class Followed:
     def comes_back_as(self, path: str, position: int) -> bool:
         """Whether it is the file that is now at ``path``; if so, this path is stored as its place."""
         try:
-            found = os.stat(path)
-            if not self._is(found) or is_compressed(path) != (self.unpacked is not None):
+            if is_compressed(path) != (self.unpacked is not None):
                 return False
-            if self.unpacked is not None:
-                if not self.id.has_head(head_of(path, self.id.length)):
+            with closing(PlainFile(path)) as file:
+                found = file.status
+                if not self._is(found) or not self.id.is_born_with(file):
                     return False
-                self.unpacked.path = path
-            else:
-                with closing(PlainFile(path)) as file:
-                    is_same = self._is(file.status) and file.size >= max(position, self._searched)
-                    if not is_same or not self._is_content_of(file):
+                if self.unpacked is not None:
+                    if not self.id.has_head(head_of(path, self.id.length)) or not self.unpacked.has_grown_from(file):
                         return False
+                    self.unpacked.path = path
+                elif not self._holds_what_was_read(file, position):
+                    return False
         except OSError:
             return False
         self.path, self.device, self._as_it_was = path, found.st_dev, None
         return True
 
-    def is_continued_by(self, path: str, position: int) -> bool:
-        """Whether a new file holds what was read of this one, judged by the mark.
+    def may_be_continued_by(self, path: str) -> bool:
+        """Whether a new file has the name of a copy of this one, which was emptied or is gone."""
+        if self.unpacked is not None or not self._mark or self.continued:
+            return False
+        if self.emptied:
+            stems = {os.path.splitext(name)[0] for name in (self.path, self.id.path)}
+            return any(_adds_to(stem, path) for stem in stems) and path != self.path
+        return is_compressed(path) and (_adds_to(self.path, path) or _adds_to(self.id.path, path))
 
-        If this process has never seen the file, there is no mark; then the other file must be exactly as long as the
-        part that was read.
-        """
+    def is_continued_by(self, path: str) -> bool:
+        """Whether a new file holds what was read of this one, judged by its beginning and the mark."""
         try:
             with closing(UnpackedFile(path) if is_compressed(path) else PlainFile(path)) as file:
-                if self._mark or not self._is_content_of(file):
-                    return bool(self._mark) and self._is_content_of(file)
-                if isinstance(file, PlainFile):
-                    return file.size == position
-                while file.unpacked <= position and file.advance():
-                    pass
-                return file.end == position
+                return self._is_content_of(file)
         except OSError:
             return False
 
@@ -230,14 +271,16 @@ class Follower:
         self._there: dict[str, Followed] = {}
         """The live files by path, while new files are met."""
         self._gone: dict[str, Followed] = {}
-        self._emptied: list[Followed] = []
-        """Emptied files that a copy may continue."""
+        self._changed: list[Followed] = []
+        """Files that are gone or were emptied, as this look has found; a copy may continue them."""
+        self._generations: dict[tuple[int, int], int] = {}
+        """The last generation of each file, by inode and time of creation."""
         self._paths: dict[str, int] = {}
         """Positions by path, from checkpoints in which sources were only paths."""
         self._known: set[str] = set()
         """The sources of the checkpoint."""
-        self._unborn: dict[str, tuple[int, ...]] = {}
-        """New files without a whole line, with their state at the last look."""
+        self._unborn: dict[str, tuple[tuple[int, ...], float]] = {}
+        """New files without a whole line, with their state at the last look, and since when it is the same."""
         self._copies: dict[str, tuple[int, int]] = {}
         """New files that may be copies in progress: their size, and for how many looks it has not changed."""
         self._told: set[str] = set()
@@ -246,32 +289,37 @@ class Follower:
 
     def all(self) -> Iterator[Followed]:
         """Return every file, whether it exists or not."""
-        return chain(self.live.values(), self._gone.values(), self._emptied)
+        return chain(self.live.values(), self._gone.values())
 
     def update(self, progress: Progress) -> None:
         """Look at all files; ``progress`` gives how far each source is planned."""
         first = self._next_look is None
         self._learn(progress)
-        changed = []
         looked = set(self.live)
         for source, one in list(self.live.items()):
             change = self._look_at(one, progress)
             if change is FileChange.NONE:
                 continue
-            changed.append(self.live.pop(source))
+            looked.discard(source)
+            del self.live[source]
+            if change is FileChange.COMPLETED:
+                self._complete(one)
+                continue
+            self._changed.append(one)
             one.searches = SEARCHES_MAX
             if change is FileChange.MOVED:
                 self._gone[source] = one
             else:
                 one.emptied = True
-                self._emptied.append(one)
-        looked -= {one.id.source for one in changed}
-        if changed or self._next_look is None or self._clock() >= self._next_look:
+                one.close()
+        if self._changed or self._next_look is None or self._clock() >= self._next_look:
             self._look(progress, first=first)
         else:
-            self._meet_all([path for path, was in self._unborn.items() if _state(path) != was], progress, first=False)
-        for one in changed:
+            grown = [path for path, (was, _) in self._unborn.items() if _state(path) != was]
+            self._meet_all(grown, progress, first=False)
+        for one in self._changed:
             self._tell_change(one, progress)
+        self._changed.clear()
         if first:
             self._tell_missing()
         for source in self.live.keys() - looked:
@@ -279,7 +327,7 @@ class Follower:
 
     def _look_at(self, one: Followed, progress: Progress) -> FileChange:
         try:
-            return one.look(one.position(progress))
+            return one.look(one.position(progress), self._clock())
         except OSError as error:
             self._tell_once(one.path, "%s cannot be read (%s): it is tried again until it can be", error)
             return FileChange.NONE
@@ -298,8 +346,11 @@ class Follower:
                 found[id_] = max(found.get(id_, 0), progress[source])
         self._known.update(progress)
         # Only the last generation of each file. Longer beginnings first, since they identify a file better.
-        last = {(id_.path, id_.inode, id_.digest): id_ for id_ in sorted(found, key=lambda id_: id_.generation)}
-        for id_ in sorted(last.values(), key=lambda id_: -id_.length):
+        last: dict[tuple[object, ...], FileId] = {}
+        for id_ in sorted(found, key=lambda id_: id_.generation):
+            last[(id_.inode, id_.birth) if id_.birth else (id_.path, id_.inode, id_.digest)] = id_
+            self._generations[id_.inode, id_.birth] = id_.generation
+        for id_ in sorted(last.values(), key=lambda id_: (not id_.birth, -id_.length)):
             self._gone[id_.source] = one = Followed(id_, id_.path, None, found[id_])
             one.searches = 1
             self._paths.pop(id_.path, None)
@@ -314,11 +365,10 @@ class Follower:
         self._passed_over = set(there.passed_over)
         self._find_again(found, progress)
         self._meet_all(found, progress, first=first)
-        for one in [*self._gone.values(), *self._emptied]:
-            if one.searches > 0 and not one.continued and one.seen:
-                self._seek_copy(one, progress)
+        for one in self._changed:
+            self._seek_copy(one, progress)
+        for one in self._gone.values():
             one.searches -= 1
-        self._emptied = [one for one in self._emptied if not one.continued and one.searches > 0]
         for path in self._unborn.keys() - set(found):
             del self._unborn[path]
 
@@ -365,18 +415,21 @@ class Follower:
                     self._tell_once(path, "%s cannot be read (%s): it is tried again until it can be", error)
 
     def _meet(self, path: str, progress: Progress, *, first: bool) -> bool:
-        self._unborn.pop(path, None)
-        state, found, head = _state(path), os.stat(path), _whole_head(path)
-        if not head:
-            self._unborn[path] = state
+        now, state = self._clock(), _state(path)
+        was, since = self._unborn.pop(path, (state, now))
+        since = since if was == state else now
+        met = _Sight.of(path)
+        is_damaged = is_compressed(path) and met.size > 0 and now - since >= DAMAGE_SECS
+        if not met.head and not is_damaged:
+            self._unborn[path] = state, since
             return False
-        if not first and self._is_in_the_making(path, head, found.st_size):
+        if not first and self._is_in_the_making(met):
             return False
-        if any(self._continues(one, path, found, head, progress) for one in [*self._gone.values(), *self._emptied]):
+        if any(self._continues(one, met, progress) for one in self._changed):
             return True
-        begin, size = self._paths.get(path, 0), found.st_size
-        before = max((one.position(progress) for one in self._gone.values() if _lay_there(one, path, found)), default=0)
-        if before or begin > size:
+        begin = self._paths.get(path, 0)
+        before = max((one.position(progress) for one in self._gone.values() if _lay_there(one, met)), default=0)
+        if before or begin > met.size:
             log.warning(
                 "%s was emptied or written anew since it was read up to byte %d: what it holds now is read from its "
                 "start",
@@ -384,56 +437,61 @@ class Follower:
                 max(before, begin),
             )
             begin = 0
-        self._begin_with(path, found, head, _before_end(path, begin))
+        self._begin_with(met, _before_end(path, begin), since)
         self._paths.pop(path, None)
         return True
 
     def _seek_copy(self, one: Followed, progress: Progress) -> None:
-        """Look beside a file that is gone for a file that continues it and that no pattern names."""
+        """Look beside a file that has changed for a copy that continues it and that no pattern names."""
         taken = self._taken()
         for path in files_in(os.path.dirname(one.path)):
-            if not path.startswith((one.path, one.id.path)) or path == one.path or _inode(path) in taken:
+            if not one.may_be_continued_by(path) or _inode(path) in taken:
                 continue
             try:
-                if self._continues(one, path, os.stat(path), _whole_head(path), progress):
+                if self._continues(one, _Sight.of(path), progress):
                     return
             except OSError:
                 continue
 
-    def _continues(self, one: Followed, path: str, found: os.stat_result, head: bytes, progress: Progress) -> bool:
-        """Whether a new file continues one that is gone; if so, it is read from where reading of the old one ended."""
-        if one.continued or os.path.dirname(path) not in {os.path.dirname(one.path), os.path.dirname(one.id.path)}:
+    def _continues(self, one: Followed, met: _Sight, progress: Progress) -> bool:
+        """Whether a new file continues one that has changed; if so, it is read from where reading of that one ended."""
+        if met.inode == one.id.inode or not one.may_be_continued_by(met.path) or not one.is_continued_by(met.path):
             return False
         position = one.position(progress)
-        if found.st_ino == one.id.inode or not one.id.has_head(head) or not one.is_continued_by(path, position):
-            return False
-        self._begin_with(path, found, head, _before_end(path, position))
+        self._begin_with(met, _before_end(met.path, position))
         one.continued = True
-        was = escape(one.id.path)
-        log.info("%s holds what was read of %s up to byte %d: it is read from there", escape(path), was, position)
+        path, was = escape(met.path), escape(one.id.path)
+        log.info("%s holds what was read of %s up to byte %d: it is read from there", path, was, position)
         return True
 
-    def _begin_with(self, path: str, found: os.stat_result, head: bytes, begin: int) -> None:
-        id_, emptied = FileId.of_head(path, found.st_ino, head), {one.id.source for one in self._emptied}
-        while any(id_.source in used for used in (self._known, self.live, self._gone, emptied)):
-            id_ = FileId.of_head(path, found.st_ino, head, id_.generation + 1)
-        self.live[id_.source] = self._there[path] = Followed(id_, path, found.st_dev, begin)
+    def _complete(self, one: Followed) -> None:
+        """Read a compressed file on that counted as cut and has grown, from the line that was cut."""
+        assert one.unpacked is not None
+        log.info(
+            "%s has grown since it counted as damaged: it is read on from byte %d", escape(one.path), one.unpacked.whole
+        )
+        try:
+            self._begin_with(_Sight.of(one.path), one.unpacked.whole)
+        except OSError:  # the next look finds it
+            self._gone[one.id.source] = one
 
-    def _is_in_the_making(self, path: str, head: bytes, size: int) -> bool:
+    def _begin_with(self, met: _Sight, begin: int, changed_at: float | None = None) -> None:
+        generation = self._generations.get((met.inode, met.birth), 0) + 1
+        self._generations[met.inode, met.birth] = generation
+        id_ = FileId.of_head(met.path, met.inode, met.birth, met.head, generation)
+        self.live[id_.source] = self._there[met.path] = Followed(id_, met.path, met.device, begin, changed_at)
+
+    def _is_in_the_making(self, met: _Sight) -> bool:
         """Whether a new file seems to be an unfinished copy, compressed or not, of a live file."""
+        path = met.path
         shorter = (self._there.get(path[:length]) for length in range(1, len(path)))
-        for one in (one for one in shorter if one is not None and one.id.has_head(head)):
-            if os.path.splitext(path)[0] == one.path and is_compressed(path):
-                if path not in self._told:
-                    self._told.add(path)
-                    was = escape(one.path)
-                    log.info("%s begins as %s does: it is not read while that is there", escape(path), was)
-                return True
-            if path[len(one.path)] in ".-_~":
+        for one in (one for one in shorter if one is not None and _adds_to(one.path, path)):
+            head = _Sight.of(one.path).head
+            if head.startswith(met.head) or met.head.startswith(head):
                 before, looks = self._copies.pop(path, (-1, 0))
-                looks = looks + 1 if before == size else 0
-                if looks < COPY_LOOKS:
-                    self._copies[path] = size, looks
+                looks = looks + 1 if before == met.size else 0
+                if looks < (PACKED_LOOKS if is_compressed(path) else COPY_LOOKS):
+                    self._copies[path] = met.size, looks
                     return True
         return False
 
@@ -478,9 +536,15 @@ class Follower:
             log.warning(text, escape(path), *values)
 
 
-def _lay_there(one: Followed, path: str, found: os.stat_result) -> bool:
+def _adds_to(name: str, path: str) -> bool:
+    """Whether a path is that of a copy: it has more characters than the name, and a mark between them."""
+    behind = path[len(name) :]
+    return path.startswith(name) and behind[:1] in _COPY_MARKS and "/" not in behind
+
+
+def _lay_there(one: Followed, met: _Sight) -> bool:
     """Whether a file of a checkpoint had this path and inode, so that it was emptied while the topology did not run."""
-    return one.device is None and one.id.path == path and one.id.inode == found.st_ino and not one.continued
+    return one.device is None and one.id.path == met.path and one.id.inode == met.inode
 
 
 def _inode(path: str) -> Inode | None:
@@ -499,21 +563,23 @@ def _state(path: str) -> tuple[int, ...]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _whole_head(path: str) -> bytes:
-    """Return the beginning of a file's content, up to its last whole line; empty if there is no whole line."""
-    if is_compressed(path):
-        return head_of(path, HEAD_BYTES)
-    with closing(PlainFile(path)) as file:
-        head = file.read_at(0, HEAD_BYTES, 0)
-        newline = head.rfind(b"\n")
-        if newline >= 0:
-            return head[: newline + 1]
-        position = len(head)
-        while data := file.read_at(position, SCAN_BYTES, position):
-            if b"\n" in data:
-                return head
-            position += len(data)
-    return b""
+def _whole_head(file: PlainFile, size: int) -> bytes:
+    head = file.read_at(0, HEAD_BYTES, 0)
+    newline = head.rfind(b"\n") + 1
+    if newline:
+        return head[:newline]
+    return head if _end_of_lines(file, len(head), size) else b""
+
+
+def _end_of_lines(file: PlainFile, floor: int, ceiling: int) -> int:
+    """Return the position behind the last newline between two positions; 0 if there is none."""
+    while ceiling > floor:
+        begin = max(floor, ceiling - SCAN_BYTES)
+        newline = file.read_at(begin, ceiling - begin, begin).rfind(b"\n") + 1
+        if newline:
+            return begin + newline
+        ceiling = begin
+    return 0
 
 
 def _before_end(path: str, position: int) -> int:

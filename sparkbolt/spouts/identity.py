@@ -3,13 +3,14 @@
 Which question it answers: which of the files that exist now is the file that a plan means?
 
 A followed file may be renamed, and another file may then be created under its name. So the path alone cannot identify
-its source. The source is ``PATH#INODE-LENGTH-DIGEST``: the path under which the file was found, its inode, and a digest
-of the first ``LENGTH`` bytes of its content (unpacked if it is compressed). The digest is needed because a system may
-reuse the inode of a deleted file. A file that was emptied and begins as before gets a number at the end:
-``PATH#INODE-LENGTH-DIGEST.2``. ``PATH`` is escaped (``files``).
+its source. The source is ``PATH#INODE@BIRTH-LENGTH-DIGEST``: the path under which the file was found, its inode, when
+it was created (in nanoseconds; ``@BIRTH`` is missing if the system does not record it), and a digest of the first
+``LENGTH`` bytes of its content (unpacked if it is compressed). The time of creation is needed because a system may
+reuse the inode of a deleted file, and the digest because a file may be emptied and written anew. A file that was
+emptied gets a number at the end: ``PATH#INODE@BIRTH-LENGTH-DIGEST.2``. ``PATH`` is escaped (``files``).
 
-Rule 1: a range of such a source is read from the file with this inode and this beginning, whatever its current name,
-or not at all.
+Rule 1: a range of such a source is read from the file with this inode, time of creation and beginning, whatever its
+current name, or not at all. Content alone never identifies a file.
 Rule 2: the device is not part of the identity: machines of a cluster number a shared device differently, and so may
 one machine after a restart.
 
@@ -24,19 +25,20 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sparkbolt.spouts.files import PlainFile, UnpackedFile, escape, find_files, is_compressed, unescape
+from sparkbolt.spouts.files import PlainFile, escape, find_files, unescape
+from sparkbolt.spouts.unpacking import UnpackedFile, is_compressed
 
 HEAD_BYTES = 512
 """How many bytes of a file's beginning its digest covers, if it has so many when it is found."""
 
-_NAME = re.compile(r"(.+)#(\d+)-(\d+)-([0-9a-f]{16})(?:\.(\d+))?", re.DOTALL)
+_NAME = re.compile(r"(.+)#(\d+)(?:@(\d+))?-(\d+)-([0-9a-f]{16})(?:\.(\d+))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class FileId:
     """The identity of a followed file, from which its source is named.
 
-    >>> one = FileId.of_head("/var/log/a.log", 17, b"to be")
+    >>> one = FileId.of_head("/var/log/a.log", 17, 0, b"to be")
     >>> one.source
     '/var/log/a.log#17-5-4fd786f4855f5fa2'
     >>> FileId.parse(one.source) == one, one.has_head(b"to be or not"), one.has_head(b"to b")
@@ -46,15 +48,17 @@ class FileId:
     path: str
     """Path under which the file was found, unescaped; its tuples show it, escaped, as ``path``."""
     inode: int
+    birth: int
+    """When the file was created; 0 if the system does not record it."""
     length: int
     digest: str
     generation: int = 1
-    """Rises when the file was emptied and begins as before."""
+    """Rises each time the file is emptied."""
 
     @classmethod
-    def of_head(cls, path: str, inode: int, head: bytes, generation: int = 1) -> FileId:
+    def of_head(cls, path: str, inode: int, birth: int, head: bytes, generation: int = 1) -> FileId:
         """Return the identity of a file whose content begins with ``head``."""
-        return cls(path, inode, len(head), _digest(head), generation)
+        return cls(path, inode, birth, len(head), _digest(head), generation)
 
     @classmethod
     def parse(cls, source: str) -> FileId | None:
@@ -62,14 +66,19 @@ class FileId:
         found = _NAME.fullmatch(source)
         if found is None:
             return None
-        path, inode, length, digest, generation = found.groups()
-        return cls(unescape(path), int(inode), int(length), digest, int(generation or 1))
+        path, inode, birth, length, digest, generation = found.groups()
+        return cls(unescape(path), int(inode), int(birth or 0), int(length), digest, int(generation or 1))
 
     @property
     def source(self) -> str:
         """The name of the source."""
         behind = f".{self.generation}" if self.generation > 1 else ""
-        return f"{escape(self.path)}#{self.inode}-{self.length}-{self.digest}{behind}"
+        birth = f"@{self.birth}" if self.birth else ""
+        return f"{escape(self.path)}#{self.inode}{birth}-{self.length}-{self.digest}{behind}"
+
+    def is_born_with(self, file: PlainFile | UnpackedFile) -> bool:
+        """Whether an open file has this inode and, where both are recorded, this time of creation."""
+        return file.inode == self.inode and (not self.birth or file.birth in (0, self.birth))
 
     def has_head(self, head: bytes) -> bool:
         """Whether content that begins with ``head`` may belong to the file."""
@@ -117,8 +126,7 @@ def _opened(id_: FileId, path: str) -> PlainFile | UnpackedFile | None:
     if os.stat(path).st_ino != id_.inode:
         return None
     file = UnpackedFile(path) if is_compressed(path) else PlainFile(path)
-    inode = file.inode if isinstance(file, PlainFile) else os.stat(path).st_ino
-    if inode == id_.inode and id_.has_head(file.read_at(0, id_.length, 0)):
+    if id_.is_born_with(file) and id_.has_head(file.read_at(0, id_.length, 0)):
         return file
     file.close()
     return None

@@ -7,6 +7,9 @@ So any splitting of a file into ranges gives each line exactly once.
 Rule 2: ``\n`` ends a line, and a ``\r`` before it (or before the end of the file) is not part of it.
 Rule 3: memory is bounded by ``BLOCK_BYTES`` and the longest line that is allowed. A longer line becomes a ``BadRecord``
 and is skipped without being kept.
+Rule 4: NUL bytes at the start of a line are not part of it, and neither is a byte order mark at offset 0. A file gets
+such NUL bytes when it is truncated while a program writes to it, which goes on at its old offset.
+Rule 5: the last line of a damaged source is a ``BadRecord``, also if the damage follows a newline.
 
 Why Arrow and not ``block.decode().split("\n")``: for lines of 44 bytes, including reading, the Arrow column costs 45 ns
 per line (110 ns with its ``to_pylist``); the Python list costs 60 ns (90 ns with its conversion to Arrow). Either is
@@ -15,8 +18,10 @@ little compared to a bolt's work per line, and the Arrow column goes into a fram
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -32,6 +37,8 @@ SCAN_BYTES = 1 << 16
 LINE_BYTES_LIMIT = 1 << 29
 """The largest ``line_bytes_max``: Arrow's string offsets have 32 bits, and a replaced byte becomes three bytes."""
 
+_NULS = re.compile(rb"^\0+", re.MULTILINE)
+
 I64 = npt.NDArray[np.int64]
 Lines: TypeAlias = tuple[I64, Any]
 """Offsets at which lines start (``int64[lines]``), and the lines (``pa.StringArray``, same length)."""
@@ -39,6 +46,10 @@ Lines: TypeAlias = tuple[I64, Any]
 
 class ByteSource(Protocol):
     """Bytes that are read by offset: a file, or the unpacked content of a compressed file."""
+
+    @property
+    def damage(self) -> str | None:
+        """What is wrong at the end, once that was reached; None if nothing is."""
 
     def read_at(self, offset: int, size: int, keep: int) -> bytes:
         """Return at most ``size`` bytes from ``offset``; empty only at the end.
@@ -71,6 +82,10 @@ def _too_long(position: int, rules: LineRules) -> BadRecord:
     return BadRecord(position, f"the line at byte {position} is longer than line_bytes_max={rules.line_bytes_max}")
 
 
+def _damaged(position: int, damage: str) -> BadRecord:
+    return BadRecord(position, f"from the line at byte {position} on the compressed file is damaged: {damage}")
+
+
 def _first_line_start(source: ByteSource, start: int, end: int) -> int:
     """Return the offset at which the first line of the range starts; ``end`` if none does."""
     if start == 0:
@@ -93,47 +108,80 @@ def _blocks(source: ByteSource, start: int, end: int, rules: LineRules) -> Itera
     while position < end:
         data = source.read_at(position, min(BLOCK_BYTES, end - position), end - 1)
         if not data:
+            if source.damage is not None:
+                yield _damaged(position, source.damage)
             return
         cut = data.rfind(b"\n") + 1
         if cut == len(data) or (cut and position + len(data) < end):
             yield position, data[:cut]
             position += cut
             continue
-        rest, after = _rest_of_line(source, position + len(data), len(data) - cut, end, rules)
-        if rest is not None and (rest.endswith(b"\n") or rules.open_end):
-            yield position, data + rest + (b"" if rest.endswith(b"\n") else b"\n")
-        else:
-            if cut:
-                yield position, data[:cut]
-            if rest is None:
-                yield _too_long(position + cut, rules)
+        begun = len(_text(position + cut, data[cut:], rules))
+        rest, after, is_last = _rest_of_line(source, position + len(data), begun, end, rules)
+        if rest is not None and not is_last:
+            yield position, data + rest
+        elif rest is not None and source.damage is None and _is_line(position + cut, data[cut:] + rest, rules):
+            yield position, data + rest + b"\n"
+        elif cut:
+            yield position, data[:cut]
+        if is_last and source.damage is not None:
+            yield _damaged(position + cut, source.damage)
+            return
+        if rest is None:
+            yield _too_long(position + cut, rules)
         position = after
 
 
 def _rest_of_line(
     source: ByteSource, position: int, length: int, end: int, rules: LineRules
-) -> tuple[bytes | None, int]:
+) -> tuple[bytes | None, int, bool]:
     """Read on to the end of a line of which ``length`` bytes are already read.
 
     Returns:
-        A pair. First the missing bytes with the newline (without one at the end of the source), or None if the line
+        A triple. First the missing bytes with the newline (without one at the end of the source), or None if the line
         is too long. Second the offset at which the next line starts, or any position at or after ``end`` if that is
-        outside the range.
+        outside the range. Third whether the source ends before a newline.
     """
     parts: list[bytes] = []
+    is_last = False
     while length <= rules.line_bytes_max or position < end:
         data = source.read_at(position, SCAN_BYTES, end - 1)
         newline = data.find(b"\n")
         piece = data[: newline + 1] if newline >= 0 else data
         position += len(piece)
+        if not length:
+            piece = piece.lstrip(b"\0")
         length += len(piece) - (newline >= 0)
         if length <= rules.line_bytes_max:
             parts.append(piece)
         else:
             parts.clear()
-        if newline >= 0 or not data:
+        is_last = not data
+        if newline >= 0 or is_last:
             break
-    return (b"".join(parts) if length <= rules.line_bytes_max else None), position
+    return (b"".join(parts) if length <= rules.line_bytes_max else None), position, is_last
+
+
+@cache
+def _mark(encoding: str) -> bytes:
+    """Return the byte order mark of an encoding; empty if it has none."""
+    try:
+        return "\ufeff".encode(encoding)
+    except UnicodeEncodeError:
+        return b""
+
+
+def _text(offset: int, block: bytes, rules: LineRules) -> bytes:
+    """Return lines, of which the first starts at ``offset``, without what does not count as their text (rule 4)."""
+    mark = _mark(rules.encoding)
+    if offset == 0 and mark and block.startswith(mark):
+        block = block[len(mark) :]
+    return _NULS.sub(b"", block) if b"\0" in block else block
+
+
+def _is_line(offset: int, rest: bytes, rules: LineRules) -> bool:
+    """Whether the bytes behind the last newline count as a line."""
+    return rules.open_end and bool(_text(offset, rest, rules))
 
 
 def split_block(offset: int, block: bytes, rules: LineRules) -> Iterator[Lines | BadRecord]:
@@ -147,12 +195,14 @@ def split_block(offset: int, block: bytes, rules: LineRules) -> Iterator[Lines |
     starts = np.empty(len(newlines), dtype=np.int64)
     starts[0] = 0
     np.add(newlines[:-1], 1, out=starts[1:])
-    if len(block) > rules.line_bytes_max:
-        long = np.flatnonzero(newlines - starts > rules.line_bytes_max)
+    text = _text(offset, block, rules)
+    ends = newlines if text is block else np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == 10)
+    if len(text) > rules.line_bytes_max:
+        long = np.flatnonzero(np.diff(ends, prepend=-1) - 1 > rules.line_bytes_max)
         if len(long):
             yield from _around_long_lines(offset, block, starts[long], newlines[long] + 1, rules)
             return
-    yield starts + offset, _column(block, newlines, rules)
+    yield starts + offset, _column(text, ends, rules)
 
 
 def _around_long_lines(

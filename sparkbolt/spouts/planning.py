@@ -20,16 +20,9 @@ from typing import Protocol
 
 from sparkbolt.core.model.components import Range
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts.files import (
-    UnpackedEnd,
-    check_unpackable,
-    escape,
-    find_files,
-    is_compressed,
-    tell_passed_over,
-    unescape,
-)
+from sparkbolt.spouts.files import escape, find_files, tell_passed_over, unescape
 from sparkbolt.spouts.following import Follower
+from sparkbolt.spouts.unpacking import UnpackedEnd, check_unpackable, is_compressed
 
 RANGES_MAX = 64
 """The most ranges that a task gets in one plan."""

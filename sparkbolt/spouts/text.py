@@ -8,6 +8,7 @@ Read before: ``identity``, ``planning``, ``lines``.
 
 from __future__ import annotations
 
+import codecs
 import logging
 import os
 import time
@@ -20,11 +21,12 @@ import pyarrow as pa
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range, TopologyContext
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts.files import PlainFile, UnpackedFile, escape, is_compressed, unescape
+from sparkbolt.spouts.files import PlainFile, escape, unescape
 from sparkbolt.spouts.identity import FileId, open_file, path_of
 from sparkbolt.spouts.lines import LINE_BYTES_LIMIT, LineRules, Lines, lines_of
 from sparkbolt.spouts.opened import OpenedInEachProcess
 from sparkbolt.spouts.planning import FilePlanner
+from sparkbolt.spouts.unpacking import UnpackedFile, is_compressed
 
 log = logging.getLogger(__name__)
 
@@ -61,12 +63,15 @@ def absolute_patterns(paths: Paths) -> tuple[str, ...]:
 
 
 def _checked_encoding(encoding: str) -> str:
-    if "\n".encode(arguments.encoding("encoding", encoding)) != b"\n":
+    name = codecs.lookup(arguments.encoding("encoding", encoding)).name
+    if name in ("utf-8", "utf-8-sig"):
+        return "utf-8"
+    if "\n".encode(encoding) != b"\n":
         raise ConfigError(
             f"encoding={encoding!r} does not write a newline as the one byte 10, so lines cannot be found: "
             "convert the files to utf-8"
         )
-    return "utf-8" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
+    return encoding
 
 
 class TextSpout(OpenedInEachProcess, PartitionedSpout):
