@@ -27,7 +27,6 @@ from sparkbolt.operate.letters.topic import LetterTopic
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout, ZooKeeperOffsets
 from sparkbolt.spouts.kafka import KafkaDeadLetters
-from sparkbolt.spouts.kafka.dead_letters import read_topic
 from sparkbolt.spouts.kafka.driver import lag, planning
 from sparkbolt.spouts.kafka.executor.reading import MessageChunk, PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings
@@ -425,22 +424,6 @@ def test_a_message_that_the_broker_refuses_fails_alone_in_its_batch(kafka, name,
     run_to_end(topology(name, spout(kafka, name, stop_at_end=True)))
     assert sorted(lines(name)) == [f"{number}" * 500 for number in range(6) if number != 3]
     bolt.cleanup()
-
-
-def test_a_dead_letter_that_its_topic_refuses_is_written_shorter_and_the_others_once(kafka, name):
-    create(kafka, name, **{"max.message.bytes": "20000"})
-    sink = KafkaDeadLetters(kafka, name, client={"linger.ms": 1000})
-    sink.open(SimpleNamespace())
-    last = Attempt(1, "33c3a78b9b45efb1", "exception", "no", "count", 0, 7, 1000, 1500, "Traceback")
-    own = {"source": "orders/0", "position": 17}
-    raws = {"first": b"a", "long": b"x" * 30_000, "last": b"b"}
-    sink.write([DeadLetter(id_, "t", "v", "in", 0, (last,), raw=RawMessage(raws[id_], b"k"), **own) for id_ in raws])
-    sink.close()
-    found = read_topic(ClientSettings(kafka), name)
-    assert {letter.id: letter.raw and letter.raw.value for letter in found.letters} == {
-        "first": b"a", "long": None, "last": b"b"
-    }  # fmt: skip
-    assert found.repeated == 0
 
 
 def test_a_message_that_its_topic_refuses_is_left_out_of_a_replay_and_the_others_are_replayed_once(kafka, name):

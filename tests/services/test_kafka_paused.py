@@ -36,7 +36,7 @@ def test_a_broker_that_does_not_answer_for_a_while_is_no_topic_that_was_made_aga
     create(server.address, name)
     produce(server.address, name, [f"{number}" for number in range(200)])
     SEEN[name] = []
-    engine = LocalEngine(topology(name, spout(server.address, name, out_of_range="latest")))
+    engine = LocalEngine(topology(name, spout(server.address, name)))
     watcher = engine.coordinator.spouts["messages"]._watcher
     run(engine, lambda: len(SEEN[name]) == 200 and bool(watcher.look.ids.now) and engine.coordinator.in_force is None)
     watcher._cluster._secs = 0.3
