@@ -2,18 +2,18 @@
 
 Which question it answers: how does a tuple become a message, and when is it acked?
 Rule 1: a tuple is acked when the broker has acknowledged its message, and failed when it has not within
-``deliver_secs`` or refuses it. ``flush`` waits for all messages in flight, so a micro-batch never commits a message
-that the broker does not have. A micro-batch that runs again sends its messages again.
+``deliver_secs`` or refuses it; it fails alone (``spouts.kafka.sending``). ``flush`` waits for all messages in flight,
+so a micro-batch never commits a message that the broker does not have. A micro-batch that runs again sends its messages
+again.
 Rule 2: in a transactional topology a tuple is acked when its message is made and checked, and the driver sends all
 messages of a micro-batch in one Kafka transaction (``kafka_committer``), once.
 
 In a rehearsal nothing is sent.
-Read before: ``core.model.committers``, ``core.model.unsent``, ``spouts.kafka.settings``.
+Read before: ``core.model.committers``, ``core.model.unsent``, ``spouts.kafka.sending``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,8 @@ from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.model.unsent import note_unsent
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts.kafka.driver.cluster import error_text, made
+from sparkbolt.spouts.kafka.driver.cluster import error_text
+from sparkbolt.spouts.kafka.sending import Sender
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 
 log = logging.getLogger(__name__)
@@ -38,11 +39,6 @@ if TYPE_CHECKING:
 
 Part: TypeAlias = str | Callable[[Tuple], Any] | None
 """A part of a message: the name of a field, or a function of the tuple."""
-
-FULL_SECS = 0.1
-"""How long one poll waits, in seconds, when the producer's queue is full."""
-POLL_EVERY = 256
-"""The bolt polls for acknowledgements once per this many tuples."""
 
 
 class KafkaBolt(Committer):
@@ -124,26 +120,17 @@ class KafkaBolt(Committer):
             ConfigError: The client library refuses a property.
         """
         self._context = context
-        self._under_way = 0
-        self._executed = 0
         self._key, self._value, self._headers = _part(self.key), _part(self.value), _part(self.headers)
         self._checks: TopicChecks | None = None
         if context.config.transactional and context.rehearsal_directory is None:
             self._checks = TopicChecks(self.settings, request_secs=self.deliver_secs, asks=self.trial)
             # The header of the txid, whose number has not more than 19 digits.
             self._mark_bytes = len(f"{TXID_HEADER}{context.checkpoint_id}/{context.component}/".encode()) + 30
-            self._producer: Any = None
+            self._sender: Any = None
+        elif context.rehearsal_directory is not None:
+            self._sender = _Notes(context)
         else:
-            self._connect()
-
-    def _connect(self) -> None:
-        if self._context.rehearsal_directory is not None:
-            self._producer = _Notes(self._context)
-            return
-        kafka = client_library()
-        properties = self.settings.producer(**{"linger.ms": 5})
-        properties["message.timeout.ms"] = int(self.deliver_secs * 1000)
-        self._producer = made(self.settings, kafka.Producer, {**properties, "error_cb": lambda _: None})
+            self._sender = Sender(self.settings, self.deliver_secs)
 
     def execute(self, tup: Tuple, collector: BoltCollector) -> None:
         """Pass the tuple's message to the producer, or check it and keep it for ``commit``."""
@@ -154,22 +141,8 @@ class KafkaBolt(Committer):
             collector.ack(tup)
             return
         _, topic, key, value, headers = made
-        heard = partial(self._delivered, tup, collector)
-        message = {"key": key, "value": value, "headers": headers, "on_delivery": heard}
-        while True:
-            try:
-                self._producer.produce(topic, **message)
-                break
-            except BufferError:  # the producer's queue is full
-                self._hear(self._producer.poll, FULL_SECS)
-            except client_library().KafkaException as error:
-                if error.args[0].code() != client_library().KafkaError._FATAL:
-                    raise
-                self._renew(error)
-        self._under_way += 1
-        self._executed += 1
-        if self._executed % POLL_EVERY == 0:
-            self._hear(self._producer.poll, 0)
+        message = {"key": key, "value": value, "headers": headers}
+        self._sender.send(topic, message, partial(self._settle, tup, collector))
 
     def row(self, tup: Tuple) -> Message:
         """Return the tuple's message.
@@ -210,8 +183,7 @@ class KafkaBolt(Committer):
         """Release the driver's producer."""
         self._committer.close()
 
-    def _delivered(self, tup: Tuple, collector: BoltCollector, error: Any, _: Any) -> None:
-        self._under_way -= 1
+    def _settle(self, tup: Tuple, collector: BoltCollector, error: Any) -> None:
         if error is None:
             collector.ack(tup)
         else:
@@ -219,57 +191,29 @@ class KafkaBolt(Committer):
 
     def flush(self) -> None:
         """Wait until each message is acknowledged or has failed."""
-        while self._under_way:
-            if self._hear(self._producer.flush, self.deliver_secs) == 0:
-                break  # no message is left that could still be reported
-        self._under_way = 0
-
-    def _hear(self, call: Callable[[float], int], wait_secs: float) -> int | None:
-        """Call the producer so that it reports acknowledgements; return None if it had to be replaced."""
-        try:
-            return call(wait_secs)
-        except SystemError as error:  # the library raises this for a fatal error during ``flush``
-            self._renew(error)
-        except client_library().KafkaException as error:
-            if not error.args[0].fatal():
-                raise
-            self._renew(error)
-        return None
-
-    def _renew(self, error: Exception) -> None:
-        """Replace the producer: after a fatal error it accepts no message and fails those in flight."""
-        why = self.settings.scrub(error_text(error))
-        log.warning("Kafka's producer cannot go on (%s): what it had under way fails, and a new one is made", why)
-        old, left = self._producer, 1
-        while self._under_way and left:
-            with contextlib.suppress(client_library().KafkaException, SystemError):  # it may raise the same error again
-                left = old.flush(self.deliver_secs)
-        self._connect()
+        if self._sender is not None:
+            self._sender.flush()
 
     def cleanup(self) -> None:
         """Release the producer; no message is in flight."""
-        self._producer = None
+        self._sender = None
 
 
 class _Notes:
-    """Replaces the producer in a rehearsal: it records each message and acknowledges it in ``flush``."""
+    """Replaces the sender in a rehearsal: it records each message and acknowledges it in ``flush``."""
 
     def __init__(self, context: TopologyContext) -> None:
         self._context = context
-        self._taken: list[Callable[[Any, Any], None]] = []
+        self._reports: list[Callable[[Any], None]] = []
 
-    def produce(self, topic: str, *, on_delivery: Callable[[Any, Any], None], **message: Any) -> None:
+    def send(self, topic: str, message: Mapping[str, Any], report: Callable[[Any], None]) -> None:
         note_unsent(self._context, {"topic": topic, **message})
-        self._taken.append(on_delivery)
+        self._reports.append(report)
 
-    def poll(self, wait_secs: float) -> int:
-        return len(self._taken)
-
-    def flush(self, wait_secs: float) -> int:
-        taken, self._taken = self._taken, []
-        for acknowledged in taken:
-            acknowledged(None, None)
-        return 0
+    def flush(self) -> None:
+        reports, self._reports = self._reports, []
+        for report in reports:
+            report(None)
 
 
 def _part(part: Part) -> Callable[[Tuple], Any] | None:

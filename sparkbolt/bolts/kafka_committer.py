@@ -25,7 +25,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from sparkbolt.errors import Unavailable
-from sparkbolt.spouts.kafka.driver.cluster import error_text, made
+from sparkbolt.spouts.kafka.driver.cluster import error_text, made, topic_exists, topic_text
+from sparkbolt.spouts.kafka.sending import is_refusal
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 
 log = logging.getLogger(__name__)
@@ -288,8 +289,7 @@ class KafkaCommitter:
                 f"another producer with the transactional id {self.group} has taken over ({text}): another driver goes "
                 "on with this checkpoint or a copy of it, and this one sends nothing more"
             )
-        kinds = (codes.MSG_SIZE_TOO_LARGE, codes.INVALID_MSG, codes.INVALID_RECORD, codes.INVALID_TIMESTAMP)
-        bad = [(said, message) for said, message in refused if said.code() in kinds]
+        bad = [(said, message) for said, message in refused if is_refusal(said)]
         if bad and self._single:
             said, message = bad[0]
             key = message.key()
@@ -367,9 +367,10 @@ class TopicChecks:
             found = producer.list_topics(topic, timeout=self._secs).topics[topic]
         except kafka.KafkaException as error:
             raise Unavailable(f"no answer from Kafka at {where}: {self._settings.scrub(error_text(error))}") from None
-        if found.error is not None:
-            said = f"topic {topic!r} at {where}: {self._settings.scrub(error_text(found.error))}"
-            if waits or found.error.retriable():
+        exists = topic_exists(found)
+        if not exists:
+            said = f"topic {topic!r} at {where}: {self._settings.scrub(topic_text(found))}"
+            if waits or exists is None:
                 raise Unavailable(said)
             raise ValueError(said)
         asked = library.ConfigResource(library.ResourceType.TOPIC, topic)

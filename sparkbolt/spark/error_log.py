@@ -155,6 +155,8 @@ def _tree_fields(tree: FailedTree) -> LogFields:
 def _change_line(change: OutageChange, patience_secs: float) -> tuple[int, str]:
     """The level and the text of the line for a change: a bolt is out, its patience is used up, or it works again."""
     outage, bolt = change.outage, change.component
+    if change.spout:
+        return _spout_line(change, patience_secs)
     most = (
         f", most often because of {change.reason!r} ({change.reasons:,} of {change.failures:,})"
         if change.reason
@@ -184,6 +186,27 @@ def _change_line(change: OutageChange, patience_secs: float) -> tuple[int, str]:
         f"bolt {bolt!r} takes tuples again, after {lasted:.1f} s and {outage.probes + 1} probe(s): its spouts go on at "
         "full speed"
     )
+
+
+def _spout_line(change: OutageChange, patience_secs: float) -> tuple[int, str]:
+    """``_change_line`` for a spout."""
+    outage, who = change.outage, f"spout {change.component!r}"
+    most = f", most often because of {change.reason!r}" if change.reason else ""
+    longest = PROBE_WAITS.max_backoff.total_seconds()
+    if change.after is Phase.OUT:
+        return logging.ERROR, (
+            f"{who} cannot read nearly all of its records, {outage.raised:,} in {outage.micro_batches} micro-batches"
+            f"{most}: is its decoder the right one? It reads about {outage.probe_tuples} records at a time now, after "
+            f"waits of up to {longest:g} s, and gives up none of them; it reads at full speed as soon as it can read "
+            f"some of them, or after {patience_secs:g} s (outage_patience_secs), when unreadable records are given up"
+        )
+    if change.after is Phase.SPENT:
+        return logging.ERROR, (
+            f"{who} still cannot read nearly all of its records{most}, and patience (outage_patience_secs, "
+            f"{patience_secs:g} s) is used up: it reads at full speed, and unreadable records are given up"
+        )
+    lasted = (change.now_ms - outage.since_ms) / 1000
+    return logging.WARNING, f"{who} can read its records again, after {lasted:.1f} s: it reads at full speed"
 
 
 def _wait_secs(tree: FailedTree) -> float:

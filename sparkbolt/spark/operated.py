@@ -253,10 +253,15 @@ class Operated:
 
 
 def _outage_event(change: OutageChange) -> tuple[str, str]:
-    bolt = change.component
+    kind, fails, works = (
+        ("spout", "cannot read nearly all of its records", "can read its records again")
+        if change.spout
+        else ("bolt", "fails nearly everything it gets", "takes tuples again")
+    )
+    who = f"{kind} {change.component!r}"
     if change.after is Phase.OUT:
         why = f", most often because of {change.reason!r}" if change.reason else ""
-        return "outage", f"bolt {bolt!r} fails nearly everything it gets{why}"
+        return "outage", f"{who} {fails}{why}"
     if change.after is Phase.SPENT:
-        return "outage", f"bolt {bolt!r} still fails nearly everything, and patience is used up"
-    return "recovered", f"bolt {bolt!r} takes tuples again"
+        return "outage", f"{who} still {fails}, and patience is used up"
+    return "recovered", f"{who} {works}"

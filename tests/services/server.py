@@ -18,6 +18,8 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -128,6 +130,16 @@ class Server(ABC):
     def stop(self) -> None:
         """As its administrator ends it: SIGTERM, and SIGKILL when it takes too long."""
         self._end(signal.SIGTERM)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let the block run while it does not answer: SIGSTOP, and SIGCONT at the end."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def _end(self, how: signal.Signals) -> None:
         process, self.process = self.process, None

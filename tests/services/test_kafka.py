@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,9 +21,12 @@ from sparkbolt import RetryPolicy, TopologyBuilder
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.core.model.components import BadRecord, Range, TopologyContext
 from sparkbolt.core.model.config import Config
+from sparkbolt.core.model.dead_letters import Attempt, DeadLetter, RawMessage
 from sparkbolt.errors import ConfigError
+from sparkbolt.operate.letters.topic import LetterTopic
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout, ZooKeeperOffsets
+from sparkbolt.spouts.kafka import KafkaDeadLetters
 from sparkbolt.spouts.kafka.driver import lag, planning
 from sparkbolt.spouts.kafka.executor.reading import MessageChunk, PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings
@@ -392,3 +396,50 @@ def test_spouts_of_a_directory_keep_their_offsets_in_a_file(kafka, name, tmp_pat
         run_to_end(topology(name, spout(kafka, name, stop_at_end=True, offsets=f"file:{tmp_path}/offsets.json")))
     assert lines(name) == ["a"]
     assert committed(kafka, name) == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "bad"),
+    [
+        ({"max.message.bytes": "2000"}, {"value": "x" * 5000}),
+        ({"cleanup.policy": "compact"}, {"key": None}),
+    ],
+)
+def test_a_message_that_the_broker_refuses_fails_alone_in_its_batch(kafka, name, settings, bad):
+    create(kafka, name, **settings)
+    good = [{"key": b"k", "value": f"{number}" * 500} for number in range(6)]
+    heard: list[tuple[str, Any]] = []
+    collector = SimpleNamespace(
+        ack=lambda tup: heard.append(("ack", tup)), fail=lambda tup, why: heard.append(("fail", tup))
+    )
+    bolt = KafkaBolt(kafka, name, key="key", value="value", client={"linger.ms": 1000})
+    bolt.prepare(TopologyContext(name, "out", 0, 1, 1, Config()))
+    for number in range(6):
+        message = good[number] | (bad if number == 3 else {})
+        bolt.execute({"number": number} | message, collector)
+    bolt.flush()
+    assert sorted((tup["number"], what) for what, tup in heard) == [
+        (number, "fail" if number == 3 else "ack") for number in range(6)
+    ]
+    run_to_end(topology(name, spout(kafka, name, stop_at_end=True)))
+    assert sorted(lines(name)) == [f"{number}" * 500 for number in range(6) if number != 3]
+    bolt.cleanup()
+
+
+def test_a_message_that_its_topic_refuses_is_left_out_of_a_replay_and_the_others_are_replayed_once(kafka, name):
+    create(kafka, name, **{"max.message.bytes": "2000"})
+    create(kafka, f"{name}.dlq")
+    sink = KafkaDeadLetters(kafka, f"{name}.dlq")
+    sink.open(SimpleNamespace())
+    last = Attempt(1, "33c3a78b9b45efb1", "exception", "no", "count", 0, 7, 1000, 1500, "Traceback")
+    raws = {"first": b"a", "long": b"x" * 30_000, "last": b"b"}
+    own = {"source": f"{name}/0", "position": 17}
+    sink.write([DeadLetter(id_, "t", "v", "in", 0, (last,), raw=RawMessage(raws[id_], b"k"), **own) for id_ in raws])
+    sink.close()
+    for ids in (["first", "last"], []):
+        topic = LetterTopic(f"{kafka}/{name}.dlq")
+        done = topic.replay([one for one in topic.letters().letters if one.id not in topic.replayed()], None)
+        assert done.ids == ids
+        assert [why.partition(":")[0].split()[0] for why in done.left_out] == ["long"]
+    run_to_end(topology(name, spout(kafka, name, stop_at_end=True)))
+    assert lines(name) == ["a", "b"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, RetryPolicy, Spout, TopologyBuilder, Unavailable
+from sparkbolt import BadRecord, BasicBolt, Config, Range, RetryPolicy, Spout, TopologyBuilder, Unavailable
 from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.model.outage import MICRO_BATCHES_MIN, PROBE_TUPLES, TUPLES_MIN
@@ -74,6 +75,54 @@ def test_a_burst_of_bad_records_holds_up_good_ones_for_a_probe_only() -> None:
     assert run.engine.now_ms < 30_000
 
 
+class Encoded(Log):
+    """Its decoder raises as ``WORLD`` says."""
+
+    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
+        for number in range(range_.start, range_.end):
+            away = WORLD.away[0] <= WORLD.now_ms < WORLD.away[1]
+            error = WORLD.error(number) if away else WORLD.bad(number)
+            yield (number, [number]) if error is None else BadRecord(number, str(error))
+
+
+class Fine(BasicBolt):
+    def execute(self, tup: Any, collector: Any) -> None: ...
+
+
+def encoded(count: int, **settings: Any) -> Run:
+    builder = TopologyBuilder("encoded", Config(**settings))
+    builder.set_spout("orders", Encoded(count, first_budget=100))
+    builder.set_bolt("fine", Fine()).shuffle_grouping("orders")
+    return Run(builder.build())
+
+
+def test_a_decoder_that_fails_for_everything_drains_no_source() -> None:
+    WORLD.away, WORLD.error = (MICRO_BATCH_MS, HOUR_MS), lambda n: ValueError(f"no schema for {n}")
+    run = encoded(5000, outage_patience_secs=3 * 3600)
+    run.to_the_end()
+    assert run.phases == ["out", "well"]
+    assert (run.changes[0].component, run.changes[0].spout) == ("orders", True)
+    before = run.counts.set_aside
+    assert TUPLES_MIN <= before == len(run.letters) < 1500, "those of the micro-batches before it was noticed"
+    assert run.counts.acked == 5000 - before
+
+
+def test_records_that_a_spout_cannot_read_are_given_up_at_once_while_it_can_read_others() -> None:
+    WORLD.bad = lambda n: ValueError("no number") if n % 4 else None
+    run = encoded(2000)
+    run.to_the_end()
+    assert run.phases == []
+    assert (run.counts.acked, run.counts.set_aside, run.counts.retried) == (500, 1500, 0)
+
+
+def test_a_spout_of_nothing_but_unreadable_records_ends_when_patience_does() -> None:
+    WORLD.bad = lambda n: ValueError(f"no {n}")
+    run = encoded(3000, outage_patience_secs=60)
+    run.to_the_end()
+    assert run.phases == ["out", "spent"]
+    assert sorted(letter.position for letter in run.letters) == list(range(3000))
+
+
 def test_kill_9_in_an_outage_neither_resets_nor_loses_anything() -> None:
     WORLD.away = (0, 180_000)
     run = Run(topology(Log(200)))
@@ -101,9 +150,6 @@ def test_only_the_spouts_are_slowed_whose_tuples_come_to_the_bolt() -> None:
     builder.set_spout("orders", Log(1000))
     builder.set_spout("others", Log(1000, first_budget=100))
     builder.set_bolt("store", Store()).shuffle_grouping("orders")
-
-    class Fine(BasicBolt):
-        def execute(self, tup: Any, collector: Any) -> None: ...
 
     builder.set_bolt("fine", Fine()).shuffle_grouping("others")
     run = Run(builder.build())

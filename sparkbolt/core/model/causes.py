@@ -67,10 +67,10 @@ AWAY = frozenset({Cause.AWAY, Cause.INTERRUPTED, Cause.POSTPONED})
 """The causes of failures that are no attempts: the source was unavailable, or enough of it had been read."""
 NOT_TRIED = "not tried, as others before it had failed: "
 """How the reason of a tuple begins that was not tried after others in its frame; their reason follows."""
-RAISED = frozenset({Cause.EXCEPTION, Cause.EMIT, Cause.UNAVAILABLE})
-"""The causes that show that a bolt could not do its work; to fail or to reject a tuple is part of a bolt's work."""
+RAISED = frozenset({Cause.EXCEPTION, Cause.EMIT, Cause.UNAVAILABLE, Cause.UNREADABLE})
+"""The causes that show that a component cannot do its work; to fail or to reject a tuple is part of a bolt's work."""
 FINAL = frozenset({Cause.UNREADABLE, Cause.REJECTED})
-"""The causes after which a message is never retried."""
+"""The causes after which a message is never retried, except in an outage."""
 STOPPING = frozenset({Cause.EXCEPTION, Cause.KILLED, Cause.READ})
 """The causes that stop the topology where ``on_error`` is ``stop``."""
 

@@ -1,4 +1,4 @@
-"""Outage: the state of one bolt that may be unable to do its work.
+"""Outage: the state of one bolt that may be unable to do its work, or of a spout that may be unable to read.
 
 Which question it answers: in which phase is the bolt after a micro-batch with these results?
 
@@ -42,7 +42,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class OutageChange:
-    """A bolt has changed its phase; for logs."""
+    """A bolt or a spout has changed its phase; for logs."""
 
     component: str
     before: Phase
@@ -58,6 +58,8 @@ class OutageChange:
     """How many reported failures there were."""
     away: bool = False
     """Whether the bolt itself reported the outage (``Unavailable``)."""
+    spout: bool = False
+    """Whether it is a spout, which cannot read its records."""
 
 
 class Health(NamedTuple):

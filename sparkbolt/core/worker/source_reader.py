@@ -243,6 +243,7 @@ class EntryReader:
                     self._bad_record(sound, shift)
                 elif len(sound[0]):
                     self._seen = self._cut = int(sound[0][-1])
+                    self._stage.work_seen[self._entry.task].add(len(sound[0]), {}, None)
                     yield sound
 
     def _checked(self, chunk: Any, range_: Range) -> Chunk:
@@ -333,7 +334,9 @@ class EntryReader:
 
     def _bad_record(self, record: BadRecord, shift: int) -> None:
         self._stage.counts(self._component).skipped += record.skipped
-        self._fail_record(record.position + shift, Failure(Cause.UNREADABLE, record.reason))
+        failure = Failure(Cause.UNREADABLE, record.reason)
+        self._stage.work_seen[self._entry.task].add(1, {0: failure}, None)
+        self._fail_record(record.position + shift, failure)
 
     def _fail_record(self, sequence: int, failure: Failure, *, unread: bool = False) -> None:
         """Start the tree of a record that could not be read, unless it was started before, and fail it.

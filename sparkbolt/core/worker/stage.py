@@ -11,7 +11,7 @@ Read before: ``results``, ``tasks``, ``worker``, ``hop_recorder``.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -108,7 +108,7 @@ class Stage:
         """What was emitted, for ``capture``, which gets it only when the stage finishes."""
         self._ready: list[int] = []
         """Numbers of tasks whose state is ready to be committed."""
-        self._work_seen: dict[int, WorkSeen] = {}
+        self.work_seen: defaultdict[int, WorkSeen] = defaultdict(WorkSeen)
         """By task number: how its work goes."""
         if worker.monitor is not None:
             worker.monitor.stage(moment.micro_batch_id, self._metrics)
@@ -271,7 +271,7 @@ class Stage:
         self.report(ErrorReport(component, index, f"it could not be prepared: {failure.reason}", failure.traceback))
         metrics = self.counts(component)
         metrics.errors += 1
-        seen = self._work_seen.setdefault(number, WorkSeen())
+        seen = self.work_seen[number]
         for rows in came:
             seen.add(rows.count, dict.fromkeys(range(rows.count), failure), rows.attempts)
             metrics.failed += rows.count
@@ -344,8 +344,8 @@ class Stage:
         result = task.flush(seen)
         result.elapsed_ms = (clock() - started) * 1000
         self.counts(task.context.component).execute_ms += result.elapsed_ms
-        if result.flush_failure is not None and task.context.task in self._work_seen:
-            self._work_seen[task.context.task].fail_all(result.flush_failure)
+        if result.flush_failure is not None and task.context.task in self.work_seen:
+            self.work_seen[task.context.task].fail_all(result.flush_failure)
         self._take(task, Rows(NOWHERE, 0, [], None, None), result, own)
 
     def _take(self, task: BoltTask, rows: Rows, result: TaskResult, own: Outbox | None) -> None:
@@ -383,7 +383,7 @@ class Stage:
         given = rows.count if rows.origin.component != SYSTEM_COMPONENT else 0
         if not (given or result.of_trees or result.late_acks):
             return
-        seen = self._work_seen.setdefault(task.context.task, WorkSeen())
+        seen = self.work_seen[task.context.task]
         if given:
             seen.add(given, result.failures, rows.attempts, result.held)
         seen.add(len(result.late_acks), {}, None)
@@ -514,7 +514,7 @@ class Stage:
         _add_metrics(result.metrics, self._metrics)
         if self._recorder is not None:
             result.hops.extend(self._recorder.hops())
-        for number, seen in self._work_seen.items():
+        for number, seen in self.work_seen.items():
             add_healths(result.healths, {self.lane.topology.task_owner(number)[0]: seen.health()})
         if self.lane.tracked:
             fails = [Partials(fails=self._fails)] if self._fails else []

@@ -122,9 +122,7 @@ class LetterTopic:
                 f"--into {into} is the topic that the dead letters are read from, and messages as they came are none: "
                 "name the topic that the topology reads, or leave --into out for the topic that each came from"
             )
-        good, done = _as_they_came(letters)
-        replay(self._settings, self._topic, good, into)
-        return done
+        return _replayed(letters, replay(self._settings, self._topic, _as_they_came(letters), into))
 
 
 def give_again(letters: Sequence[DeadLetter], where: str, client: Mapping[str, str]) -> Replay:
@@ -133,20 +131,33 @@ def give_again(letters: Sequence[DeadLetter], where: str, client: Mapping[str, s
     from sparkbolt.spouts.kafka.settings import ClientSettings
 
     brokers, _, topic = where.partition("/")
-    good, done = _as_they_came(letters)
-    dead_letters.give_again(ClientSettings(brokers, client), good, topic or None)
-    return done
+    settings = ClientSettings(brokers, client)
+    return _replayed(letters, dead_letters.give_again(settings, _as_they_came(letters), topic or None))
 
 
-def _as_they_came(letters: Sequence[DeadLetter]) -> tuple[list[DeadLetter], Replay]:
-    """The letters that contain their original Kafka message, and the result of their replay."""
-    good = [letter for letter in letters if letter.raw is not None and letter.end is None]
+def _as_they_came(letters: Sequence[DeadLetter]) -> list[DeadLetter]:
+    """The letters that contain their original Kafka message."""
+    return [letter for letter in letters if letter.raw is not None and letter.end is None]
+
+
+def _replayed(letters: Sequence[DeadLetter], refused: Mapping[str, str]) -> Replay:
+    """The result of a replay.
+
+    Args:
+        letters: all letters that were to be replayed.
+        refused: by the ids of letters, why a topic refuses the message.
+    """
+    good = {letter.id for letter in _as_they_came(letters)}
     elsewhere = "it came from no Kafka topic"
-    done = Replay(ids=[letter.id for letter in good])
-    done.left_out = [
-        f"{letter.id[:ID_CHARACTERS_SHOWN]} {letter.where}: its message is not there ({letter.note or elsewhere})"
-        for letter in letters
-        if letter not in good
-    ]
-    done.tuples = sum(max(1, len(letter.tuples)) for letter in good)
-    return good, done
+    whys = {one.id: f"its message is not there ({one.note or elsewhere})" for one in letters if one.id not in good}
+    whys |= refused
+    done = [letter for letter in letters if letter.id not in whys]
+    return Replay(
+        tuples=sum(max(1, len(letter.tuples)) for letter in done),
+        ids=[letter.id for letter in done],
+        left_out=[
+            f"{letter.id[:ID_CHARACTERS_SHOWN]} {letter.where}: {whys[letter.id]}"
+            for letter in letters
+            if letter.id in whys
+        ],
+    )

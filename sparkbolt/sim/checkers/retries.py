@@ -123,7 +123,7 @@ class RetriesAreInTime(Checker):
         cause, forgiven = self._failures.get(key, (Cause.TIMEOUT, False))
         if cause in AWAY or (forgiven is None and cause == Cause.TIMEOUT):
             return  # the wait depends on how often its source was away in a row, or on which task held the tree
-        if component not in self._once and cause not in FINAL and forgiven:
+        if component not in self._once and forgiven:
             self._due[place] = now_ms + self._forgiven_ms.get(key, 0), attempt
         elif component not in self._once and cause not in FINAL and policy.allows(attempt):
             self._due[place] = now_ms + policy.delay_ms(attempt, key), attempt + 1

@@ -25,7 +25,8 @@ from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.dead_letters import DeadLetter, RawMessage
 from sparkbolt.errors import ConfigError, SparkboltError
-from sparkbolt.spouts.kafka.driver.cluster import error_text, made
+from sparkbolt.spouts.kafka.driver.cluster import error_text, made, topic_exists, topic_text
+from sparkbolt.spouts.kafka.sending import Sender, is_refusal
 from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 from sparkbolt.spouts.kafka.sources import Source, is_topic
 
@@ -78,75 +79,68 @@ class KafkaDeadLetters:
 
     def open(self, context: TopologyContext) -> None:
         """Create the producer."""
-        properties = self.settings.producer(**{"linger.ms": 5, **LONG})
-        properties["message.timeout.ms"] = int(DELIVER_SECS * 1000)
-        kafka = client_library()
-        self._producer: Any = made(self.settings, kafka.Producer, {**properties, "error_cb": lambda _: None})
+        self._sender: Any = _sender(self.settings)
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
         """Write the letters and wait until the brokers have acknowledged them.
 
+        A letter that the topic refuses is written in a shorter form.
+
         Raises:
             LettersNotTakenError: Some or all letters may have been written; it is safe to write them again.
         """
-        for number in send(
-            self.settings, self._producer, [(self.topic, message_of(letter), None) for letter in letters]
-        ):
-            self._write_alone(letters[number])
-
-    def _write_alone(self, letter: DeadLetter) -> None:
-        """Write a letter that the topic refused, by itself: whole if possible, else in a shorter form."""
+        left, why = list(letters), ""
         for cut in range(CUTS):
-            if not send(self.settings, self._producer, [(self.topic, message_of(letter, cut), None)]):
-                return
-        raise LettersNotTakenError(f"topic {self.topic!r} is for shorter messages than the story of {letter.where}")
+            refused = send(self.settings, self._sender, [(self.topic, message_of(one, cut), None) for one in left])
+            left, why = [left[number] for number in refused], next(iter(refused.values()), "")
+        if left:
+            raise LettersNotTakenError(f"topic {self.topic!r} does not take the story of {left[0].where}: {why}")
 
     def close(self) -> None:
         """Release the producer."""
-        self._producer = None
+        self._sender = None
 
 
 Sent = tuple[str, RawMessage, int | None]
 """A topic, a message for it, and its kafka_partition, if one is given."""
 
 
-def send(settings: ClientSettings, producer: Any, messages: Iterable[Sent]) -> list[int]:
+def _sender(settings: ClientSettings) -> Sender:
+    return Sender(settings, DELIVER_SECS, LONG)
+
+
+def send(settings: ClientSettings, sender: Sender, messages: Iterable[Sent]) -> dict[int, str]:
     """Write messages and wait until the brokers have acknowledged them.
 
     Returns:
-        The indexes of messages that are too long for their topic, or that were sent together with such messages.
+        The messages that their topic refuses, by index, and why.
 
     Raises:
         LettersNotTakenError: Other messages were not acknowledged.
     """
-    kafka = client_library()
-    too_long: list[int] = []
-    refused: list[str] = []
+    refused: dict[int, str] = {}
+    failed: list[str] = []
 
-    def hear(number: int, error: Any, _: Any = None) -> None:
-        if error is not None and error.code() == kafka.KafkaError.MSG_SIZE_TOO_LARGE:
-            too_long.append(number)
-        elif error is not None:
-            refused.append(settings.scrub(error_text(error)))
+    def report(number: int, error: Any) -> None:
+        if error is None:
+            return
+        why = settings.scrub(error_text(error))
+        if is_refusal(error):
+            refused[number] = why
+        else:
+            failed.append(why)
 
     for number, (topic, message, place) in enumerate(messages):
         options: dict[str, Any] = {} if place is None else {"partition": place}
-        options |= {"headers": list(message.headers), "on_delivery": partial(hear, number)}
-        while True:
-            try:
-                producer.produce(topic, message.value, message.key, **options)
-                break
-            except BufferError:  # as many are under way as may be
-                producer.poll(WAIT_SECS)
-            except kafka.KafkaException as error:
-                hear(number, error.args[0])
-                break
-        producer.poll(0)
-    left = producer.flush(DELIVER_SECS + 1)
-    if left or refused:
-        why = refused[0] if refused else "no answer"
-        raise LettersNotTakenError(f"Kafka did not take {left + len(refused)} message(s) of dead letters: {why}")
-    return too_long
+        options |= {"value": message.value, "key": message.key, "headers": list(message.headers)}
+        try:
+            sender.send(topic, options, partial(report, number))
+        except client_library().KafkaException as error:
+            report(number, error.args[0])
+    sender.flush()
+    if failed:
+        raise LettersNotTakenError(f"Kafka did not take {len(failed)} message(s) of dead letters: {failed[0]}")
+    return dict(sorted(refused.items()))
 
 
 def message_of(letter: DeadLetter, cut: int = 0) -> RawMessage:
@@ -225,7 +219,10 @@ def read_topic(settings: ClientSettings, topic: str) -> TopicRead:
     known: set[str] = set()
     try:
         about = consumer.list_topics(topic, timeout=READ_SECS).topics[topic]
-        if about.error is not None or not about.partitions:
+        exists = topic_exists(about)
+        if exists is None:
+            raise LettersNotTakenError(f"topic {topic!r} cannot be read at present: {topic_text(about)}")
+        if not exists:
             raise ConfigError(f"there is no topic {topic!r} of dead letters at {settings.scrub(settings.brokers)}")
         consumer.assign([kafka.TopicPartition(topic, number, kafka.OFFSET_BEGINNING) for number in about.partitions])
         ended: set[int] = set()
@@ -269,15 +266,18 @@ def _sort(found: TopicRead, known: set[str], message: Any) -> None:
     found.letters.append(letter)
 
 
-def replay(settings: ClientSettings, topic: str, letters: Sequence[DeadLetter], into: str | None) -> None:
+def replay(settings: ClientSettings, topic: str, letters: Sequence[DeadLetter], into: str | None) -> dict[str, str]:
     """Write the messages of letters again, and record this in the topic of the letters.
+
+    Returns:
+        By the ids of the letters, why a topic refuses a message; this is not recorded.
 
     Raises:
         LettersNotTakenError: Some messages were not accepted; the next try may write unrecorded ones a second time.
     """
-    producer = give_again(settings, letters, into)
-    notes = [RawMessage(None, headers=((REPLAYED, letter.id.encode()),)) for letter in letters]
-    send(settings, producer, [(topic, note, None) for note in notes])
+    refused = give_again(settings, letters, into)
+    _note(settings, topic, REPLAYED, [letter.id for letter in letters if letter.id not in refused])
+    return refused
 
 
 def discard(settings: ClientSettings, topic: str, ids: Sequence[str]) -> None:
@@ -286,32 +286,32 @@ def discard(settings: ClientSettings, topic: str, ids: Sequence[str]) -> None:
     Raises:
         LettersNotTakenError: Some notes were not accepted.
     """
-    producer = made(settings, client_library().Producer, settings.producer(**LONG))
-    notes = [RawMessage(None, headers=((DISCARDED, id_.encode()),)) for id_ in ids]
-    send(settings, producer, [(topic, note, None) for note in notes])
+    _note(settings, topic, DISCARDED, ids)
 
 
-def give_again(settings: ClientSettings, letters: Sequence[DeadLetter], into: str | None) -> Any:
+def _note(settings: ClientSettings, topic: str, header: str, ids: Sequence[str]) -> None:
+    notes = [RawMessage(None, headers=((header, id_.encode()),)) for id_ in ids]
+    refused = send(settings, _sender(settings), [(topic, note, None) for note in notes])
+    for why in refused.values():
+        raise LettersNotTakenError(f"topic {topic!r} does not take {len(refused)} note(s) on dead letters: {why}")
+
+
+def give_again(settings: ClientSettings, letters: Sequence[DeadLetter], into: str | None) -> dict[str, str]:
     """Write the original messages of letters again, to their own topics or to another topic.
 
     Returns:
-        The producer that was used.
+        By the ids of the letters, why a topic refuses a message.
 
     Raises:
         LettersNotTakenError: Some messages were not accepted.
     """
-    kafka = client_library()
-    producer = made(settings, kafka.Producer, settings.producer(**LONG))
     again: list[Sent] = []
     for letter in letters:
         source = Source.parse(letter.source or "")
         number = None if into is not None else source.number
         again.append((into or source.topic, letter.raw or RawMessage(None), number))
-    too_long = send(settings, producer, again)
-    if too_long:
-        sizes = ", ".join(str(len(again[number][1].value or b"")) for number in too_long[:5])
-        raise LettersNotTakenError(f"{len(too_long)} message(s) are longer than their topic takes: {sizes} bytes ...")
-    return producer
+    refused = send(settings, _sender(settings), again)
+    return {letters[number].id: f"topic {again[number][0]!r} refuses it: {why}" for number, why in refused.items()}
 
 
 def raw_of(message: Any) -> RawMessage:

@@ -255,7 +255,7 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
             look.firsts,
             self._earlier(look),
             budget=budget,
-            now_s=time.monotonic(),
+            now_s=look.asked_s,
             ids=look.ids,
         )
         for gap in gaps:

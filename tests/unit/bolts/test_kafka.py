@@ -53,11 +53,11 @@ class Producer:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Producer]:
     producers: list[Producer] = []
 
-    def connect(bolt: KafkaBolt) -> None:
+    def make(*_: Any) -> Producer:
         producers.append(Producer())
-        bolt._producer = producers[-1]
+        return producers[-1]
 
-    monkeypatch.setattr(KafkaBolt, "_connect", connect)
+    monkeypatch.setattr("sparkbolt.spouts.kafka.sending.made", make)
     return producers
 
 
@@ -88,7 +88,7 @@ def test_after_a_fatal_error_another_producer_takes_over(made, heard_in, monkeyp
     bolt.flush()
     bolt.execute({"word": "under way"}, heard)
     if heard_in == "poll":
-        monkeypatch.setattr("sparkbolt.bolts.kafka.POLL_EVERY", 1)
+        monkeypatch.setattr("sparkbolt.spouts.kafka.sending.POLL_EVERY", 1)
         produce = made[0].produce
         made[0].produce = lambda *told, **more: (produce(*told, **more), made[0].break_down())
         bolt.execute({"word": "as it breaks"}, heard)

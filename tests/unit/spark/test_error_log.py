@@ -11,6 +11,7 @@ import pytest
 from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.core.model.causes import Cause, MessageOutcome
 from sparkbolt.core.model.lane import lay_out
+from sparkbolt.core.model.outage import Outage, OutageChange, Phase
 from sparkbolt.core.model.reports import ErrorReport, Fail, FailedTree, Promotion
 from sparkbolt.core.model.story import root_text
 from sparkbolt.operate.logs import LogFields
@@ -111,6 +112,19 @@ def test_an_outage_is_one_line_that_tells_the_most_frequent_cause_and_what_happe
     assert "its spouts give it about 10 messages at a time now, after waits of up to 30 s" in out
     assert "after 20 s (outage_patience_secs) the retry policy takes its course" in out
     assert "what has used its attempts is given up" in spent
+
+
+def test_a_spout_that_can_read_hardly_any_record_has_a_line_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    error_log, out = ErrorLog(Config(outage_patience_secs=20)), Outage(Phase.OUT, raised=300, micro_batches=3)
+    spent, well = Outage(Phase.SPENT, probes=4), Outage(Phase.OUT, since_ms=1000)
+    for phase, outage in ((Phase.OUT, out), (Phase.SPENT, spent), (Phase.WELL, well)):
+        change = OutageChange("orders", Phase.OUT, phase, outage, 3000, "ValueError: no", spout=True)
+        error_log.promotion(Promotion(1, outages=[change]))
+    begun, ended, works = [record.getMessage() for record in caplog.records]
+    assert begun.startswith("spout 'orders' cannot read nearly all of its records, 300 in 3 micro-batches, most often")
+    assert "'ValueError: no': is its decoder the right one? It reads about 10 records at a time now" in begun
+    assert ended.endswith("is used up: it reads at full speed, and unreadable records are given up")
+    assert works == "spout 'orders' can read its records again, after 2.0 s: it reads at full speed"
 
 
 def test_of_each_probe_of_a_bolt_that_is_out_two_errors_are_told_and_the_rest_counted(

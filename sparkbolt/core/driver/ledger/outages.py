@@ -6,7 +6,8 @@ and do its failures count as attempts?
 A bolt is in one of three phases. The results of a micro-batch change the phase. They are how many tuples the bolt *got*
 in it (without ticks), and for how many of these it *raised* an exception; ``fail`` and ``Reject`` are part of a bolt's
 work. The bolt was *away* if it raised ``Unavailable`` for at least half of them, and *broken* if it raised for nearly
-all:
+all. A spout that reads ranges is treated like a bolt: it gets the records of a range, and raises for those that it
+cannot read (``BadRecord``), such as all messages of a topic if their decoder is a wrong one.
 
 ======= ========================================== ======= ========================================================
 phase   a micro-batch                              then    and
@@ -69,7 +70,8 @@ class Allowance:
 class Outages:
     """The outages of all bolts; part of the ledger.
 
-    ``feeders`` contains, for each bolt, the spouts and the bolts that start trees whose tuples may reach it.
+    ``feeders`` contains, for each bolt, the spouts and the bolts that start trees whose tuples may reach it; for a
+    spout, itself.
 
     >>> outages = Outages({"store": frozenset({"orders"})})
     >>> away = Health(got=4, raised=4, unavailable=4)
@@ -117,8 +119,9 @@ class Outages:
             if after.phase is not before.phase:
                 told = self._most_frequent(component)
                 shown = before if after.phase is Phase.WELL else after
+                spout = component in self.feeders.get(component, ())
                 changes.append(
-                    OutageChange(component, before.phase, after.phase, shown, now_ms, *told, away=health.away)
+                    OutageChange(component, before.phase, after.phase, shown, now_ms, *told, health.away, spout)
                 )
         return changes
 

@@ -8,8 +8,8 @@ source that is away uses up no attempt and no message is exhausted by it; the so
 range that is too large to be read at once uses up no attempt either; its rest is due at once.
 Rule 3: a dead letter that cannot be written is retried until it is written. If bolts receive a dead letter and refuse
 it as often as the policy allows, it is sent once more, to the checkpoint, which accepts it (``refused``).
-Rule 4: a record that can never be read (``BadRecord``), or is rejected (``Reject``), is not retried. Records of a spout
-that reads once are never retried.
+Rule 4: a record that can never be read (``BadRecord``), or is rejected (``Reject``), is not retried. An unreadable
+record is, while its spout can read hardly anything (``outages``). Records of a spout that reads once are never retried.
 
 Read before: ``retry``, ``outages``, ``partition_manager``, ``story``.
 """
@@ -118,7 +118,7 @@ def decide(
     outcome, due_ms, counted = MessageOutcome.SPOUT, None, fail.cause not in AWAY
     if policy is not None:
         away, forgiven = fail.cause in AWAY, forgiven_ms is not None
-        again = not reads_once and fail.cause not in FINAL and (away or forgiven or policy.allows(attempt))
+        again = not reads_once and (away or forgiven or (fail.cause not in FINAL and policy.allows(attempt)))
         counted = not again or not (away or forgiven)
         outcome = (
             MessageOutcome.RETRY if again else MessageOutcome.DEAD_LETTER if lettered else MessageOutcome.SET_ASIDE

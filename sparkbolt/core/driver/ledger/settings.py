@@ -37,7 +37,7 @@ def spout_infos(lane: Lane) -> Sequence[SpoutInfo]:
 
 
 def feeders_of(lane: Lane) -> dict[str, frozenset[str]]:
-    """For each bolt: the spouts, and the bolts that start trees, whose tuples may reach it on any path."""
+    """For each bolt: the spouts, and the bolts that start trees, whose tuples may reach it. A spout feeds itself."""
     components = lane.topology.components
     above: dict[str, set[str]] = {}
 
@@ -48,7 +48,8 @@ def feeders_of(lane: Lane) -> dict[str, frozenset[str]]:
         return above[name]
 
     sources = {spec.id for spec in lane.topology.spouts} | set(lane.starters)
-    return {spec.id: frozenset(all_above(spec.id) & sources) for spec in lane.topology.bolts}
+    feeders = {spec.id: frozenset(all_above(spec.id) & sources) for spec in lane.topology.bolts}
+    return feeders | {spec.id: frozenset({spec.id}) for spec in lane.topology.spouts}
 
 
 def ledger_settings(lane: Lane) -> dict[str, Any]:

@@ -1,7 +1,10 @@
 """Cluster: the driver's questions to the brokers.
 
 Which question it answers: which kafka_partitions exist, and which offsets do the brokers have of them?
-Rule: every call blocks, up to a timeout, so only a separate thread makes it, never under the coordinator's lock.
+Rule 1: every call blocks, up to a timeout, so only a separate thread makes it, never under the coordinator's lock.
+Rule 2: no answer is never taken for an answer. For a request that timed out the client may return an invalid, negative
+offset instead of an error; such a kafka_partition is left out, like one without a leader. A topic of which the brokers
+do not say whether it exists is no missing topic.
 
 Read before: ``settings``, ``sources``.
 """
@@ -22,6 +25,8 @@ Topics: TypeAlias = tuple[str, ...] | re.Pattern[str]
 """Topics by name, or those whose whole name matches a pattern."""
 
 
+NONE_SO_LATE = -1
+"""The offset that brokers return for a time if all records are older."""
 NO_ID = "A" * 22
 """The id that brokers older than Kafka 2.8 return for every topic: they know no ids."""
 
@@ -62,20 +67,22 @@ class Cluster:
         """Return the kafka_partitions of the topics that exist, sorted.
 
         Raises:
-            BrokersAwayError: No broker answered.
+            BrokersAwayError: No broker answered, or the brokers do not say whether a topic exists.
         """
         known: dict[str, Any] = {}
         if isinstance(topics, re.Pattern):
-            known = {name: topic for name, topic in self._topics(None).items() if topics.fullmatch(name)}
+            every = self._topics(None)
+            known = {name: every[name] for name in every if topics.fullmatch(name) and not name.startswith("__")}
         else:
             for name in topics:
                 known |= self._topics(name)
-        return sorted(
-            KafkaPartition(name, number)
-            for name, topic in known.items()
-            if topic.error is None and not (isinstance(topics, re.Pattern) and name.startswith("__"))
-            for number in topic.partitions
-        )
+        found: list[KafkaPartition] = []
+        for name, topic in known.items():
+            exists = topic_exists(topic)
+            if exists is None:
+                raise self._away(LookupError(f"topic {name!r}: {topic_text(topic)}"))
+            found += [KafkaPartition(name, number) for number in topic.partitions if exists]
+        return sorted(found)
 
     def _topics(self, name: str | None) -> Mapping[str, Any]:
         try:
@@ -103,11 +110,9 @@ class Cluster:
         """Return the answers so far to the last ``ask_ids``; an empty id if brokers know none for the topic."""
         for name in [name for name, asked in self._asked.items() if asked.done()]:
             asked = self._asked.pop(name)
-            topic_id = NO_ID if asked.exception() else str(asked.result().topic_id)
-            if topic_id != NO_ID:
-                self._ids[name] = topic_id
-            else:
-                self._ids.setdefault(name, "")
+            if asked.exception() is None:
+                topic_id = str(asked.result().topic_id)
+                self._ids[name] = "" if topic_id == NO_ID else topic_id
         return dict(self._ids)
 
     def committed(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, tuple[int, str]]:
@@ -157,14 +162,23 @@ class Cluster:
         """Return the first offset of each log."""
         return self._offsets(places, self._specs.earliest())
 
-    def since(self, places: Sequence[KafkaPartition], timestamp_ms: int) -> dict[KafkaPartition, int]:
-        """Return the first offset whose record is not older than the time; the log's end if all are older."""
-        found = self._offsets(places, self._specs.for_timestamp(timestamp_ms))
-        late = [place for place, offset in found.items() if offset < 0]
-        return {**found, **(self.ends(late) if late else {})}
+    def since(self, ends: Mapping[KafkaPartition, int], timestamp_ms: int) -> dict[KafkaPartition, int]:
+        """Return the first offset whose record is not older than the time; the log's end if all are older.
 
-    def _offsets(self, places: Iterable[KafkaPartition], spec: Any) -> dict[KafkaPartition, int]:
-        """Return the offsets of the kafka_partitions that answered; those without a leader are left out.
+        Args:
+            ends: The ends of the logs as they were before, so that no record that comes meanwhile is skipped.
+            timestamp_ms: The time, in milliseconds since the epoch.
+        """
+        found = self._offsets(ends, self._specs.for_timestamp(timestamp_ms), least=NONE_SO_LATE)
+        return {place: ends[place] if offset == NONE_SO_LATE else offset for place, offset in found.items()}
+
+    def _offsets(self, places: Iterable[KafkaPartition], spec: Any, least: int = 0) -> dict[KafkaPartition, int]:
+        """Return the offsets of the kafka_partitions that answered; those without an answer are left out.
+
+        Args:
+            places: The kafka_partitions.
+            spec: What to ask for.
+            least: The least offset that is an answer.
 
         Raises:
             BrokersAwayError: None answered.
@@ -173,19 +187,22 @@ class Cluster:
         if not asked:
             return {}
         found: dict[KafkaPartition, int] = {}
-        last: Exception | None = None
+        last: Exception = TimeoutError(f"none within {self._secs:g} s")
         unknown: set[str] = set()
         answers = self._admin.list_offsets(asked, isolation_level=self._level, request_timeout=self._secs)
         for place, answer in answers.items():
             try:
-                found[KafkaPartition(place.topic, place.partition)] = answer.result(timeout=self._secs + 1).offset
+                offset = answer.result(timeout=self._secs + 1).offset
             except (self._kafka.KafkaException, TimeoutError) as error:
-                last = error
+                last, offset = error, self._kafka.OFFSET_INVALID
+            if offset >= least:
+                found[KafkaPartition(place.topic, place.partition)] = offset
+            else:
                 unknown.add(place.topic)
         for topic in unknown:  # the client has cached old metadata: there is a new leader or a new kafka_partition
             with contextlib.suppress(self._kafka.KafkaException):
                 self._admin.list_topics(topic, timeout=self._secs)
-        if not found and last is not None:
+        if not found:
             raise self._away(last)
         return found
 
@@ -195,6 +212,20 @@ class Cluster:
             f"no answer from the Kafka brokers at {self._settings.scrub(self._settings.brokers)}: "
             f"{self._settings.scrub(error_text(error))}{said}"
         )
+
+
+def topic_exists(topic: Any) -> bool | None:
+    """Return whether a topic exists for this client, by its metadata; None if the brokers do not say it at present."""
+    if topic.error is None:
+        return True if topic.partitions else None
+    codes = client_library().KafkaError
+    missing = (codes.UNKNOWN_TOPIC_OR_PART, codes.TOPIC_EXCEPTION, codes.TOPIC_AUTHORIZATION_FAILED)
+    return False if topic.error.code() in missing else None
+
+
+def topic_text(topic: Any) -> str:
+    """Return why a topic cannot be used, by its metadata."""
+    return "it has no kafka_partitions yet" if topic.error is None else error_text(topic.error)
 
 
 def error_text(error: Any) -> str:

@@ -30,7 +30,7 @@ OutOfRange = Literal["earliest", "latest", "match", "fail"]
 
 BACKWARDS_SECS = 10.0
 """How long the brokers must report that a log ends before the part that was read, until this is believed, in seconds: a
-new leader may know less for a moment."""
+new leader may know less for a moment. Time in which the brokers give no answer does not count."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class OffsetPlanner:
             firsts: Where to begin with a kafka_partition that was never planned; if it is missing here, it waits.
             finished: Offsets that need not be read, because an earlier run has finished them.
             budget: How many offsets all ranges may cover.
-            now_s: The time of a monotonic clock, in seconds.
+            now_s: When the brokers gave ``logs``, in seconds of a monotonic clock.
             ids: The topics' ids.
         """
         known = marked(progress)

@@ -57,6 +57,8 @@ class Look:
     """Kafka_partitions that exist but whose end is unknown yet, because they have no leader, for example."""
     ids: TopicIds = NO_IDS
     """The topics' ids; never newer than ``logs``."""
+    asked_s: float = 0.0
+    """When the brokers were asked for the ends of ``logs``, in seconds of the monotonic clock."""
 
 
 @dataclass(frozen=True)
@@ -203,9 +205,8 @@ class Watcher:
         else:
             logs = self.look.logs
             ends = self._cluster.ends(list(logs))
-            self._publish_logs(
-                {place: PartitionLog(log.first, ends.get(place, log.end)) for place, log in logs.items()}
-            )
+            logs = {place: PartitionLog(log.first, ends.get(place, log.end)) for place, log in logs.items()}
+            self._publish(replace(self.look, logs=logs, problem=None, asked_s=now))
         if now >= self._next_tell_again:
             with self._changed:
                 self._to_tell = {**self._was_told, **self._to_tell}
@@ -220,6 +221,7 @@ class Watcher:
             self._store.open(self._scope)
         places = self._cluster.kafka_partitions(self._wish.topics)
         self._say_what_is_missing(places)
+        now_s = time.monotonic()
         ids = self._ids = self._cluster.ids()
         self._cluster.ask_ids({place.topic for place in places})
         firsts, ends = self._cluster.firsts(places), self._cluster.ends(places)
@@ -242,7 +244,7 @@ class Watcher:
         older = {place.topic for place in places if place not in firsts or place not in ends}
         known = {topic: topic_id for topic, topic_id in ids.items() if topic not in older}
         told_ids = TopicIds(known, dict(self._stored_ids))
-        self._publish(Look(logs, dict(self._first), finished, silent=silent, ids=told_ids))
+        self._publish(Look(logs, dict(self._first), finished, silent=silent, ids=told_ids, asked_s=now_s))
 
     def _begin_with(
         self,
@@ -263,7 +265,7 @@ class Watcher:
                 wheres[place], finished[place] = found.offset, found.finished
                 if found.topic_id is not None:
                     self._stored_ids[place] = found.topic_id
-        times = [place for place, where in wheres.items() if where == StartAt.TIME]
+        times = {place: logs[place].end for place, where in wheres.items() if where == StartAt.TIME}
         since = self._cluster.since(times, wish.start.timestamp_ms or 0) if times else {}
         begun: dict[KafkaPartition, int] = {}
         for place, where in wheres.items():
@@ -288,9 +290,6 @@ class Watcher:
             names = ", ".join(map(repr, sorted(missing)))
             log.warning("topic %s is not there: it is read as soon as it is; is the name right?", names)
         self._missing = missing
-
-    def _publish_logs(self, logs: Mapping[KafkaPartition, PartitionLog]) -> None:
-        self._publish(replace(self.look, logs=logs, problem=None))
 
     def _publish(self, look: Look) -> None:
         with self._changed:

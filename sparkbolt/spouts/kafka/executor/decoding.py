@@ -2,8 +2,8 @@
 
 Which question it answers: how do the messages of a chunk become columns, and which of them cannot be decoded?
 Rule: a message that cannot be decoded fails alone, with the reason; the other messages of its chunk are not affected.
-If the schema registry does not answer, no message is at fault: the range is read again when the registry answers. No
-error and no text shows a secret of the registry's client.
+If the schema registry does not say whether it has a schema, or a decoder raises ``Unavailable``, no message is at
+fault: the range is read again later. No error and no text shows a secret of the registry's client.
 
 Read before: ``settings``.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ import pyarrow as pa
 from sparkbolt.core.base.ids import I64
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import BadRecord
-from sparkbolt.errors import ConfigError, SourceUnavailable
+from sparkbolt.errors import ConfigError, SourceUnavailable, Unavailable
 from sparkbolt.spouts.kafka.settings import client_library, scrubbed
 
 Named = Literal["bytes", "text", "json", "avro", "protobuf"]
@@ -28,8 +29,8 @@ Decoding: TypeAlias = Named | Callable[[bytes], Any]
 Decode: TypeAlias = Callable[[bytes | None, str], Any]
 """Takes (data of a key or value, topic) and returns the decoded value; None stays None."""
 
-_TRANSPORTS = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "requests", "urllib3"})
-"""HTTP libraries of the registry's client: their errors mean that the registry did not answer."""
+_ABOUT_SCHEMAS = (404, 422)
+"""A registry's error codes that begin so, such as 40403, are about the schema: it does not exist, or is invalid."""
 DEFAULT_FIELDS = ["topic", "partition", "offset", "key", "value"]
 PARTS = frozenset({*DEFAULT_FIELDS, "timestamp", "headers"})
 """Parts of every message; they can be fields if the value has no fields of its own."""
@@ -127,30 +128,41 @@ def decode_of(decoding: Decoding, part: str, schemas: Schemas) -> Decode:
     field = serialization.MessageField.KEY if part == "key" else serialization.MessageField.VALUE
     context = serialization.SerializationContext
     if decoding == "avro":
-        deserializer = client_library("confluent_kafka.schema_registry.avro").AvroDeserializer(schemas.client())
+        deserializer = client_library("confluent_kafka.schema_registry.avro").AvroDeserializer(_Registry(schemas))
     else:
         module = client_library("confluent_kafka.schema_registry.protobuf")
         deserializer = module.ProtobufDeserializer(
-            schemas.protobuf_type, {"use.deprecated.format": False}, schemas.client()
+            schemas.protobuf_type, {"use.deprecated.format": False}, _Registry(schemas)
         )
 
-    def decode(data: bytes | None, topic: str) -> Any:
+    return lambda data, topic: None if data is None else deserializer(data, context(topic, field))
+
+
+class _Registry:
+    """The registry's client, for deserializers; every answer of the registry passes ``_answer``."""
+
+    def __init__(self, schemas: Schemas) -> None:
+        self._scrub = schemas.scrub
+        self._client = schemas.client()
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._client, name)
+        return partial(self._answer, attribute) if callable(attribute) else attribute
+
+    def _answer(self, question: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Ask the registry.
+
+        Raises:
+            SchemaRegistryError: The registry says that it does not have the schema.
+            SourceUnavailable: It says anything else, such as 401, 429 or 503, or nothing.
+        """
         try:
-            return None if data is None else deserializer(data, context(topic, field))
+            return question(*arguments, **options)
         except Exception as error:
-            if _registry_is_away(error):
-                text = schemas.scrub(f"{type(error).__name__}: {error}")
-                raise SourceUnavailable(f"the schema registry is away: {text}") from None
-            raise
-
-    return decode
-
-
-def _registry_is_away(error: Exception) -> bool:
-    """Whether the registry caused the error, not the message."""
-    if isinstance(error, OSError) or int(getattr(error, "http_status_code", 0)) >= 500:
-        return True
-    return type(error).__module__.split(".")[0] in _TRANSPORTS
+            if int(getattr(error, "error_code", None) or 0) // 100 in _ABOUT_SCHEMAS:
+                raise
+            text = self._scrub(f"{type(error).__name__}: {error}")
+            raise SourceUnavailable(f"the schema registry is away: {text}") from None
 
 
 class Shaper:
@@ -234,10 +246,10 @@ class Shaper:
             offset = message.offset()
             try:
                 made = self._rows(message)
-            except SourceUnavailable:
+            except (SourceUnavailable, Unavailable) as error:
                 if rows:  # messages that were decoded before it count
                     yield positions, list(zip(*rows, strict=True))
-                raise
+                raise error if isinstance(error, SourceUnavailable) else SourceUnavailable(str(error)) from error
             except Exception as error:  # noqa: BLE001  a decoder or translator may raise anything
                 if rows:
                     yield positions, list(zip(*rows, strict=True))

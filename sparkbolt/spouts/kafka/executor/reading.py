@@ -322,6 +322,8 @@ class PartitionReader:
         except self._kafka.KafkaException as error:
             self._said = self._settings.scrub(error_text(error))
             raise self._away(begin, end) from None
+        if min(low, high) < 0:  # no answer
+            raise self._away(begin, end)
         return low, high
 
     def _away(self, begin: int, end: int) -> SourceUnavailable:

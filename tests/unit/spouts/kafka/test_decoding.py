@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import traceback
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+from google.protobuf import descriptor_pb2
 
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.core.model.components import BadRecord
-from sparkbolt.errors import ConfigError, SourceUnavailable
+from sparkbolt.errors import ConfigError, SourceUnavailable, Unavailable
 from sparkbolt.spouts import KafkaSpout, RabbitMQSpout, ZooKeeperOffsets
 from sparkbolt.spouts.kafka import KafkaDeadLetters
 from sparkbolt.spouts.kafka.executor.decoding import Schemas, Shaper
@@ -161,6 +165,81 @@ def test_a_registry_that_is_away_is_no_fault_of_the_message():
     own = spout(value="avro", outputs=["customer"], schema_registry={"url": "http://127.0.0.1:9", "max.retries": 0})
     with pytest.raises(SourceUnavailable, match="the schema registry is away"):
         shaped(own, [Message(b"\0\0\0\0\1abc", 1)])
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[[int, Any], str]]:
+    """Starts a registry that gives one answer to every question; returns its URL."""
+    servers: list[HTTPServer] = []
+
+    def start(status: int, body: Any) -> str:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: Any) -> None: ...
+
+        servers.append(HTTPServer(("127.0.0.1", 0), Handler))
+        threading.Thread(target=servers[-1].serve_forever, args=(0.01,), daemon=True).start()
+        return f"http://127.0.0.1:{servers[-1].server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+FRAMED = b"\0\0\0\0\1\0abc"
+
+
+@pytest.mark.parametrize("decoding", ["avro", "protobuf"])
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        *((status, {"error_code": status, "message": "no"}) for status in (400, 401, 404, 408, 429, 500, 503)),
+        (403, {"error_code": 40301, "message": "User is denied operation Read on Subject"}),
+        (401, b""),
+        (302, b""),
+        (404, b"<html>no such page</html>"),
+        (200, b"<html>log in</html>"),
+        (200, b""),
+        (200, []),
+    ],
+)
+def test_a_registry_that_does_not_say_whether_it_has_the_schema_is_away(answering, decoding, status, body):
+    url = answering(status, body)
+    schemas = {"schema_registry": {"url": url, "max.retries": 0}, "protobuf_type": descriptor_pb2.FileDescriptorProto}
+    with pytest.raises(SourceUnavailable, match="the schema registry is away"):
+        shaped(spout(value=decoding, outputs=["name"], **schemas), [Message(FRAMED, 1)])
+
+
+@pytest.mark.parametrize("code", [40401, 40403, 42201])
+def test_a_schema_that_the_registry_does_not_have_fails_its_message_alone(answering, code):
+    registry = {"url": answering(code // 100, {"error_code": code, "message": "Schema not found"}), "max.retries": 0}
+    found = shaped(
+        spout(value="avro", outputs=["customer"], schema_registry=registry), [Message(FRAMED, n) for n in (1, 2)]
+    )
+    assert [bad.position for bad in found] == [1, 2]
+    assert "Schema not found" in found[0].reason
+
+
+def test_a_decoder_that_is_unavailable_is_no_fault_of_the_message():
+    def decode(data: bytes) -> str:
+        if data == b"b":
+            raise Unavailable("the key store is away")
+        return data.decode()
+
+    own = spout(value=decode, outputs=["letter"])
+    own.prepare(None)
+    chunks = iter(own._shaper.shape([Message(b"a", 1), Message(b"b", 2)], [1, 2]))
+    assert next(chunks) == ([1], [("a",)])
+    with pytest.raises(SourceUnavailable, match="the key store is away"):
+        next(chunks)
 
 
 @pytest.mark.parametrize(

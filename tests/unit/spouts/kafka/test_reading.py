@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import OFFSET_INVALID, KafkaError
 
 from sparkbolt.errors import SourceUnavailable
 from sparkbolt.spouts.kafka.executor import reading
@@ -30,6 +30,7 @@ class Consumer:
         self.clock = clock
         self.answer: Callable[[], list[Any]] = list
         self.asked = 0
+        self.log = 0, 1000
 
     def assign(self, places: Any) -> None: ...
 
@@ -42,7 +43,7 @@ class Consumer:
         return self.answer()
 
     def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
-        return 0, 1000
+        return self.log
 
 
 class Message:
@@ -74,6 +75,14 @@ def test_a_broker_that_says_again_and_again_that_an_offset_is_not_there_which_is
     with pytest.raises(SourceUnavailable, match="t/0@10 to 20"):
         list(own.chunks(10, 20))
     assert AWAY_SECS <= consumer.clock.now <= AWAY_SECS + 2
+
+
+def test_offsets_are_not_gone_while_nobody_says_which_ones_exist(reader):
+    own, consumer = reader
+    consumer.log = OFFSET_INVALID, OFFSET_INVALID
+    consumer.answer = lambda: [Message(-1, KafkaError(KafkaError._AUTO_OFFSET_RESET, "out of range"))]
+    with pytest.raises(SourceUnavailable, match="t/0@10 to 20"):
+        list(own.chunks(10, 20))
 
 
 def test_whoever_takes_long_over_a_chunk_does_not_make_the_brokers_away(reader, monkeypatch):
