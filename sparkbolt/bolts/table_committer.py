@@ -11,13 +11,14 @@ Read before: ``committers``, ``table_schema``.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.types as _is
 
 from sparkbolt.bolts.table_schema import ColumnsSoFar, SchemaGiven, TableSchema, columns_of, plain, schema_of, types_of
+from sparkbolt.core.base.arrow_values import array_of
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.components import ColumnBolt, TopologyContext
 from sparkbolt.core.model.config import did_you_mean
@@ -37,6 +38,10 @@ class KeptFrames(ColumnBolt, CommittingBolt):
 
     def _unfit(self, fields: Sequence[str]) -> str | None:
         return None if self._schema is None else self._schema.unfit(fields)
+
+    @property
+    def _kinds(self) -> Mapping[str, Any]:
+        return {} if self._schema is None else self._schema.kinds
 
     def prepare(self, context: TopologyContext) -> None:
         """Begin without columns that follow the values."""
@@ -135,8 +140,9 @@ def cast_to(table: pa.Table, schema: pa.Schema) -> pa.Table:
     for field in schema:
         there = field.name in table.column_names
         try:
-            columns.append(table[field.name].cast(field.type) if there else pa.nulls(table.num_rows, field.type))
-        except pa.ArrowException as error:
+            given = table[field.name].combine_chunks() if there else pa.nulls(table.num_rows)
+            columns.append(given.cast(field.type) if _is_text(field.type) else array_of(given, field.type))
+        except (TypeError, pa.ArrowException) as error:
             raise TypeError(
                 f"rows were kept with the columns {types_of(table.schema)}, and {field.name!r} cannot become "
                 f"{field.type}: {error}; a schema= with a type that holds them all, such as string, lets them pass"

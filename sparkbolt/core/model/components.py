@@ -593,6 +593,11 @@ class ColumnBolt(BoltBase):
     """Set to True if ``execute`` emits nothing, and changes nothing when it raises. A frame for which it raises, or
     whose values have no common type, is then given again in halves, down to the tuple that fails, alone."""
 
+    @property
+    def _kinds(self) -> Mapping[str, Any]:
+        """The types (``pa.DataType``) in which a bolt of ours gets fields; all others follow the values."""
+        return {}
+
     @abstractmethod
     def execute(self, batch: pa.RecordBatch, collector: ColumnCollector) -> None:
         """Called for each frame."""
