@@ -33,6 +33,7 @@ class KeptFrames(ColumnBolt, CommittingBolt):
     """A bolt that keeps its frames for the driver, in columns that are given or follow the values."""
 
     splits_frames = True
+    ignores_ticks = True
     _schema: TableSchema | None = None
     """The columns; None if they follow the values."""
 
@@ -41,6 +42,7 @@ class KeptFrames(ColumnBolt, CommittingBolt):
 
     @property
     def _kinds(self) -> Mapping[str, Any]:
+        """The types of the columns, in which the engine passes the fields to ``execute``."""
         return {} if self._schema is None else self._schema.kinds
 
     def prepare(self, context: TopologyContext) -> None:

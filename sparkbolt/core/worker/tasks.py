@@ -397,7 +397,7 @@ class BoltTask:
         self._columns.begin(rows.count)
         try:
             named = zip(rows.origin.fields, rows.columns, strict=True)
-            coded, kinds, hint = bolt.dictionaries, bolt._kinds, "use a bolt that takes tuples"
+            coded, kinds, hint = bolt.dictionaries, getattr(bolt, "_kinds", {}), "use a bolt that takes tuples"
             arrays = [arrow_of(name, column, hint, name in coded, kinds.get(name)) for name, column in named]
             batch = pa.RecordBatch.from_arrays(arrays, names=list(rows.origin.fields))
             returned: Any = bolt.execute(batch, self._columns)
