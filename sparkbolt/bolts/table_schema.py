@@ -10,7 +10,7 @@ Read before: ``arrow_values``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -146,36 +146,66 @@ def types_of(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema)
 
 
-def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+Lacks: TypeAlias = Sequence[Callable[[Any], bool]]
+"""Which types a table does not have, such as ``pa.types.is_duration``."""
+
+
+def plain(batch: pa.RecordBatch, lacks: Lacks = ()) -> pa.RecordBatch:
     """Return a frame with types that tables have: no dictionaries, no unsigned ints, and one time zone, UTC.
 
     Raises:
-        TypeError: an unsigned int is too large.
+        TypeError: an unsigned int is too large, or the table has no such type.
     """
-    named = zip(batch.schema, batch.columns, strict=True)
-    columns = [field_of(field.name, column, _plain(field.type)) for field, column in named]
+    columns = []
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        try:
+            kind = _plain(field.type, lacks)
+        except TypeError as error:
+            raise TypeError(f"field {field.name!r}: {error}; give the sink a schema=, or emit another type") from None
+        columns.append(field_of(field.name, column, kind))
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _plain(kind: Any) -> Any:
+def _plain(kind: Any, lacks: Lacks = ()) -> Any:
     """Return the type that a table has for a type.
+
+    Raises:
+        TypeError: it has none.
 
     >>> _plain(pa.struct([("at", pa.timestamp("us", "+02:00")), ("sizes", pa.list_(pa.uint8()))]))
     StructType(struct<at: timestamp[us, tz=UTC], sizes: list<item: int64>>)
     """
+    if any(is_lacking(kind) for is_lacking in lacks):
+        raise TypeError(f"the table has no type {kind}")
     if _is.is_dictionary(kind):
-        return _plain(kind.value_type)
+        return _plain(kind.value_type, lacks)
     if _is.is_unsigned_integer(kind):
         return pa.int64()
     if _is.is_timestamp(kind) and kind.tz is not None:
         return pa.timestamp(kind.unit, "UTC")
+    if _is.is_struct(kind) and not kind.num_fields:
+        raise TypeError("an empty dict has no columns")
+    return _with_parts(kind, lambda part: _plain(part, lacks))
+
+
+def _with_parts(kind: Any, convert: Callable[[Any], Any]) -> Any:
+    """Return a type with other types within it, if it is a struct, a list or a map."""
     if _is.is_struct(kind):
-        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+        return pa.struct([field.with_type(convert(field.type)) for field in kind])
     if _is.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(convert(kind.value_type)))
     if _is.is_map(kind):
-        return pa.map_(_plain(kind.key_type), kind.item_field.with_type(_plain(kind.item_type)))
+        return pa.map_(convert(kind.key_type), kind.item_field.with_type(convert(kind.item_type)))
     return kind
+
+
+def known(kind: Any) -> Any:
+    """Return a type in which text stands for what has nothing but None.
+
+    >>> known(pa.list_(pa.null()))
+    ListType(list<item: string>)
+    """
+    return pa.string() if _is.is_null(kind) else _with_parts(kind, known)
 
 
 @dataclass(frozen=True)

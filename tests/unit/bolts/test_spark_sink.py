@@ -9,14 +9,15 @@ import pickle
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
-from sparkbolt.bolts import JsonLinesBolt, ParquetBolt, SparkSink
-from sparkbolt.bolts.table_committer import joined
+from sparkbolt.bolts import DeltaBolt, IcebergBolt, JsonLinesBolt, ParquetBolt, SparkSink
+from sparkbolt.bolts.table_committer import joined, typed
 from sparkbolt.bolts.table_schema import TableSchema
 from sparkbolt.core.model.committers import take_rows
 from sparkbolt.core.model.components import TopologyContext
@@ -125,7 +126,7 @@ def test_fields_that_no_column_has_are_refused_and_missing_ones_are_null() -> No
 
 def test_columns_that_follow_the_values_widen_and_none_becomes_text() -> None:
     tables = [pa.Table.from_pylist([{"n": 1, "x": None}]), pa.Table.from_pylist([{"n": 0.5, "m": "a"}])]
-    whole = joined(tables, None)
+    whole = typed(joined(tables, None))
     assert whole.schema.types == [pa.float64(), pa.string(), pa.string()]
     assert whole.to_pylist() == [{"n": 1.0, "x": None, "m": None}, {"n": 0.5, "x": None, "m": "a"}]
     with pytest.raises(TypeError, match="schema="):
@@ -237,6 +238,27 @@ def test_columns_that_follow_the_values_hold_each_of_them(tmp_path: Path) -> Non
         assert engine.ledger.metrics.of("rows").set_aside == bad, values
         read = [row["n"] for file in tmp_path.iterdir() for row in pq.read_table(file).to_pylist()]
         assert read == values[: 2 - bad]
+
+
+@pytest.mark.parametrize(
+    ("make", "bad"),
+    [
+        (lambda out: DeltaBolt(out), dt.timedelta(1)),
+        (lambda out: DeltaBolt(out), dt.time(1)),
+        (lambda out: IcebergBolt("shop.orders"), [dt.timedelta(1)]),
+        (lambda out: NowhereSink("rows", print), UUID(int=7)),
+        (lambda out: NowhereSink("rows", print), Decimal(10**40)),
+        (ParquetBolt, {}),
+        (ParquetBolt, [{"a": {}}]),
+    ],
+)
+def test_without_a_schema_a_value_for_which_the_table_has_no_type_fails_alone(
+    tmp_path: Path, make: Any, bad: Any
+) -> None:
+    sink = make(tmp_path / "out")
+    assert kept(sink, [{"n": 1}])
+    with pytest.raises(TypeError, match="schema="):
+        kept(sink, [{"n": bad}])
 
 
 def test_the_sink_subscribes_itself_and_takes_further_streams() -> None:
