@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from sparkbolt.bolts.table_committer import TableCommitter, fitting, owner_of, partition_columns, refuse_older
+from sparkbolt.bolts.table_committer import TableCommitter, fitting, owner_of, partition_columns, refuse_older, typed
 from sparkbolt.bolts.table_schema import SchemaGiven
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import TopologyContext
@@ -48,6 +48,8 @@ class DeltaBolt(TableCommitter):
     >>> print(DeltaBolt("s3://shop/orders", schema="id long, amount decimal(10, 2)", partition_by="id"))
     DeltaBolt(s3://shop/orders)
     """
+
+    _lacks = (pa.types.is_duration, pa.types.is_time)
 
     def __init__(
         self,
@@ -107,6 +109,8 @@ class DeltaBolt(TableCommitter):
                     return
                 columns = pa.schema(opened.schema().to_arrow())
                 table = fitting(table, self.table, columns, more=self.schema_mode is not None)
+            else:
+                table = typed(table)
             write_deltalake(
                 self.table if opened is None else opened,
                 table,

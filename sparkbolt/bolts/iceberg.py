@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.types as _is
 
-from sparkbolt.bolts.table_committer import TableCommitter, fitting, owner_of, partition_columns, refuse_older
+from sparkbolt.bolts.table_committer import TableCommitter, fitting, owner_of, partition_columns, refuse_older, typed
 from sparkbolt.bolts.table_schema import SchemaGiven
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.model import arguments
@@ -50,6 +50,8 @@ class IcebergBolt(TableCommitter):
     >>> print(IcebergBolt("shop.orders", properties=catalog, schema="id long, day string", partition_by="day"))
     IcebergBolt(shop.orders)
     """
+
+    _lacks = (pa.types.is_duration,)
 
     def __init__(
         self,
@@ -105,7 +107,7 @@ class IcebergBolt(TableCommitter):
         with _away(self.table):
             if self._catalog is None:
                 self._catalog = load_catalog(self.catalog, **self.properties)
-            opened = self._opened(table.schema)
+            opened = self._opened(typed(table.slice(0, 0)).schema)
             written = int(opened.properties.get(self._owner, 0))
             refuse_older(f"table {self.table}", written, txid)
             if written == txid:

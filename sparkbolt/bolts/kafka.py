@@ -63,6 +63,7 @@ class KafkaBolt(Committer):
     """
 
     stateless = True
+    ignores_ticks = True
     flush_anywhere = True
 
     def __init__(

@@ -57,6 +57,7 @@ class WritesPartFiles(CommittingBolt):
     In a transactional topology they gather nothing: they keep rows, which the driver writes.
     """
 
+    ignores_ticks = True
     path: str
     suffix: str
 

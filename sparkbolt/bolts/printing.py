@@ -40,6 +40,7 @@ class PrintBolt(BasicBolt):
     """
 
     stateless = True
+    ignores_ticks = True
     flush_anywhere = True
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:

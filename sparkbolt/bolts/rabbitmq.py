@@ -51,6 +51,7 @@ class RabbitMQBolt(AsyncBolt):
     """
 
     stateless = True
+    ignores_ticks = True
     concurrency = 1000
 
     def __init__(

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparkbolt.bolts.part_files import full_disk_is_away
-from sparkbolt.bolts.table_committer import TableCommitter
+from sparkbolt.bolts.table_committer import TableCommitter, typed
 from sparkbolt.bolts.table_schema import SchemaGiven
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.model import arguments
@@ -57,6 +57,8 @@ class SparkSink(TableCommitter):
     >>> SparkSink("count", lambda batch_df, batch_id: batch_df.write.mode("append").parquet("out"))
     SparkSink('count')
     """
+
+    _lacks = (lambda kind: isinstance(kind, pa.BaseExtensionType),)
 
     def __init__(self, stream: str | tuple[str, str], function: BatchFunction, *, schema: SchemaGiven = None) -> None:
         """Store what is to be written.
@@ -100,6 +102,7 @@ class SparkSink(TableCommitter):
 
     def commit_table(self, txid: int, table: pa.Table) -> None:
         """Call the function with the rows as a DataFrame."""
+        table = typed(table)
         if table.nbytes < FILE_BYTES_MIN or not self._spark.sparkContext.master.startswith("local"):
             self.function(self._spark.createDataFrame(table), txid)
             return

@@ -67,6 +67,7 @@ class SqlBolt(Committer):
 
     # Stateless, and yet not fused, because of ``flush``: one process gets all rows of a task in a micro-batch.
     stateless = True
+    ignores_ticks = True
     _writer: SqlWriter | None
 
     def __init__(
@@ -196,9 +197,6 @@ class SqlBolt(Committer):
     def execute(self, tup: Tuple, collector: BoltCollector) -> None:
         """Hold the tuple's row until ``flush``."""
         self._collector = collector
-        if tup.is_tick:
-            collector.ack(tup)
-            return
         self._held.append((tup, self.row(tup)))
 
     def row(self, tup: Tuple) -> dict[str, Any]:

@@ -11,13 +11,24 @@ Read before: ``committers``, ``table_schema``.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.types as _is
 
-from sparkbolt.bolts.table_schema import ColumnsSoFar, SchemaGiven, TableSchema, columns_of, plain, schema_of, types_of
+from sparkbolt.bolts.table_schema import (
+    ColumnsSoFar,
+    Lacks,
+    SchemaGiven,
+    TableSchema,
+    columns_of,
+    known,
+    plain,
+    schema_of,
+    types_of,
+)
+from sparkbolt.core.base.arrow_values import array_of
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.components import ColumnBolt, TopologyContext
 from sparkbolt.core.model.config import did_you_mean
@@ -32,11 +43,19 @@ class KeptFrames(ColumnBolt, CommittingBolt):
     """A bolt that keeps its frames for the driver, in columns that are given or follow the values."""
 
     splits_frames = True
+    ignores_ticks = True
+    _lacks: ClassVar[Lacks] = ()
+    """The types that the target does not have."""
     _schema: TableSchema | None = None
     """The columns; None if they follow the values."""
 
     def _unfit(self, fields: Sequence[str]) -> str | None:
         return None if self._schema is None else self._schema.unfit(fields)
+
+    @property
+    def _kinds(self) -> Mapping[str, Any]:
+        """The types of the columns, in which the engine passes the fields to ``execute``."""
+        return {} if self._schema is None else self._schema.kinds
 
     def prepare(self, context: TopologyContext) -> None:
         """Begin without columns that follow the values."""
@@ -60,7 +79,7 @@ class KeptFrames(ColumnBolt, CommittingBolt):
         if self._schema is not None:
             self.keep(_packed(self._schema.fit(batch)))
             return
-        batch = plain(batch)
+        batch = plain(batch, self._lacks)
         before = self._columns_so_far if self.__dict__.get("_kept_rows") else ColumnsSoFar()
         self._columns_so_far = before.widened(batch)
         self.keep(_packed(batch))
@@ -108,7 +127,7 @@ class TableCommitter(KeptFrames):
 
 
 def joined(tables: Sequence[pa.Table], schema: TableSchema | None) -> pa.Table:
-    """Return one table of several; a column of which nothing is known but None becomes text.
+    """Return one table of several.
 
     Raises:
         TypeError: no schema is given, and the columns of two tasks have nothing in common.
@@ -118,9 +137,13 @@ def joined(tables: Sequence[pa.Table], schema: TableSchema | None) -> pa.Table:
     found = ColumnsSoFar()
     for table in tables:
         found = found.widened(table)
-    fields = [pa.field(one.name, pa.string()) if pa.types.is_null(one.type) else one for one in found.schema]
-    whole = pa.concat_tables([pa.schema(fields).empty_table(), *tables], promote_options="permissive")
-    return whole.select([one.name for one in fields])
+    whole = pa.concat_tables([found.schema.empty_table(), *tables], promote_options="permissive")
+    return whole.select(found.schema.names)
+
+
+def typed(table: pa.Table) -> pa.Table:
+    """Return a table in which columns with nothing but None are text, as are items of lists that are all empty."""
+    return cast_to(table, pa.schema([field.with_type(known(field.type)) for field in table.schema]))
 
 
 def cast_to(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -135,8 +158,9 @@ def cast_to(table: pa.Table, schema: pa.Schema) -> pa.Table:
     for field in schema:
         there = field.name in table.column_names
         try:
-            columns.append(table[field.name].cast(field.type) if there else pa.nulls(table.num_rows, field.type))
-        except pa.ArrowException as error:
+            given = table[field.name].combine_chunks() if there else pa.nulls(table.num_rows)
+            columns.append(given.cast(field.type) if _is_text(field.type) else array_of(given, field.type))
+        except (TypeError, pa.ArrowException) as error:
             raise TypeError(
                 f"rows were kept with the columns {types_of(table.schema)}, and {field.name!r} cannot become "
                 f"{field.type}: {error}; a schema= with a type that holds them all, such as string, lets them pass"
@@ -209,7 +233,7 @@ def fitting(rows: pa.Table, table: str, columns: pa.Schema, *, more: bool) -> pa
                 f"column {field.name!r} of table {table} is {columns.field(place).type}, and the rows have "
                 f"{field.type} there: give the bolt a schema= with the types of the table"
             )
-    return cast_to(rows, pa.schema([*columns, *new]))
+    return cast_to(rows, pa.schema([*columns, *(field.with_type(known(field.type)) for field in new)]))
 
 
 def _holds(column: pa.DataType, values: pa.DataType) -> bool:

@@ -1,10 +1,10 @@
 """Table schemas: the columns of a table, and how the values of tuples become them.
 
 Which question it answers: does a tuple fit the columns, and as which Arrow values?
-Rule: a value is converted only if nothing of it is lost: an int becomes a double, 1.5 never becomes an int, and nothing
-but text becomes text. What does not fit is a ``TypeError`` that names the field.
+Rule: a value is converted only if nothing of it is lost, whatever its neighbours are: an int becomes a double, 1.5
+never becomes an int, and nothing but text becomes text. What does not fit is a ``TypeError`` that names the field.
 
-Read before: nothing.
+Read before: ``arrow_values``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkbolt.core.base.arrow_values import field_of, widens
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.config import did_you_mean
@@ -50,22 +51,10 @@ _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|[A-Za-z_][A-Za-z_0-9]*|[0-9]+|[<>(),:])
 _NOTHING = pa.schema([])
 _EXACT_MAX = 1 << 53
 """Up to here a double holds each integer."""
-_CANNOT = (pa.ArrowException, OverflowError, TypeError, ValueError)
+_DIGITS_MAX = 38
+"""Spark, Delta and Iceberg have no longer decimals."""
 
 _is = pa.types
-_FAMILIES: Sequence[tuple[Callable[[Any], bool], Callable[[Any], bool]]] = (
-    (lambda kind: _is.is_integer(kind) or _is.is_floating(kind), lambda kind: _is_number(kind)),
-    (_is.is_decimal, lambda kind: _is.is_decimal(kind) or _is.is_floating(kind)),
-    (lambda kind: _is.is_string(kind) or _is.is_large_string(kind), lambda kind: _is_text(kind)),
-    (
-        lambda kind: _is.is_binary(kind) or _is.is_large_binary(kind) or _is.is_fixed_size_binary(kind),
-        lambda kind: _is.is_binary(kind) or _is.is_large_binary(kind),
-    ),
-    (_is.is_date, _is.is_date),
-    (_is.is_time, _is.is_time),
-    (_is.is_duration, _is.is_duration),
-)
-"""What may become what, besides what is equal: the values keep their meaning, and Arrow checks that nothing is lost."""
 
 
 class TableSchema:
@@ -88,6 +77,8 @@ class TableSchema:
         else:
             raise ConfigError(f"schema={printed(given):.80}, expected columns such as {_EXAMPLE}, or a pyarrow.Schema")
         names = self.arrow.names
+        self.kinds = dict(zip(names, self.arrow.types, strict=True))
+        """The type of each column."""
         twice = next((name for name in names if names.count(name) > 1), None)
         if not names or twice is not None:
             what = "no column" if not names else f"column {twice!r} twice"
@@ -106,7 +97,7 @@ class TableSchema:
         for field in self.arrow:
             index = batch.schema.get_field_index(field.name)
             given = batch.column(index) if index >= 0 else pa.nulls(batch.num_rows)
-            column = _converted(given, field)
+            column = field_of(field.name, given, field.type)
             if not field.nullable and column.null_count:
                 raise TypeError(f"field {field.name!r} is None, and its column is declared as not null")
             columns.append(column)
@@ -155,20 +146,66 @@ def types_of(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema)
 
 
-def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a frame with types that tables have: dictionaries are decoded, unsigned ints become signed ones.
+Lacks: TypeAlias = Sequence[Callable[[Any], bool]]
+"""Which types a table does not have, such as ``pa.types.is_duration``."""
+
+
+def plain(batch: pa.RecordBatch, lacks: Lacks = ()) -> pa.RecordBatch:
+    """Return a frame with types that tables have: no dictionaries, no unsigned ints, and one time zone, UTC.
 
     Raises:
-        TypeError: an unsigned int is too large.
+        TypeError: an unsigned int is too large, or the table has no such type.
     """
     columns = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        if _is.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        if _is.is_unsigned_integer(column.type):
-            column = _converted(column, pa.field(field.name, pa.int64()))
-        columns.append(column)
+        try:
+            kind = _plain(field.type, lacks)
+        except TypeError as error:
+            raise TypeError(f"field {field.name!r}: {error}; give the sink a schema=, or emit another type") from None
+        columns.append(field_of(field.name, column, kind))
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _plain(kind: Any, lacks: Lacks = ()) -> Any:
+    """Return the type that a table has for a type.
+
+    Raises:
+        TypeError: it has none.
+
+    >>> _plain(pa.struct([("at", pa.timestamp("us", "+02:00")), ("sizes", pa.list_(pa.uint8()))]))
+    StructType(struct<at: timestamp[us, tz=UTC], sizes: list<item: int64>>)
+    """
+    if any(is_lacking(kind) for is_lacking in lacks):
+        raise TypeError(f"the table has no type {kind}")
+    if _is.is_dictionary(kind):
+        return _plain(kind.value_type, lacks)
+    if _is.is_unsigned_integer(kind):
+        return pa.int64()
+    if _is.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, "UTC")
+    if _is.is_struct(kind) and not kind.num_fields:
+        raise TypeError("an empty dict has no columns")
+    return _with_parts(kind, lambda part: _plain(part, lacks))
+
+
+def _with_parts(kind: Any, convert: Callable[[Any], Any]) -> Any:
+    """Return a type with other types within it, if it is a struct, a list or a map."""
+    if _is.is_struct(kind):
+        return pa.struct([field.with_type(convert(field.type)) for field in kind])
+    if _is.is_list(kind):
+        return pa.list_(kind.value_field.with_type(convert(kind.value_type)))
+    if _is.is_map(kind):
+        return pa.map_(convert(kind.key_type), kind.item_field.with_type(convert(kind.item_type)))
+    return kind
+
+
+def known(kind: Any) -> Any:
+    """Return a type in which text stands for what has nothing but None.
+
+    >>> known(pa.list_(pa.null()))
+    ListType(list<item: string>)
+    """
+    return pa.string() if _is.is_null(kind) else _with_parts(kind, known)
 
 
 @dataclass(frozen=True)
@@ -177,7 +214,7 @@ class ColumnsSoFar:
 
     schema: pa.Schema = _NOTHING
     large: frozenset[str] = frozenset()
-    """Those with an integer that no float holds."""
+    """Those with an integer that no float holds, such as ``amount``, or ``order.amount`` within a struct."""
 
     def widened(self, more: pa.RecordBatch | pa.Table) -> ColumnsSoFar:
         """Return the columns of both.
@@ -188,62 +225,57 @@ class ColumnsSoFar:
         try:
             schema = pa.unify_schemas([self.schema, more.schema], promote_options="permissive")
         except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
-            raise TypeError(
-                f"a column has one type: so far there are {types_of(self.schema)}, and now come "
-                f"{types_of(more.schema)}: emit values of one type, or give the sink a schema= ({error})"
-            ) from None
-        large = self.large | {
-            name for name, column in zip(more.schema.names, more.columns, strict=True) if _is_beyond_floats(column)
-        }
-        for name in large:
-            if _is.is_floating(schema.field(name).type):
+            raise self._refusal(more, str(error)) from None
+        before = {name: column.type for name, column in _leaves(self.schema.empty_table())}
+        added = list(_leaves(more))
+        large = self.large | {name for name, column in added if _is_beyond_floats(column)}
+        types = {name: column.type for name, column in added}
+        for name, column in _leaves(schema.empty_table()):
+            kind = column.type
+            for one in (before.get(name, kind), types.get(name, kind)):
+                if not widens(one, kind):
+                    raise self._refusal(more, f"field {name!r}: {kind} does not hold every {one}")
+            if name in large and _is.is_floating(kind):
                 raise TypeError(
                     f"field {name!r} has floats, and integers beyond 2**53, which no float holds: emit values of one "
                     "type, or give the sink a schema= with a type that holds them all, such as string"
                 )
+            if _is.is_decimal(kind) and kind.precision > _DIGITS_MAX:
+                raise self._refusal(more, f"field {name!r}: a table has decimals of up to {_DIGITS_MAX} digits")
         return ColumnsSoFar(schema, large)
 
+    def _refusal(self, more: pa.RecordBatch | pa.Table, why: str) -> TypeError:
+        return TypeError(
+            f"a column has one type: so far there are {types_of(self.schema)}, and now come "
+            f"{types_of(more.schema)}: emit values of one type, or give the sink a schema= ({why})"
+        )
 
-def _is_beyond_floats(column: pa.Array | pa.ChunkedArray) -> bool:
+
+def _leaves(batch: pa.RecordBatch | pa.Table) -> Iterator[tuple[str, pa.Array]]:
+    """Yield the columns of a batch, and those within lists, structs and maps instead of these themselves."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        yield from _leaves_of(name, column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
+
+
+def _leaves_of(name: str, column: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    kind = column.type
+    if _is.is_struct(kind):
+        for index, field in enumerate(kind):
+            yield from _leaves_of(f"{name}.{field.name}", column.field(index))
+    elif _is.is_map(kind):
+        yield from _leaves_of(f"{name}.key", column.keys)
+        yield from _leaves_of(f"{name}.value", column.items)
+    elif _is.is_list(kind) or _is.is_large_list(kind) or _is.is_fixed_size_list(kind):
+        yield from _leaves_of(f"{name}.item", column.flatten())
+    else:
+        yield name, column
+
+
+def _is_beyond_floats(column: pa.Array) -> bool:
     if column.type != pa.int64():
         return False
     least, greatest = pc.min_max(column).as_py().values()
     return least is not None and (least < -_EXACT_MAX or greatest > _EXACT_MAX)
-
-
-def _is_number(kind: Any) -> bool:
-    return bool(_is.is_integer(kind) or _is.is_floating(kind) or _is.is_decimal(kind))
-
-
-def _is_text(kind: Any) -> bool:
-    return bool(_is.is_string(kind) or _is.is_large_string(kind))
-
-
-def _converted(column: pa.Array, field: pa.Field) -> pa.Array:
-    wanted = field.type
-    if _is.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if column.type == wanted:
-        return column
-    try:
-        if _is.is_null(column.type):
-            return pa.nulls(len(column), wanted)
-        nested = _is.is_nested(wanted) and _is.is_nested(column.type)
-        if nested or (_is.is_decimal(wanted) and _is.is_integer(column.type)):
-            return pa.array(column.to_pylist(), wanted)
-        if _is.is_timestamp(column.type) and _is.is_timestamp(wanted):
-            if (column.type.tz is None) == (wanted.tz is None):
-                return column.cast(wanted)
-        elif any(source(column.type) and target(wanted) for source, target in _FAMILIES):
-            return column.cast(wanted)
-    except _CANNOT as error:
-        raise TypeError(f"field {field.name!r} does not fit its column of type {wanted}: {error}") from None
-    raise TypeError(f"field {field.name!r} is {_example(column)}, and its column has type {wanted}")
-
-
-def _example(column: pa.Array) -> str:
-    value = next((value for value in column if value.is_valid), None)
-    return f"{printed(value.as_py() if value is not None else None):.60} of type {column.type}"
 
 
 class _Reader:

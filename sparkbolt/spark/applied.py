@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from sparkbolt.core.base.arrow_values import array_of
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.model.committers import Committer, CommittingBolt
 from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range
@@ -254,8 +255,8 @@ def _batch(rows: list[list[Any]], schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for place, field in enumerate(schema):
         try:
-            columns.append(pa.array([row[place] for row in rows], type=field.type))
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            columns.append(array_of([row[place] for row in rows], field.type))
+        except TypeError as error:
             raise EngineError(f"a value of field {field.name!r} is no {field.type}: {line_of(error)}") from error
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

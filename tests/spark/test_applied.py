@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,9 @@ def test_a_value_that_the_schema_does_not_allow_is_named(spark: SparkSession) ->
         result.collect()
     kept = _typed([[1], ["x"], [True], [2]], pa.schema([("n", pa.int32())]), "drop")
     assert kept["n"].to_pylist() == [1, 2]
+    day = dt.date(2024, 2, 29)
+    dates = _typed([[day], [dt.datetime(2024, 2, 29, 12)]], pa.schema([("n", pa.date32())]), "drop")
+    assert dates["n"].to_pylist() == [day]
     longs = words(count=False).build().apply(lines(spark, "be"), schema="word int", failures="drop")
     assert longs.collect() == []
 

@@ -482,14 +482,16 @@ class BoltBase(Component):
 
     flush_anywhere: ClassVar[bool] = False
     """Set to True if ``flush`` writes nothing under the name of its task. A stateless bolt with a ``flush`` can then be
-    fused with its producer, where one task number may run in several processes at once, and for several ranges of a
-    spout one after another. ``flush`` is called once in each of these runs."""
+    fused with its producer: a task runs in several processes and for several ranges, and flushes once in each run."""
 
     starts_trees: bool = False
     """Set to True if a tuple that the bolt emits without anchors shall start a tree, as if a spout had emitted it. A
     window, for example, acks its input when it has stored it, and its output is tracked on its own. The task stores
     such tuples in its state until their trees are finished, and emits them again if they fail, as the retry policy
     allows; the bolt is not notified. The attribute is read from the instance with which the topology was built."""
+
+    ignores_ticks: ClassVar[bool] = False
+    """Set to True if the bolt gets no tick tuples. It is True for the bolts that Sparkbolt ships."""
 
     _subscribes: Sequence[tuple[str, str]] = ()
     """(component, stream) of each stream to which ``set_bolt`` subscribes the bolt, by shuffle grouping."""

@@ -17,7 +17,7 @@ import json
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -548,6 +548,8 @@ class TopologyBuilder:
 
     def _spec(self, declaration: Declaration) -> ComponentSpec:
         config = self._config.with_component(declaration.own_settings())
+        if getattr(declaration.component, "ignores_ticks", False):
+            config = replace(config, tick_tuple_freq_secs=None)
         given = declaration.dead_letters
         if given is None and declaration.kind == Role.SPOUT:
             given = where_nothing_is_said(declaration.component, config.retry)

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkbolt.core.base.arrow_buffers import all_to_buffers, from_buffers
+from sparkbolt.core.base.arrow_values import field_of, inferred_array
 from sparkbolt.core.base.exceptions import line_of, pass_on
 from sparkbolt.core.base.ids import edges_of, mix64_array, unmix64_array
 from sparkbolt.core.base.intervals import Interval
@@ -334,28 +335,32 @@ def spread(distinct: list[Any], codes: npt.NDArray[Any]) -> list[Any]:
     return values
 
 
-def arrow_of(name: str, column: Column, otherwise: str, dictionary: bool = False) -> pa.Array:
-    """A column as an Arrow array, for user code.
+def arrow_of(name: str, column: Column, otherwise: str, dictionary: bool = False, kind: Any = None) -> pa.Array:
+    """A column as an Arrow array that holds each of its values, for user code.
 
     Args:
         name: the field, for the error.
         column: its values.
         otherwise: advice for the user if the conversion is impossible, for the error.
         dictionary: return a ``pa.DictionaryArray``; otherwise an array of any other type.
+        kind: the type of the array, a ``pa.DataType``; None: it follows the values.
 
     Raises:
-        EmitError: the values have no common Arrow type, or cannot be a dictionary array.
+        EmitError: no Arrow type holds all values, or they cannot be a dictionary array.
+        TypeError: a value does not fit ``kind``.
 
     >>> arrow_of("n", [1, 2], "use a bolt that takes tuples").to_pylist()
     [1, 2]
     """
+    if kind is not None:
+        return field_of(name, column, kind)
     column = column_of(column)
     if isinstance(column, pa.DictionaryArray):
         return column if dictionary else column.dictionary_decode()
     try:
-        array = column if isinstance(column, pa.Array) else pa.array(column)
+        array = column if isinstance(column, pa.Array) else inferred_array(column)
         return dictionary_of(array) if dictionary else array
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowInvalid, TypeError, pa.ArrowNotImplementedError) as error:
         raise EmitError(f"field {name!r} cannot be an Arrow column ({error}): {otherwise}") from error
 
 

@@ -404,8 +404,8 @@ class BoltTask:
         before = {name: len(out.columns) for name, out in self.output.streams.items()}
         try:
             named = zip(rows.origin.fields, rows.columns, strict=True)
-            coded, hint = bolt.dictionaries, "use a bolt that takes tuples"
-            arrays = [arrow_of(name, column, hint, name in coded) for name, column in named]
+            coded, kinds, hint = bolt.dictionaries, getattr(bolt, "_kinds", {}), "use a bolt that takes tuples"
+            arrays = [arrow_of(name, column, hint, name in coded, kinds.get(name)) for name, column in named]
             batch = pa.RecordBatch.from_arrays(arrays, names=list(rows.origin.fields))
             returned: Any = bolt.execute(batch, self._columns)
             refuse(returned, self._execute, "a ColumnBolt emits columns by collector.emit alone")

@@ -45,6 +45,14 @@ def test_a_micro_batch_is_one_version_and_a_repeat_writes_nothing(tmp_path: Path
     assert DeltaTable(tmp_path / "t").history()[0]["sparkbolt.txid"] == "7"
 
 
+@pytest.mark.parametrize(("first", "then"), [(1, None), ([1], []), ({"a": 1}, {"a": None})])
+def test_a_micro_batch_with_nothing_but_none_fits_the_table(tmp_path: Path, first: Any, then: Any) -> None:
+    bolt = begun(tmp_path / "t")
+    for txid, value in enumerate([first, then]):
+        bolt.commit(txid, rows({"n": value}))
+    assert read(tmp_path / "t") == sorted([{"n": first}, {"n": then}], key=str)
+
+
 def test_components_and_checkpoints_share_a_table(tmp_path: Path) -> None:
     for component in ("a", "b"):
         begun(tmp_path / "t", component).commit(0, rows({"n": component}))

@@ -9,14 +9,15 @@ import pickle
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
-from sparkbolt.bolts import JsonLinesBolt, ParquetBolt, SparkSink
-from sparkbolt.bolts.table_committer import joined
+from sparkbolt.bolts import DeltaBolt, IcebergBolt, JsonLinesBolt, ParquetBolt, SparkSink
+from sparkbolt.bolts.table_committer import joined, typed
 from sparkbolt.bolts.table_schema import TableSchema
 from sparkbolt.core.model.committers import take_rows
 from sparkbolt.core.model.components import TopologyContext
@@ -125,7 +126,7 @@ def test_fields_that_no_column_has_are_refused_and_missing_ones_are_null() -> No
 
 def test_columns_that_follow_the_values_widen_and_none_becomes_text() -> None:
     tables = [pa.Table.from_pylist([{"n": 1, "x": None}]), pa.Table.from_pylist([{"n": 0.5, "m": "a"}])]
-    whole = joined(tables, None)
+    whole = typed(joined(tables, None))
     assert whole.schema.types == [pa.float64(), pa.string(), pa.string()]
     assert whole.to_pylist() == [{"n": 1.0, "x": None, "m": None}, {"n": 0.5, "x": None, "m": "a"}]
     with pytest.raises(TypeError, match="schema="):
@@ -185,6 +186,79 @@ def test_a_tuple_that_does_not_fit_fails_alone(
         engine.step()
         engine.now_ms += 1000
     assert (engine.ledger.metrics.of("rows").acked, engine.ledger.metrics.of("rows").set_aside) == (98, 2)
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("date", NOON.date(), NOON),
+        ("timestamp", NOON.replace(tzinfo=dt.UTC), NOON),
+        ("timestamp_ntz", NOON, NOON.replace(tzinfo=dt.UTC)),
+        ("float", 0.5, 1e39),
+        ("double", 0.5, (1 << 53) + 1),
+        ("binary", b"a", "a"),
+        ("struct<a: long>", {"a": 1}, {"a": 1, "b": None}),
+        ("array<date>", [NOON.date()], [NOON]),
+        ("map<string, long>", {"k": 1}, {"k": 1, None: 2}),
+    ],
+)
+def test_a_value_that_would_lose_something_fails_alone_whatever_stands_beside_it(
+    tmp_path: Path, kind: str, good: Any, bad: Any, transactional: bool
+) -> None:
+    sink = ParquetBolt(tmp_path, schema=f"n {kind}, name string")
+    rows = [[value, str(n)] for n, value in enumerate([good, bad, good, bad, None])]
+    engine = engine_with(sink, rows, transactional=transactional)
+    while not engine.coordinator.finished:
+        engine.step()
+        engine.now_ms += 1000
+    assert (engine.ledger.metrics.of("rows").acked, engine.ledger.metrics.of("rows").set_aside) == (3, 2)
+    read = [row for file in tmp_path.iterdir() for row in pq.read_table(file).to_pylist()]
+    assert {row["name"]: dict(row["n"]) if kind.startswith("map") and row["n"] else row["n"] for row in read} == {
+        "0": good,
+        "2": good,
+        "4": None,
+    }
+
+
+def test_columns_that_follow_the_values_hold_each_of_them(tmp_path: Path) -> None:
+    zoned = NOON.replace(tzinfo=dt.timezone(dt.timedelta(hours=2)))
+    for values, bad in (
+        ([NOON.date(), NOON], 1),
+        ([NOON, zoned], 1),
+        ([zoned, zoned.astimezone(dt.UTC)], 0),
+        (["a", b"a"], 1),
+        ([Decimal("0.12345678901234567890"), 0.5], 1),
+        ([{"a": [(1 << 53) + 1]}, {"a": [0.5]}], 1),
+    ):
+        engine = engine_with(ParquetBolt(tmp_path), [[value, "a"] for value in values])
+        while not engine.coordinator.finished:
+            engine.step()
+            engine.now_ms += 1000
+        assert engine.ledger.metrics.of("rows").set_aside == bad, values
+        read = [row["n"] for file in tmp_path.iterdir() for row in pq.read_table(file).to_pylist()]
+        assert read == values[: 2 - bad]
+
+
+@pytest.mark.parametrize(
+    ("make", "bad"),
+    [
+        (lambda out: DeltaBolt(out), dt.timedelta(1)),
+        (lambda out: DeltaBolt(out), dt.time(1)),
+        (lambda out: IcebergBolt("shop.orders"), [dt.timedelta(1)]),
+        (lambda out: NowhereSink("rows", print), UUID(int=7)),
+        (lambda out: NowhereSink("rows", print), Decimal(10**40)),
+        (ParquetBolt, {}),
+        (ParquetBolt, [{"a": {}}]),
+    ],
+)
+def test_without_a_schema_a_value_for_which_the_table_has_no_type_fails_alone(
+    tmp_path: Path, make: Any, bad: Any
+) -> None:
+    sink = make(tmp_path / "out")
+    assert kept(sink, [{"n": 1}])
+    with pytest.raises(TypeError, match="schema="):
+        kept(sink, [{"n": bad}])
 
 
 def test_the_sink_subscribes_itself_and_takes_further_streams() -> None:

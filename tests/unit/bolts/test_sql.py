@@ -24,7 +24,7 @@ from sparkbolt.bolts.sql_rows import SqlRow, WriterSettings
 from sparkbolt.bolts.sql_table import TableSettings
 from sparkbolt.bolts.sql_writer import Author, SqlWriter
 from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.tuples import Origin, Tuple, tick
+from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.errors import ConfigError, Unavailable
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver
@@ -63,15 +63,15 @@ def flushed(bolt: SqlBolt, micro_batch: int, *tuples: Tuple) -> Settled:
     settled = Settled()
     for one in tuples:
         bolt.execute(one, settled)
-    assert not settled.acked or all(one.is_tick for one in settled.acked), "nothing is acked before it is committed"
+    assert not settled.acked, "nothing is acked before it is committed"
     bolt.flush()
     return settled
 
 
 def test_tuples_are_rows_and_are_acked_when_they_are_committed(url: str) -> None:
     bolt = SqlBolt(url, "orders", columns={"id": "id", "size": lambda tup: len(tup["name"])}, create=True)
-    one, two, three = tup(1, id=1, name="ann"), tup(2, id=2, name="bo"), tick(1.0)
-    assert flushed(bolt, 0, one, two, three).acked == [three, one, two]
+    one, two = tup(1, id=1, name="ann"), tup(2, id=2, name="bo")
+    assert flushed(bolt, 0, one, two).acked == [one, two]
     assert query(url, "SELECT * FROM orders ORDER BY id") == [(1, 3), (2, 2)]
 
 
