@@ -1,6 +1,6 @@
 """The rows of a transaction: inserts them between savepoints, so that those which the database refuses fail alone.
 
-Rule: a row is at fault by the rules of ``sql_search``; the witness is a row that the table has taken, and the probe a
+Rule: a row is at fault by the rules of ``sql_search``; the sample is a row that the table has taken, and the probe a
 large row in the bolt's own table of commits. Both are rolled back.
 """
 
@@ -122,7 +122,7 @@ class RowInserter:
         def refuse(index: int, error: Exception) -> None:
             self.refused[index] = self._refusal(rows[index].values, error)
 
-        find_refused(chunks, attempt, refuse, witness=self._takes_witness, probe=self._takes_probe)
+        find_refused(chunks, attempt, refuse, sample=self._takes_sample, probe=self._takes_probe)
 
     def _no_column(
         self,
@@ -149,7 +149,7 @@ class RowInserter:
             raise error
         return error
 
-    def _takes_witness(self) -> bool | None:
+    def _takes_sample(self) -> bool | None:
         values = _taken.get(self._place_key)
         if values is None or self._target.missing(values):
             return None
