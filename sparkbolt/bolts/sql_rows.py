@@ -141,6 +141,7 @@ class RowInserter:
         )
 
     def _attempt(self, values: Sequence[Mapping[str, Any]]) -> Exception | None:
+        self._columns = tuple(values[0])
         error = self._error_of(values)
         if error is None:
             _taken[self._place_key] = values[-1]
@@ -152,9 +153,23 @@ class RowInserter:
     def _takes_sample(self) -> bool | None:
         values = _taken.get(self._place_key)
         if values is None or self._target.missing(values):
+            values = self._row_of_table()
+        if values is None:
             return None
         error = self._error_of([values], keep=False)
         return error is None or trouble_of(error) is Trouble.ROW
+
+    def _row_of_table(self) -> Mapping[str, Any] | None:
+        """Any row of the table, by the columns of the rows at hand; None if there is none, or none can be read."""
+        savepoint = self._connection.begin_nested()
+        try:
+            ask = sa.select(*(self._target.table.c[name] for name in self._columns)).limit(1)
+            row = self._connection.execute(ask).mappings().first()
+            savepoint.rollback()
+        except Exception as error:  # noqa: BLE001  drivers raise what they like for a value that Python does not have
+            self._back_to(savepoint, error)
+            return None
+        return None if row is None else dict(row)
 
     def _error_of(self, values: Sequence[Mapping[str, Any]], *, keep: bool = True) -> Exception | None:
         """Insert rows with the same columns between savepoints; return what the database or its driver says to them.

@@ -2,9 +2,9 @@
 
 Rule 1: an error code never decides that the database is away. Any row can raise any code, for example in a trigger. The
 connection and the neighbours decide: an item is at fault if the database takes another one after it has refused it.
-Rule 2: that other one is of the same call, or the sample: the last one that the database took from this process.
-Rule 3: if no other was ever taken, several refused items mean that the database is away. A single one is at fault if
-the database passes a probe.
+Rule 2: that other one is of the same call, or the sample: one that the database took before.
+Rule 3: if none is known that it ever took, several refused items mean that the database is away. A single one is at
+fault if the database passes a probe.
 """
 
 from __future__ import annotations
