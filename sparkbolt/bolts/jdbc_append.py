@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
 
+from sparkbolt.bolts.sql_link import TO_UTC
 from sparkbolt.bolts.table_committer import owner_of, refuse_older
 from sparkbolt.core.base.exceptions import cause_in_jvm, line_of
 from sparkbolt.core.model import arguments
@@ -109,7 +110,8 @@ class JdbcAppend:
         if not _exists(connection, self.table):
             batch_df.limit(0).write.jdbc(self.url, self.table, "append", self.properties)
         columns = self._columns(connection, batch_df.columns)
-        batch_df.write.jdbc(self.url, self._staged, "overwrite", self.properties)
+        staged = _with_zones(batch_df) if self._database == "postgresql" else batch_df
+        staged.write.jdbc(self.url, self._staged, "overwrite", self.properties)
         quote = self._dialect(batch_df.sparkSession).quoteIdentifier
         into, out = (", ".join(map(quote, names)) for names in (columns, batch_df.columns))
         connection.setAutoCommit(False)
@@ -154,9 +156,14 @@ class JdbcAppend:
     def _dialect(self, spark: Any) -> Any:
         return spark._jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(self.url)
 
+    @property
+    def _database(self) -> str:
+        name: str = self.url.split(":")[1]
+        return name
+
     @contextmanager
     def _connected(self, batch_df: Any) -> Iterator[Any]:
-        """A connection as Spark makes it, which commits each statement."""
+        """A connection as Spark makes it, which commits each statement, with UTC as its time zone."""
         spark = batch_df.sparkSession
         jvm = spark._jvm
         options = jvm.org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions(
@@ -164,12 +171,28 @@ class JdbcAppend:
         )
         connection = self._dialect(spark).createConnectionFactory(options).apply(_CONNECT)
         try:
+            if (to_utc := TO_UTC.get(self._database)) is not None:
+                _execute(connection, to_utc)
             yield connection
         finally:
             connection.close()
 
     def __repr__(self) -> str:
         return f"JdbcAppend({self.table!r})"
+
+
+def _with_zones(rows: Any) -> Any:
+    """The rows with timestamps without a zone as instants of UTC, since Spark passes them on in the JVM's zone.
+
+    In the hour that the JVM's zone skips in spring, Spark would write them an hour later.
+    """
+    parts = ("year({0})", "month({0})", "day({0})", "hour({0})", "minute({0})", "extract(second from {0})", "'UTC'")
+    columns = []
+    for field in rows.schema:
+        name = f"`{field.name.replace('`', '``')}`"
+        is_bare = field.dataType.typeName() == "timestamp_ntz"
+        columns.append(f"make_timestamp({', '.join(parts).format(name)}) as {name}" if is_bare else name)
+    return rows.selectExpr(*columns)
 
 
 def _exists(connection: Any, table: str) -> bool:

@@ -82,11 +82,11 @@ class SqlSource:
             error = self._ask(keys, {})
             return error is None or trouble_of(error) is Trouble.ROW
 
-        def witness() -> bool | None:
+        def sample() -> bool | None:
             return is_well(_answered[place_key]) if place_key in _answered else None
 
         try:
-            find_refused([keys], attempt, refuse, witness=witness, probe=lambda _: is_well())
+            find_refused([keys], attempt, refuse, sample=sample, probe=lambda _: is_well())
         except Exception as error:
             raise Unavailable(f"{place}: {error_text(error)}") from error
         return found

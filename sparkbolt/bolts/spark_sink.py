@@ -31,6 +31,7 @@ from sparkbolt.errors import ConfigError
 FILE_BYTES_MIN = 4 << 20
 """On one machine, rows of so many bytes go to Spark by a file, three times as fast as by ``createDataFrame``, which
 holds them on the JVM's heap besides. On a cluster, executors do not see the driver's files."""
+TIMESTAMP_TYPE = "spark.sql.timestampType"
 FILE_GROUP_ROWS = 1 << 17
 """How many rows of that file one spark_task reads at least."""
 
@@ -104,13 +105,26 @@ class SparkSink(TableCommitter):
         """Call the function with the rows as a DataFrame."""
         table = typed(table)
         if table.nbytes < FILE_BYTES_MIN or not self._spark.sparkContext.master.startswith("local"):
-            self.function(self._spark.createDataFrame(table), txid)
+            self.function(self._frame(table), txid)
             return
         with tempfile.TemporaryDirectory(prefix="sparkbolt-rows-") as directory:
             with full_disk_is_away(directory):
                 pq.write_table(table, f"{directory}/rows.parquet", row_group_size=FILE_GROUP_ROWS)
-            schema = self._spark.createDataFrame(table.slice(0, 0)).schema
+            schema = self._frame(table.slice(0, 0)).schema
             self.function(self._spark.read.schema(schema).parquet(f"file://{directory}"), txid)
+
+    def _frame(self, table: pa.Table) -> Any:
+        """The rows as a DataFrame; timestamps without a zone stay so.
+
+        By default Spark takes them for times in the session's zone, where an hour may be missing or ambiguous.
+        """
+        conf = self._spark.conf
+        before = conf.get(TIMESTAMP_TYPE)
+        conf.set(TIMESTAMP_TYPE, "TIMESTAMP_NTZ")
+        try:
+            return self._spark.createDataFrame(table)
+        finally:
+            conf.set(TIMESTAMP_TYPE, before)
 
     def __repr__(self) -> str:
         component, stream = self.stream

@@ -34,7 +34,7 @@ CONNECT_SECS = 10
 _DRIVERS = {"psycopg": "'psycopg[binary]'", "psycopg2": "psycopg2-binary", "pymysql": "pymysql"}
 WITHOUT_ZONES = ("sqlite", "mysql", "mariadb")
 """The databases that have no type for a value with a zone; their drivers drop it."""
-_TO_UTC = {
+TO_UTC = {
     "mariadb": "SET time_zone = '+00:00'",
     "mysql": "SET time_zone = '+00:00'",
     "postgresql": "SET TIME ZONE 'UTC'",
@@ -160,7 +160,7 @@ def _made(url: str, options: dict[str, Any], writes: bool) -> Engine:
         if parsed.get_driver_name() == "psycopg" and "connect_timeout" not in parsed.query:
             options["connect_args"] = {"connect_timeout": CONNECT_SECS, **options.get("connect_args", {})}
         made: Engine = sqlalchemy.create_engine(parsed, **{**defaults, **options})
-        if (to_utc := _TO_UTC.get(parsed.get_backend_name())) is not None:
+        if (to_utc := TO_UTC.get(parsed.get_backend_name())) is not None:
 
             def in_utc(connection: Any, _: Any) -> None:
                 cursor = connection.cursor()

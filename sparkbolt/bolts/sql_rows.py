@@ -1,6 +1,6 @@
 """The rows of a transaction: inserts them between savepoints, so that those which the database refuses fail alone.
 
-Rule: a row is at fault by the rules of ``sql_search``; the witness is a row that the table has taken, and the probe a
+Rule: a row is at fault by the rules of ``sql_search``; the sample is a row that the table has taken, and the probe a
 large row in the bolt's own table of commits. Both are rolled back.
 """
 
@@ -122,7 +122,7 @@ class RowInserter:
         def refuse(index: int, error: Exception) -> None:
             self.refused[index] = self._refusal(rows[index].values, error)
 
-        find_refused(chunks, attempt, refuse, witness=self._takes_witness, probe=self._takes_probe)
+        find_refused(chunks, attempt, refuse, sample=self._takes_sample, probe=self._takes_probe)
 
     def _no_column(
         self,
@@ -141,6 +141,7 @@ class RowInserter:
         )
 
     def _attempt(self, values: Sequence[Mapping[str, Any]]) -> Exception | None:
+        self._columns = tuple(values[0])
         error = self._error_of(values)
         if error is None:
             _taken[self._place_key] = values[-1]
@@ -149,12 +150,26 @@ class RowInserter:
             raise error
         return error
 
-    def _takes_witness(self) -> bool | None:
+    def _takes_sample(self) -> bool | None:
         values = _taken.get(self._place_key)
         if values is None or self._target.missing(values):
+            values = self._row_of_table()
+        if values is None:
             return None
         error = self._error_of([values], keep=False)
         return error is None or trouble_of(error) is Trouble.ROW
+
+    def _row_of_table(self) -> Mapping[str, Any] | None:
+        """Any row of the table, by the columns of the rows at hand; None if there is none, or none can be read."""
+        savepoint = self._connection.begin_nested()
+        try:
+            ask = sa.select(*(self._target.table.c[name] for name in self._columns)).limit(1)
+            row = self._connection.execute(ask).mappings().first()
+            savepoint.rollback()
+        except Exception as error:  # noqa: BLE001  drivers raise what they like for a value that Python does not have
+            self._back_to(savepoint, error)
+            return None
+        return None if row is None else dict(row)
 
     def _error_of(self, values: Sequence[Mapping[str, Any]], *, keep: bool = True) -> Exception | None:
         """Insert rows with the same columns between savepoints; return what the database or its driver says to them.

@@ -2,9 +2,9 @@
 
 Rule 1: an error code never decides that the database is away. Any row can raise any code, for example in a trigger. The
 connection and the neighbours decide: an item is at fault if the database takes another one after it has refused it.
-Rule 2: that other one is of the same call, or the witness: the last one that the database took from this process.
-Rule 3: if no other was ever taken, several refused items mean that the database is away. A single one is at fault if
-the database passes a probe.
+Rule 2: that other one is of the same call, or the sample: one that the database took before.
+Rule 3: if none is known that it ever took, several refused items mean that the database is away. A single one is at
+fault if the database passes a probe.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def find_refused(
     attempt: Callable[[Sequence[T]], Exception | None],
     refuse: Callable[[T, Exception], None],
     *,
-    witness: Callable[[], bool | None],
+    sample: Callable[[], bool | None],
     probe: Callable[[Exception], bool],
 ) -> None:
     """Attempt all items, in their order; halve a part that fails until the items at fault are alone.
@@ -34,7 +34,7 @@ def find_refused(
         parts: the items, by how many are attempted at once.
         attempt: attempts some; returns the error that the database, or its driver, has for them.
         refuse: called with each item at fault and its error.
-        witness: whether the database takes an item now that it took before; None if none is known.
+        sample: whether the database takes an item now that it took before; None if none is known.
         probe: whether the database is well, as far as it can tell without an item that it took.
 
     Raises:
@@ -52,7 +52,7 @@ def find_refused(
             continue
         if getattr(error, "connection_invalidated", False):
             raise error
-        is_well = trouble_of(error) is Trouble.ROW or witness()
+        is_well = trouble_of(error) is Trouble.ROW or sample()
         if is_well is False:
             raise error
         if len(part) > 1:

@@ -11,12 +11,14 @@ there is a file ``go``), or ``never``.
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import signal
 import sys
 import threading
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import make_url
 
@@ -27,17 +29,21 @@ from sparkbolt.spouts import TextSpout
 from tests.services.jars import jars
 
 FAILS_ONCE, FAILS_ALWAYS, BAD = 50, 97, 7
+NIGHT = [dt.datetime(2026, 11, 1, 1, 30, 0, 7, tzinfo=ZoneInfo("America/New_York"), fold=fold) for fold in (0, 1)]
+"""Two instants that clocks in New York show alike: the program runs there."""
+SPRING = dt.datetime(2026, 3, 8, 2, 30, 0, 7)
+"""A time that clocks there never show."""
 
 
 class Picky(BasicBolt):
     """Does not take every number, or not at once."""
 
-    outputs = ["n"]
+    outputs = ["n", "at", "local"]
     stateless = True
 
     def execute(self, tup, collector):
         number = int(tup["line"])
-        collector.emit([number])
+        collector.emit([number, NIGHT[number % 2], SPRING])
         if number % FAILS_ALWAYS == 0 or (number % FAILS_ONCE == 0 and tup.attempt == 1):
             raise ValueError(f"{number} cannot be taken now")
 
@@ -47,7 +53,7 @@ def build(url: str, brokers: str, text: str) -> Topology:
     builder = TopologyBuilder("sinks", config)
     builder.set_spout("lines", TextSpout(text), parallelism=2)
     builder.set_bolt("picky", Picky(), parallelism=2).shuffle_grouping("lines")
-    builder.set_bolt("rows", SqlBolt(url, "numbers"), parallelism=2).shuffle_grouping("picky")
+    builder.set_bolt("rows", SqlBolt(url, "numbers", columns=["n"]), parallelism=2).shuffle_grouping("picky")
     sums = SqlBolt(url, "sums", "merge", keys=["digit"], combine={"total": "add"}, create=True,
                    columns={"digit": lambda tup: tup["n"] % 10, "total": "n"})  # fmt: skip
     builder.set_bolt("sums", sums, parallelism=2).fields_grouping("picky", ["n"])
@@ -55,7 +61,9 @@ def build(url: str, brokers: str, text: str) -> Topology:
         "messages", KafkaBolt(brokers, "numbers", value="n", deliver_secs=10), parallelism=2
     ).shuffle_grouping("picky")
     appended = JdbcAppend(jdbc_url(url), "appended", {"driver": "org.postgresql.Driver"})
-    builder.set_bolt("appended", SparkSink("picky", appended, schema="n long"), parallelism=2)
+    builder.set_bolt(
+        "appended", SparkSink("picky", appended, schema="n long, at timestamp, local timestamp_ntz"), parallelism=2
+    )
     return builder.build()
 
 

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from sparkbolt import Config, TopologyBuilder
-from sparkbolt.bolts import Lookup, SqlBolt
+from sparkbolt.bolts import Lookup, SqlBolt, sql_rows
 from sparkbolt.bolts.lookup_sources import RefusedLookupError
 from sparkbolt.bolts.sql_rows import RowRefusedError, SqlRow, WriterSettings
 from sparkbolt.bolts.sql_table import TableSettings
@@ -272,6 +272,8 @@ def test_a_row_is_refused_alone_whatever_code_it_is_refused_with(postgresql: str
     assert list(own.write(0, numbered(1, 2, 3))) == [1]
     assert list(own.write(1, numbered(2))) == [0], "a retry has no other rows beside it"
     assert list(own.try_rows(2, numbered(2, 4))) == [0], "a transactional topology tries it"
+    sql_rows._taken.clear()
+    assert list(own.write(3, numbered(2))) == [0], "a new process has a row of the table to compare it with"
     assert ask(postgresql, f"SELECT id FROM {schema}.orders ORDER BY id") == [(1,), (3,)]
 
 

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from sparkbolt import Config, TopologyBuilder
 from sparkbolt.bolts import JdbcAppend, SparkSink
-from sparkbolt.bolts.jdbc_append import _is_away
+from sparkbolt.bolts.jdbc_append import _is_away, _with_zones
+from sparkbolt.bolts.sql_link import TO_UTC
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import CheckpointError, EngineError, Unavailable
 from sparkbolt.spark.session import make_session
@@ -109,6 +110,26 @@ def test_a_connection_that_is_lost_is_known_by_its_state(spark: SparkSession, ur
         lost = java.sql.SQLException("lost", state)
         error = Py4JJavaError("An error occurred", java.lang.RuntimeException("in a task", lost))
         assert _is_away(error) is away
+
+
+def test_the_transaction_runs_in_utc(spark: SparkSession, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TO_UTC, "derby", "create table in_utc (n int)")
+    begun(url)(rows(spark, (1, "a")), 1)
+    assert spark.read.jdbc(url, "in_utc", properties=DRIVER).count() == 0
+
+
+def test_a_timestamp_without_a_zone_becomes_an_instant_of_utc_whatever_the_zone_of_the_session(
+    spark: SparkSession,
+) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        local = spark.sql("select timestamp_ntz'2026-03-08 02:30:00.000005' as `a``b`, 7 as n")
+        found = _with_zones(local)
+        assert found.dtypes == [("a`b", "timestamp"), ("n", "int")]
+        assert found.selectExpr("unix_micros(`a``b`)", "n").collect() == [(1772937000000005, 7)]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
 
 
 def test_a_topology_writes_to_a_database(spark: SparkSession, url: str, tmp_path: Path) -> None:

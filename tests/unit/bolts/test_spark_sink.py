@@ -8,6 +8,7 @@ import os
 import pickle
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -285,7 +286,14 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
 
 def test_the_function_gets_the_rows_and_the_txid() -> None:
     class Session:
+        sparkContext = SimpleNamespace(master="yarn")  # noqa: N815
+
+        def __init__(self) -> None:
+            self.settings = {"spark.sql.timestampType": "TIMESTAMP_LTZ"}
+            self.conf = SimpleNamespace(get=self.settings.__getitem__, set=self.settings.__setitem__)
+
         def createDataFrame(self, table: Any) -> Any:  # noqa: N802
+            assert self.settings == {"spark.sql.timestampType": "TIMESTAMP_NTZ"}
             return table
 
     class Function:
@@ -296,12 +304,15 @@ def test_the_function_gets_the_rows_and_the_txid() -> None:
             seen.append((batch_df.to_pylist(), batch_id))
 
     seen: list[Any] = []
-    sink = SparkSink("a", Function(), schema="n long")
-    rows = kept(sink, [{"n": 1}], [{"n": None}])
-    sink.begin(context(checkpoint_id="c0ffee", spark=Session()))
+    sink = SparkSink("a", Function(), schema="n long, local timestamp_ntz")
+    local = dt.datetime(2026, 3, 8, 2, 30)
+    rows = kept(sink, [{"n": 1, "local": local}], [{"n": None, "local": local}])
+    session = Session()
+    sink.begin(context(checkpoint_id="c0ffee", spark=session))
     sink.commit(7, rows)
     sink.commit(8, [])
-    assert seen == ["c0ffee", ([{"n": 1}, {"n": None}], 7)]
+    assert session.settings == {"spark.sql.timestampType": "TIMESTAMP_LTZ"}
+    assert seen == ["c0ffee", ([{"n": 1, "local": local}, {"n": None, "local": local}], 7)]
 
 
 def test_files_of_a_transactional_topology_are_named_by_txid_and_component(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import cloudpickle
 import numpy as np
@@ -271,6 +272,15 @@ def test_a_created_table_has_columns_for_what_python_has(url: str) -> None:
         "2026-01-02 01:00:00.000000",
         str(uuid.UUID(int=5)),
     )
+
+
+def test_a_time_with_a_zone_is_stored_in_utc_and_one_that_depends_on_the_day_fails_alone(url: str) -> None:
+    query(url, "CREATE TABLE times (at TIME)")
+    zones = [dt.timezone(dt.timedelta(hours=2)), ZoneInfo("America/New_York"), None]
+    times = [(n, {"at": dt.time(5, 30, tzinfo=zone)}) for n, zone in enumerate(zones, 1)]
+    refused = writer(url, TableSettings("times")).write(0, rows(*times))
+    assert list(refused) == [1]
+    assert query(url, "SELECT at FROM times") == [("03:30:00.000000",), ("05:30:00.000000",)]
 
 
 def test_values_of_no_common_type_need_a_table_of_the_users_own(url: str) -> None:

@@ -25,7 +25,7 @@ def refused(
     parts: Sequence[Sequence[int]],
     state_of: Callable[[int], str | None],
     *,
-    witness: bool | None = None,
+    sample: bool | None = None,
     probe: bool = True,
 ) -> list[int]:
     """Which numbers are refused if the database answers each one with a state, or takes it."""
@@ -34,7 +34,7 @@ def refused(
     def attempt(part: Sequence[int]) -> Exception | None:
         return next((error(state) for one in part if (state := state_of(one))), None)
 
-    find_refused(parts, attempt, lambda one, _: found.append(one), witness=lambda: witness, probe=lambda _: probe)
+    find_refused(parts, attempt, lambda one, _: found.append(one), sample=lambda: sample, probe=lambda _: probe)
     return found
 
 
@@ -48,12 +48,12 @@ def test_a_database_that_fills_up_in_between_is_away() -> None:
         refused([range(100)], lambda n: "53100" if n > 50 else None)
 
 
-@pytest.mark.parametrize(("witness", "rows"), [(True, [98, 99]), (False, None), (None, None)])
-def test_rows_after_which_none_is_taken_are_at_fault_if_the_witness_is_taken(
-    witness: bool | None, rows: list[int] | None
+@pytest.mark.parametrize(("sample", "rows"), [(True, [98, 99]), (False, None), (None, None)])
+def test_rows_after_which_none_is_taken_are_at_fault_if_the_sample_is_taken(
+    sample: bool | None, rows: list[int] | None
 ) -> None:
     def search() -> list[int]:
-        return refused([range(100)], lambda n: "53100" if n > 97 else None, witness=witness)
+        return refused([range(100)], lambda n: "53100" if n > 97 else None, sample=sample)
 
     if rows is not None:
         assert search() == rows
@@ -63,7 +63,7 @@ def test_rows_after_which_none_is_taken_are_at_fault_if_the_witness_is_taken(
 
 
 @pytest.mark.parametrize("probe", [True, False])
-def test_a_single_row_without_a_witness_is_at_fault_if_the_database_passes_the_probe(probe: bool) -> None:
+def test_a_single_row_without_a_sample_is_at_fault_if_the_database_passes_the_probe(probe: bool) -> None:
     if probe:
         assert refused([[1]], lambda _: "55000") == [1]
         return
@@ -84,5 +84,5 @@ def test_the_search_ends_when_nothing_is_taken_and_at_once_when_the_connection_i
     for lost, attempts in ((True, 1), (False, 3 * SUSPECTS_MAX)):
         asked.clear()
         with pytest.raises(sa.exc.DBAPIError):
-            find_refused([range(1000)], attempt(lost), print, witness=lambda: None, probe=lambda _: True)
+            find_refused([range(1000)], attempt(lost), print, sample=lambda: None, probe=lambda _: True)
         assert len(asked) <= attempts
