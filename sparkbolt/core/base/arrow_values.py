@@ -21,7 +21,7 @@ from sparkbolt.core.base.exceptions import printed
 _is = pa.types
 _Kind: TypeAlias = Any
 """A ``pa.DataType``."""
-_CANNOT = (pa.ArrowException, ArithmeticError, AttributeError, TypeError, ValueError)
+_CANNOT = (pa.ArrowException, ArithmeticError, TypeError, ValueError)
 """What Arrow raises for a value that it does not take."""
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -95,7 +95,7 @@ def inferred_array(values: Any) -> pa.Array:
     [1.0, 2.5]
     >>> inferred_array(["a", b"b"])
     Traceback (most recent call last):
-    TypeError: 'a' is a str, expected bytes
+    TypeError: b'b' is bytes, expected a str
     """
     try:
         if isinstance(values, np.ndarray) and values.dtype != object:
