@@ -4,7 +4,7 @@ Which question it answers: which of the files that exist now is the file that a 
 
 A followed file may be renamed, and another file may then be created under its name. So the path alone cannot identify
 its source. The source is ``PATH#INODE@BIRTH-LENGTH-DIGEST``: the path under which the file was found, its inode, when
-it was created (in nanoseconds; ``@BIRTH`` is missing if the system does not record it), and a digest of the first
+it was created (in microseconds; ``@BIRTH`` is missing if the system does not record it), and a digest of the first
 ``LENGTH`` bytes of its content (unpacked if it is compressed). The time of creation is needed because a system may
 reuse the inode of a deleted file, and the digest because a file may be emptied and written anew. A file that was
 emptied gets a number at the end: ``PATH#INODE@BIRTH-LENGTH-DIGEST.2``. ``PATH`` is escaped (``files``).
