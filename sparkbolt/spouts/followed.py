@@ -48,7 +48,7 @@ class FileChange(Enum):
 
 
 @dataclass(frozen=True)
-class Sight:
+class FileSight:
     """A file as it was seen at a path."""
 
     path: str
@@ -60,7 +60,7 @@ class Sight:
     """The beginning of its content, up to its last whole line; empty if there is no whole line."""
 
     @classmethod
-    def of(cls, path: str) -> Sight:
+    def of(cls, path: str) -> FileSight:
         """Look at the file.
 
         Raises:

@@ -36,7 +36,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from sparkbolt.spouts.files import PlainFile, escape, find_files, tell_passed_over
-from sparkbolt.spouts.followed import SEARCHES_MAX, FileChange, Followed, Progress, Sight, adds_to
+from sparkbolt.spouts.followed import SEARCHES_MAX, FileChange, Followed, Progress, FileSight, adds_to
 from sparkbolt.spouts.identity import FileId, files_in
 from sparkbolt.spouts.unpacking import DAMAGE_SECS, UnpackedFile, is_compressed
 
@@ -214,7 +214,7 @@ class Follower:
         now, state = self._clock(), _state(path)
         was, since = self._unborn.pop(path, (state, now))
         since = since if was == state else now
-        met = Sight.of(path)
+        met = FileSight.of(path)
         is_damaged = is_compressed(path) and met.size > 0 and now - since >= DAMAGE_SECS
         if not met.head and not is_damaged:
             self._unborn[path] = state, since
@@ -244,12 +244,12 @@ class Follower:
             if not one.may_be_continued_by(path) or _inode(path) in taken:
                 continue
             try:
-                if self._continues(one, Sight.of(path), progress):
+                if self._continues(one, FileSight.of(path), progress):
                     return
             except OSError:
                 continue
 
-    def _continues(self, one: Followed, met: Sight, progress: Progress) -> bool:
+    def _continues(self, one: Followed, met: FileSight, progress: Progress) -> bool:
         """Whether a new file continues one that has changed; if so, it is read from where reading of that one ended."""
         if met.inode == one.id.inode or not one.may_be_continued_by(met.path) or not one.is_continued_by(met.path):
             return False
@@ -267,22 +267,22 @@ class Follower:
             "%s has grown since it counted as damaged: it is read on from byte %d", escape(one.path), one.unpacked.whole
         )
         try:
-            self._begin_with(Sight.of(one.path), one.unpacked.whole)
+            self._begin_with(FileSight.of(one.path), one.unpacked.whole)
         except OSError:  # the next look finds it
             self._gone[one.id.source] = one
 
-    def _begin_with(self, met: Sight, begin: int, changed_at: float | None = None) -> None:
+    def _begin_with(self, met: FileSight, begin: int, changed_at: float | None = None) -> None:
         generation = self._generations.get((met.inode, met.birth), 0) + 1
         self._generations[met.inode, met.birth] = generation
         id_ = FileId.of_head(met.path, met.inode, met.birth, met.head, generation)
         self.live[id_.source] = self._there[met.path] = Followed(id_, met.path, met.device, begin, changed_at)
 
-    def _is_in_the_making(self, met: Sight) -> bool:
+    def _is_in_the_making(self, met: FileSight) -> bool:
         """Whether a new file seems to be an unfinished copy, compressed or not, of a live file."""
         path = met.path
         shorter = (self._there.get(path[:length]) for length in range(1, len(path)))
         for one in (one for one in shorter if one is not None and adds_to(one.path, path)):
-            head = Sight.of(one.path).head
+            head = FileSight.of(one.path).head
             if head.startswith(met.head) or met.head.startswith(head):
                 before, looks = self._copies.pop(path, (-1, 0))
                 looks = looks + 1 if before == met.size else 0
@@ -332,7 +332,7 @@ class Follower:
             log.warning(text, escape(path), *values)
 
 
-def _lay_there(one: Followed, met: Sight) -> bool:
+def _lay_there(one: Followed, met: FileSight) -> bool:
     """Whether a file of a checkpoint had this path and inode, so that it was emptied while the topology did not run."""
     return one.device is None and one.id.path == met.path and one.id.inode == met.inode
 
