@@ -36,7 +36,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from sparkbolt.spouts.files import PlainFile, escape, find_files, tell_passed_over
-from sparkbolt.spouts.followed import SEARCHES_MAX, FileChange, Followed, Progress, FileSight, adds_to
+from sparkbolt.spouts.followed import SEARCHES_MAX, FileChange, FileSight, Followed, Progress, adds_to
 from sparkbolt.spouts.identity import FileId, files_in
 from sparkbolt.spouts.unpacking import DAMAGE_SECS, UnpackedFile, is_compressed
 
