@@ -1,7 +1,8 @@
 """Built-in spouts: text and JSON line files, a generator, a socket, queues, Kafka, DataFrames of Spark.
 
-Read in this order: ``text`` (the spout), ``planning`` and ``following`` (its driver side), ``identity``, ``lines`` (its
-executor side); for queues ``queue``, ``decoding``, ``rabbitmq_link``, ``rabbitmq``, ``kestrel_link``, ``kestrel``.
+Read in this order: ``text`` (the spout), ``planning``, ``following`` and ``followed`` (its driver side), ``identity``,
+``unpacking``, ``lines`` (its executor side); for queues ``queue``, ``decoding``, ``rabbitmq_link``, ``rabbitmq``,
+``kestrel_link``, ``kestrel``.
 """
 
 from sparkbolt.spouts.generator import GeneratorSpout

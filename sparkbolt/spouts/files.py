@@ -175,20 +175,21 @@ def _statx() -> Callable[..., int] | None:
 
 
 def birth_of(descriptor: int) -> int:
-    """Return when an open file was created, in nanoseconds since 1970; 0 if the system does not record it.
+    """Return when an open file was created, in microseconds since 1970; 0 if the system does not record it.
 
-    A file keeps it when it is renamed or written to. A new file that gets the inode of a deleted one has another.
+    A file keeps it when it is renamed or written to. A new file that gets the inode of a deleted one has another. File
+    systems that are shared do not all carry nanoseconds.
     """
     status: Any = os.fstat(descriptor)
     if hasattr(status, "st_birthtime"):
-        return int(status.st_birthtime * 1_000_000_000)
+        return int(status.st_birthtime * 1_000_000)
     statx, result = _statx(), ctypes.create_string_buffer(_STATX_BYTES)
     if statx is None or statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_BTIME, result):
         return 0
     if not struct.unpack_from("I", result.raw)[0] & _STATX_BTIME:
         return 0
     seconds, nanoseconds = struct.unpack_from("qI", result.raw, _BTIME_OFFSET)
-    return max(0, int(seconds) * 1_000_000_000 + int(nanoseconds))
+    return max(0, int(seconds) * 1_000_000 + int(nanoseconds) // 1000)
 
 
 class PlainFile:

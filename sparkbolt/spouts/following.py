@@ -22,240 +22,35 @@ continued it is emptied, and a copy of it lies beside  the copy is read from whe
 Rule 1: a source is a file, not a path (``identity``), so a planned range is read from that very file, or fails.
 Rule 2: in doubt a file counts as new: lines may come twice, but none is lost. Equal content makes no file known: a copy
 is one only if it has the name of a copy, holds what was read, and is there when the driver notices the change.
-Rule 3: a followed file is planned up to its last newline, so a line is planned only when it is complete.
 
-Read before: ``files``, ``identity``.
+Read before: ``files``, ``identity``, ``followed``.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from enum import Enum
 from itertools import chain
 from typing import TypeAlias
 
 from sparkbolt.spouts.files import PlainFile, escape, find_files, tell_passed_over
-from sparkbolt.spouts.identity import HEAD_BYTES, FileId, files_in, folders_of
-from sparkbolt.spouts.unpacking import DAMAGE_SECS, UnpackedEnd, UnpackedFile, head_of, is_compressed
+from sparkbolt.spouts.followed import SEARCHES_MAX, FileChange, FileSight, Followed, Progress, adds_to
+from sparkbolt.spouts.identity import FileId, files_in
+from sparkbolt.spouts.unpacking import DAMAGE_SECS, UnpackedFile, is_compressed
 
 log = logging.getLogger(__name__)
 
-Progress: TypeAlias = Mapping[str, int]
-"""End of the planned part, by source."""
 Inode: TypeAlias = tuple[int | None, int]
 """(Device, inode)."""
 
 LOOK_SECS = 1.0
 """How often new files are looked for, in seconds."""
-SCAN_BYTES = 1 << 16
-MARK_BYTES = 256
-"""How many bytes before the last seen position are remembered (the mark); they must be unchanged when more is read."""
-SEARCHES_MAX = 60
-"""Number of looks in which a missing file is searched for beside its old name; the patterns are always searched."""
 COPY_LOOKS = 3
 """A new file that may be a copy in progress is read after this many looks without a change."""
 PACKED_LOOKS = 60
 """The same for a compressed copy, which may grow in jumps."""
-_COPY_MARKS = (".", "-", "_", "~")
-"""One of these characters separates the name of a file from what the name of its copy adds."""
-
-
-class FileChange(Enum):
-    """What happened to a file since the last look."""
-
-    NONE = "none"
-    MOVED = "moved"
-    EMPTIED = "emptied"
-    COMPLETED = "completed"
-    """It was a compressed file that counted as cut, and has grown."""
-
-
-@dataclass(frozen=True)
-class _Sight:
-    """A file as it was seen at a path."""
-
-    path: str
-    device: int
-    inode: int
-    birth: int
-    size: int
-    head: bytes
-    """The beginning of its content, up to its last whole line; empty if there is no whole line."""
-
-    @classmethod
-    def of(cls, path: str) -> _Sight:
-        with closing(PlainFile(path)) as file:
-            found, birth = file.status, file.birth
-            head = head_of(path, HEAD_BYTES) if is_compressed(path) else _whole_head(file, found.st_size)
-        return cls(path, found.st_dev, found.st_ino, birth, found.st_size, head)
-
-
-class Followed:
-    """One followed file: where it is, and how far it can be planned."""
-
-    def __init__(
-        self, id_: FileId, path: str, device: int | None, begin: int = 0, changed_at: float | None = None
-    ) -> None:
-        """Store the arguments; the file is not opened yet.
-
-        Args:
-            id_: The identity of the file.
-            path: Its current path.
-            device: Its device; None if the file is known only from a checkpoint.
-            begin: The position at which its first range starts.
-            changed_at: When it was seen to change last; None if it was not seen yet.
-        """
-        self.id = id_
-        self.path = path
-        self.device = device
-        self.begin = begin
-        self.seen = 0
-        """Size in bytes at the last look; 0 if it was never looked at."""
-        self.emptied = False
-        self.continued = False
-        """Whether another file continues it."""
-        self.searches = SEARCHES_MAX
-        """In how many further looks the file is searched for while it is gone."""
-        self.unpacked = UnpackedEnd(path, idle_secs=0.0) if is_compressed(path) else None
-        self._changed_at = changed_at
-        self._whole = self._searched = 0
-        self._marked, self._mark = 0, b""
-        """A position, and the bytes before it."""
-        self._as_it_was: tuple[int, ...] | None = None
-
-    @property
-    def splittable(self) -> bool:
-        """Whether several tasks of one plan may read it."""
-        return self.unpacked is None
-
-    @property
-    def folders(self) -> set[str]:
-        """The directories in which it may be found under another name."""
-        return folders_of(self.path) | folders_of(self.id.path)
-
-    def position(self, progress: Progress) -> int:
-        """Return how far the file is planned."""
-        return progress.get(self.id.source, self.begin)
-
-    def reach(self, start: int, want: int) -> int:
-        """Return the wanted end, or the end of the last whole line if it comes first."""
-        if self.unpacked is not None:
-            return self.unpacked.reach(start, want)
-        return max(start, min(self._whole, start + want))
-
-    def reached(self, position: int) -> bool:
-        """Whether it is a compressed file that is planned to its end; any other file may grow."""
-        return self.unpacked is not None and self.unpacked.reached(position)
-
-    def look(self, position: int, now: float) -> FileChange:
-        """Check how the file has changed; ``position`` is how far it is planned."""
-        try:
-            found = os.stat(self.path)
-            if not self._is(found):
-                return FileChange.MOVED
-            as_it_is = found.st_size, found.st_mtime_ns, found.st_ctime_ns
-            if as_it_is != self._as_it_was:
-                with closing(PlainFile(self.path)) as file:
-                    change = self._look_into(file, position)
-                if change is not FileChange.NONE:
-                    return change
-                if self._as_it_was is not None or self._changed_at is None:
-                    self._changed_at = now
-        except FileNotFoundError:
-            return FileChange.MOVED
-        self._as_it_was, self.device = as_it_is, found.st_dev
-        if self.unpacked is not None:
-            if self.unpacked.is_below(position):
-                return FileChange.EMPTIED
-            self.unpacked.idle_secs = now - (self._changed_at or 0.0)
-        return FileChange.NONE
-
-    def _look_into(self, file: PlainFile, position: int) -> FileChange:
-        if not self._is(file.status) or not self.id.is_born_with(file):
-            return FileChange.MOVED
-        size = file.size
-        if self.unpacked is not None:
-            if not self.unpacked.has_grown_from(file):
-                return FileChange.EMPTIED
-            if self.unpacked.is_cut and size > self.unpacked.raw_bytes:
-                return FileChange.COMPLETED
-            self.unpacked.look_again(size)
-            return FileChange.NONE
-        if not self._holds_what_was_read(file, position):
-            return FileChange.EMPTIED
-        self._search(file, position, size)
-        self.seen = size
-        return FileChange.NONE
-
-    def _is(self, found: os.stat_result) -> bool:
-        return found.st_ino == self.id.inode and self.device in (None, found.st_dev)
-
-    def _holds_what_was_read(self, file: PlainFile, position: int) -> bool:
-        if file.size < max(position, self._searched) or not self._is_content_of(file):
-            return False
-        # There are NUL bytes in place of lines if the file was emptied and its writer went on at its old offset.
-        return bool(self._mark) or position == 0 or file.read_at(position - 1, 1, 0) != b"\0"
-
-    def _is_content_of(self, file: PlainFile | UnpackedFile) -> bool:
-        """Whether the file has the beginning and the mark that were seen before."""
-        if not self.id.has_head(file.read_at(0, self.id.length, 0)):
-            return False
-        start = self._marked - len(self._mark)
-        return not self._mark or file.read_at(start, len(self._mark), start) == self._mark
-
-    def _search(self, file: PlainFile, position: int, size: int) -> None:
-        """Search backwards for the last newline in the part that was not searched before."""
-        self._whole = _end_of_lines(file, max(position, self._searched), size) or self._whole
-        self._searched = size
-        self._marked = max(self._whole, position)
-        start = max(0, self._marked - MARK_BYTES)
-        self._mark = file.read_at(start, self._marked - start, start)
-
-    def comes_back_as(self, path: str, position: int) -> bool:
-        """Whether it is the file that is now at ``path``; if so, this path is stored as its place."""
-        try:
-            if is_compressed(path) != (self.unpacked is not None):
-                return False
-            with closing(PlainFile(path)) as file:
-                found = file.status
-                if not self._is(found) or not self.id.is_born_with(file):
-                    return False
-                if self.unpacked is not None:
-                    if not self.id.has_head(head_of(path, self.id.length)) or not self.unpacked.has_grown_from(file):
-                        return False
-                    self.unpacked.path = path
-                elif not self._holds_what_was_read(file, position):
-                    return False
-        except OSError:
-            return False
-        self.path, self.device, self._as_it_was = path, found.st_dev, None
-        return True
-
-    def may_be_continued_by(self, path: str) -> bool:
-        """Whether a new file has the name of a copy of this one, which was emptied or is gone."""
-        if self.unpacked is not None or not self._mark or self.continued:
-            return False
-        if self.emptied:
-            stems = {os.path.splitext(name)[0] for name in (self.path, self.id.path)}
-            return any(_adds_to(stem, path) for stem in stems) and path != self.path
-        return is_compressed(path) and (_adds_to(self.path, path) or _adds_to(self.id.path, path))
-
-    def is_continued_by(self, path: str) -> bool:
-        """Whether a new file holds what was read of this one, judged by its beginning and the mark."""
-        try:
-            with closing(UnpackedFile(path) if is_compressed(path) else PlainFile(path)) as file:
-                return self._is_content_of(file)
-        except OSError:
-            return False
-
-    def close(self) -> None:
-        """Close open files."""
-        if self.unpacked is not None:
-            self.unpacked.close()
 
 
 class Follower:
@@ -364,6 +159,7 @@ class Follower:
         tell_passed_over({path: why for path, why in there.passed_over.items() if path not in self._passed_over})
         self._passed_over = set(there.passed_over)
         self._find_again(found, progress)
+        self._changed = [one for one in self._changed if one.id.source not in self.live]
         self._meet_all(found, progress, first=first)
         for one in self._changed:
             self._seek_copy(one, progress)
@@ -418,7 +214,7 @@ class Follower:
         now, state = self._clock(), _state(path)
         was, since = self._unborn.pop(path, (state, now))
         since = since if was == state else now
-        met = _Sight.of(path)
+        met = FileSight.of(path)
         is_damaged = is_compressed(path) and met.size > 0 and now - since >= DAMAGE_SECS
         if not met.head and not is_damaged:
             self._unborn[path] = state, since
@@ -448,12 +244,12 @@ class Follower:
             if not one.may_be_continued_by(path) or _inode(path) in taken:
                 continue
             try:
-                if self._continues(one, _Sight.of(path), progress):
+                if self._continues(one, FileSight.of(path), progress):
                     return
             except OSError:
                 continue
 
-    def _continues(self, one: Followed, met: _Sight, progress: Progress) -> bool:
+    def _continues(self, one: Followed, met: FileSight, progress: Progress) -> bool:
         """Whether a new file continues one that has changed; if so, it is read from where reading of that one ended."""
         if met.inode == one.id.inode or not one.may_be_continued_by(met.path) or not one.is_continued_by(met.path):
             return False
@@ -471,22 +267,22 @@ class Follower:
             "%s has grown since it counted as damaged: it is read on from byte %d", escape(one.path), one.unpacked.whole
         )
         try:
-            self._begin_with(_Sight.of(one.path), one.unpacked.whole)
+            self._begin_with(FileSight.of(one.path), one.unpacked.whole)
         except OSError:  # the next look finds it
             self._gone[one.id.source] = one
 
-    def _begin_with(self, met: _Sight, begin: int, changed_at: float | None = None) -> None:
+    def _begin_with(self, met: FileSight, begin: int, changed_at: float | None = None) -> None:
         generation = self._generations.get((met.inode, met.birth), 0) + 1
         self._generations[met.inode, met.birth] = generation
         id_ = FileId.of_head(met.path, met.inode, met.birth, met.head, generation)
         self.live[id_.source] = self._there[met.path] = Followed(id_, met.path, met.device, begin, changed_at)
 
-    def _is_in_the_making(self, met: _Sight) -> bool:
+    def _is_in_the_making(self, met: FileSight) -> bool:
         """Whether a new file seems to be an unfinished copy, compressed or not, of a live file."""
         path = met.path
         shorter = (self._there.get(path[:length]) for length in range(1, len(path)))
-        for one in (one for one in shorter if one is not None and _adds_to(one.path, path)):
-            head = _Sight.of(one.path).head
+        for one in (one for one in shorter if one is not None and adds_to(one.path, path)):
+            head = FileSight.of(one.path).head
             if head.startswith(met.head) or met.head.startswith(head):
                 before, looks = self._copies.pop(path, (-1, 0))
                 looks = looks + 1 if before == met.size else 0
@@ -536,13 +332,7 @@ class Follower:
             log.warning(text, escape(path), *values)
 
 
-def _adds_to(name: str, path: str) -> bool:
-    """Whether a path is that of a copy: it has more characters than the name, and a mark between them."""
-    behind = path[len(name) :]
-    return path.startswith(name) and behind[:1] in _COPY_MARKS and "/" not in behind
-
-
-def _lay_there(one: Followed, met: _Sight) -> bool:
+def _lay_there(one: Followed, met: FileSight) -> bool:
     """Whether a file of a checkpoint had this path and inode, so that it was emptied while the topology did not run."""
     return one.device is None and one.id.path == met.path and one.id.inode == met.inode
 
@@ -561,25 +351,6 @@ def _state(path: str) -> tuple[int, ...]:
     except OSError:
         return ()
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _whole_head(file: PlainFile, size: int) -> bytes:
-    head = file.read_at(0, HEAD_BYTES, 0)
-    newline = head.rfind(b"\n") + 1
-    if newline:
-        return head[:newline]
-    return head if _end_of_lines(file, len(head), size) else b""
-
-
-def _end_of_lines(file: PlainFile, floor: int, ceiling: int) -> int:
-    """Return the position behind the last newline between two positions; 0 if there is none."""
-    while ceiling > floor:
-        begin = max(floor, ceiling - SCAN_BYTES)
-        newline = file.read_at(begin, ceiling - begin, begin).rfind(b"\n") + 1
-        if newline:
-            return begin + newline
-        ceiling = begin
-    return 0
 
 
 def _before_end(path: str, position: int) -> int:

@@ -3,11 +3,12 @@
 Which question it answers: which of the files that exist now is the file that a plan means?
 
 A followed file may be renamed, and another file may then be created under its name. So the path alone cannot identify
-its source. The source is ``PATH#INODE@BIRTH-LENGTH-DIGEST``: the path under which the file was found, its inode, when
-it was created (in nanoseconds; ``@BIRTH`` is missing if the system does not record it), and a digest of the first
+its source. The source is ``PATH#BIRTH:INODE-LENGTH-DIGEST``: the path under which the file was found, when it was
+created (in microseconds; ``BIRTH:`` is missing if the system does not record it), its inode, and a digest of the first
 ``LENGTH`` bytes of its content (unpacked if it is compressed). The time of creation is needed because a system may
 reuse the inode of a deleted file, and the digest because a file may be emptied and written anew. A file that was
-emptied gets a number at the end: ``PATH#INODE@BIRTH-LENGTH-DIGEST.2``. ``PATH`` is escaped (``files``).
+emptied gets a number at the end: ``PATH#BIRTH:INODE-LENGTH-DIGEST.2``. ``PATH`` is escaped (``files``). Of the files
+that were found under one path, the oldest one comes first in the order of the sources.
 
 Rule 1: a range of such a source is read from the file with this inode, time of creation and beginning, whatever its
 current name, or not at all. Content alone never identifies a file.
@@ -31,7 +32,7 @@ from sparkbolt.spouts.unpacking import UnpackedFile, is_compressed
 HEAD_BYTES = 512
 """How many bytes of a file's beginning its digest covers, if it has so many when it is found."""
 
-_NAME = re.compile(r"(.+)#(\d+)(?:@(\d+))?-(\d+)-([0-9a-f]{16})(?:\.(\d+))?", re.DOTALL)
+_NAME = re.compile(r"(.+)#(?:(\d+):)?(\d+)-(\d+)-([0-9a-f]{16})(?:\.(\d+))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,15 @@ class FileId:
         found = _NAME.fullmatch(source)
         if found is None:
             return None
-        path, inode, birth, length, digest, generation = found.groups()
+        path, birth, inode, length, digest, generation = found.groups()
         return cls(unescape(path), int(inode), int(birth or 0), int(length), digest, int(generation or 1))
 
     @property
     def source(self) -> str:
         """The name of the source."""
         behind = f".{self.generation}" if self.generation > 1 else ""
-        birth = f"@{self.birth}" if self.birth else ""
-        return f"{escape(self.path)}#{self.inode}{birth}-{self.length}-{self.digest}{behind}"
+        birth = f"{self.birth}:" if self.birth else ""
+        return f"{escape(self.path)}#{birth}{self.inode}-{self.length}-{self.digest}{behind}"
 
     def is_born_with(self, file: PlainFile | UnpackedFile) -> bool:
         """Whether an open file has this inode and, where both are recorded, this time of creation."""

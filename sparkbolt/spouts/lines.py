@@ -104,6 +104,7 @@ def _first_line_start(source: ByteSource, start: int, end: int) -> int:
 
 def _blocks(source: ByteSource, start: int, end: int, rules: LineRules) -> Iterator[tuple[int, bytes] | BadRecord]:
     """Yield (offset, bytes): whole lines that start in the range, each with its newline (the last line gets one)."""
+    mark = _mark(rules.encoding)
     position = _first_line_start(source, start, end)
     while position < end:
         data = source.read_at(position, min(BLOCK_BYTES, end - position), end - 1)
@@ -116,7 +117,9 @@ def _blocks(source: ByteSource, start: int, end: int, rules: LineRules) -> Itera
             yield position, data[:cut]
             position += cut
             continue
-        begun = len(_text(position + cut, data[cut:], rules))
+        begun = len(data[cut:].lstrip(b"\0"))
+        if position + cut == 0 and source.read_at(0, len(mark), end - 1) == mark:
+            begun -= len(mark)
         rest, after, is_last = _rest_of_line(source, position + len(data), begun, end, rules)
         if rest is not None and not is_last:
             yield position, data + rest

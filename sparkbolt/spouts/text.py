@@ -82,26 +82,29 @@ class TextSpout(OpenedInEachProcess, PartitionedSpout):
     by its absolute path (and by more with ``follow``); a position is the byte offset at which a line starts. A path
     that is not valid UTF-8 is shown as a URI (``file:///logs/caf%E9.log``). On a cluster every machine must see the
     files under the same paths. A line ends with ``\n`` or ``\r\n``. Bytes that are not valid in ``encoding`` become
-    U+FFFD. A line longer than ``line_bytes_max`` bytes fails only its own tree.
+    U+FFFD. NUL bytes at the start of a line and a byte order mark at the start of a file are not part of the line. A
+    line longer than ``line_bytes_max`` bytes fails only its own tree.
 
     Without ``follow`` the list of files and their sizes are read when the topology starts, a last line without a
     newline counts as a line, and the spout ends. The files must not change meanwhile.
 
     With ``follow=True`` the spout goes on like ``tail -F``. It reads growing files up to their last newline and looks
     for new files once a second. Every plan asks the system for the size of every file, at about 2 us each. A file is
-    identified by its inode and its beginning (``identity``). So a renamed file is read to its end once, under its new
-    name in the same directory or among the patterns; the file that takes its old name is read from its start.
-    ``path`` stays the path under which a file was found first. A file that was emptied is read again from its start. A
-    warning reports how much was not read of a file that was emptied or is gone. If a copy of such a file, compressed
-    or not, lies beside it, no line is lost or read twice. If a file is gone or was emptied after a range of it was
-    planned and before it is read, the range fails as one tree: the spout never reads other content in its place.
+    identified by its inode, its time of creation and its beginning (``identity``). So a renamed file is read to its end
+    once, under its new name in the same directory or among the patterns; the file that takes its old name is read from
+    its start, also if it has the same content. ``path`` stays the path under which a file was found first. A file that
+    was emptied is read again from its start. A warning reports how much was not read of a file that was emptied or is
+    gone. If a copy of an emptied file, or a compressed copy of one that is gone, lies beside it by then, no line is
+    lost or read twice. If a file is gone or was emptied after a range of it was planned and before it is read, the
+    range fails as one tree: the spout never reads other content in its place.
 
     Compressed files (``.gz``, ``.bz2``, ``.xz``, and ``.zst`` with ``zstandard``): ``offset`` counts unpacked bytes.
     One task at a time reads a file, one piece per micro-batch. The cost: the driver unpacks the file too, ahead of the
     plan and without keeping the content, because it cannot find the end otherwise. Each worker process unpacks it
-    once and continues where it stopped; a new worker starts from the first byte. A compressed file must be complete
-    when it appears, since it is not read on as it grows. So write it under another name (or one that begins with
-    ``.``) and rename it.
+    once and continues where it stopped; a new worker starts from the first byte. Of a damaged or cut file every line
+    before the damage is read, and the rest is one bad record. Padding behind the compressed content is ignored. With
+    ``follow`` a compressed file is read as it grows; one that is cut counts as damaged once it has not changed for a
+    minute.
 
     >>> TextSpout("books/*.txt").outputs
     ['line', 'path', 'offset']

@@ -394,6 +394,8 @@ class UnpackedEnd:
         self.whole = 0
         """The end of the last whole line that was unpacked."""
         self._raw = 0, b""
+        self._last = 0, b""
+        """The piece that was unpacked last, and where it begins: a plan of a file that may grow ends with a line."""
         self._file: UnpackedFile | None = None
         self._end: int | None = None
 
@@ -403,9 +405,26 @@ class UnpackedEnd:
             try:
                 self._unpack(start + want)
             except FileNotFoundError:
+                if self._may_grow:  # the next look finds where it is
+                    return start
                 log.warning("%s is gone: what was not yet planned of it is not read", escape(self.path))
                 self._end = 0
-        return max(start, min(self.whole if self._end is None else self._end, start + want))
+        stop = min(self.whole if self._end is None else self._end, start + want)
+        if start < stop < self.whole and self._may_grow:
+            stop = self._end_of_line(stop)
+        if self._end is not None and stop >= self._end:
+            self._last = 0, b""
+        return max(start, stop)
+
+    @property
+    def _may_grow(self) -> bool:
+        return self.idle_secs != math.inf
+
+    def _end_of_line(self, stop: int) -> int:
+        """Return the end of the line in which a position is, if it is in the piece that was unpacked last."""
+        first, piece = self._last
+        newline = piece.find(b"\n", max(0, stop - 1 - first)) + 1
+        return first + newline if newline else stop
 
     def _unpack(self, stop: int) -> None:
         if self._file is None:
@@ -413,8 +432,9 @@ class UnpackedEnd:
             self.whole = 0
         file = self._file
         while min(file.unpacked, self.whole) <= stop and (piece := file.advance()):
+            self._last = file.unpacked - len(piece), piece
             if newline := piece.rfind(b"\n") + 1:
-                self.whole = file.unpacked - len(piece) + newline
+                self.whole = self._last[0] + newline
         self._raw = file.raw
         if file.end is None:
             return

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
 import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sparkbolt.spouts import identity, unpacking
-from tests.unit.spouts.tails import Tail, append
+from tests.unit.spouts.tails import Tail, append, rotate
 
 HEADER = 60 * "# a comment\n"
 """Longer than what identifies a file."""
@@ -79,6 +82,36 @@ def test_a_file_that_is_replaced_by_a_copy_is_read_again(tmp_path: Path) -> None
     assert tail.read() == [*map(str, range(52))]
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("budget", [1, 7, 50])
+def test_nothing_of_a_line_that_was_read_is_planned_when_its_file_is_gone(
+    tmp_path: Path, suffix: str, budget: int
+) -> None:
+    path, lines = tmp_path / f"a{suffix}", ["a line", "another", "x" * 100, "the last line"]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    path.write_bytes(gzip.compress(data) if suffix else data)
+    tail = Tail(path)
+    found: list[str] = []
+    while len(found) < len(lines):
+        tail.now += 1
+        found += tail.lines_of(tail.plan(budget))
+    assert found == lines
+    assert tail.plan(budget) == []
+
+
+def test_of_the_files_that_had_one_name_the_oldest_is_read_first_after_a_restart(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    tail = Tail(log)
+    for number in range(9):
+        append(log, number)
+        assert tail.read() == [str(number)]
+        rotate(log, keep=9)
+    for number in range(9):
+        append(Path(f"{log}.{9 - number}"), f"late {number}")
+    tail.start()
+    assert tail.read() == [f"late {number}" for number in range(9)]
+
+
 def test_a_file_is_known_in_any_folder_and_under_any_link(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -125,7 +158,53 @@ def test_a_system_that_records_no_times_of_creation_knows_files_by_their_inodes(
     append(log, "three")
     tail.start()
     assert sorted(tail.read()) == ["three", "two"]
-    assert "@" not in "".join(tail.progress)
+    assert not any(identity.FileId.parse(source).birth for source in tail.progress)  # type: ignore[union-attr]
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 1 << 30))
+def test_each_line_of_equal_files_comes_once_wherever_they_are_moved(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    root, chance = tmp_path_factory.mktemp("equal"), random.Random(seed)
+    for folder in ("in", "in/sub", "away"):
+        (root / folder).mkdir()
+    names = [root / "in" / name for name in ("a.log", "a.log.1", "b", "sub/a.log")]
+    tail, written, seen = Tail(root / "in"), 0, 0
+    for step in range(chance.randrange(3, 15)):
+        there = [path for path in names if path.exists()]
+        what = chance.choice(["create", "append", "delete", "move", "away", "back", "restart"])
+        if what == "create" or (what == "append" and there):
+            path, lines = (root / "away" / "new", 1) if what == "create" else (chance.choice(there), 60)
+            append(path, *["same"] * lines)
+            written += lines
+            if what == "create":
+                path.rename(chance.choice(names))
+        elif what == "delete" and there:
+            chance.choice(there).unlink()
+        elif what in ("move", "away") and there:
+            chance.choice(there).rename(chance.choice(names) if what == "move" else root / "away" / str(step))
+        elif what == "back" and (away := sorted((root / "away").iterdir())):
+            away[0].rename(chance.choice(names))
+        elif what == "restart":
+            tail.start()
+        seen += sum(len(tail.read()) for _ in range(5))
+        assert seen == written, what
+    assert not tail.failed
+
+
+def test_a_file_that_was_moved_is_not_continued_by_its_copy_in_the_making(tmp_path: Path) -> None:
+    log, packed = tmp_path / "a.log", tmp_path / "a.log.1.gz"
+    append(log, *range(1000))
+    tail = Tail(tmp_path / "a.log*")
+    assert len(tail.read()) == 1000
+    append(log, "unread")
+    rotate(log)
+    data = gzip.compress(Path(f"{log}.1").read_bytes())
+    packed.write_bytes(data[:-8])
+    assert tail.read() == ["unread"]
+    append(Path(f"{log}.1"), "late")
+    assert tail.read() == ["late"]
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".copy"])

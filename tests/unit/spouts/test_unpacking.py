@@ -73,8 +73,8 @@ def test_padding_behind_the_end_is_ignored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, suffix: str, behind: bytes
 ) -> None:
     path = tmp_path / f"a{suffix}"
-    path.write_bytes(PACKERS[suffix](DATA) + behind)
-    assert drain(TextSpout(path), 100_000, 2)[0] == naive(DATA)
+    path.write_bytes(PACKERS[suffix](DATA[:3000]) + behind)
+    assert drain(TextSpout(path), 100_000, 2)[0] == naive(DATA[:3000])
     assert ("has other bytes behind its compressed content" in caplog.text) == bool(behind.strip(b"\0"))
 
 
