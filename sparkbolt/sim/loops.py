@@ -23,9 +23,7 @@ def outside_of_loops(act: Callable[Arguments, Result]) -> Callable[Arguments, Re
 
     @wraps(act)
     def moved(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if asyncio._get_running_loop() is None:
             return act(*arguments, **options)
         with ThreadPoolExecutor(1) as own:
             return own.submit(act, *arguments, **options).result()

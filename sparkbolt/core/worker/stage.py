@@ -254,9 +254,9 @@ class Stage:
         """Commit the states of all tasks that have run."""
         for number in self._ready:
             with self.worker.doing(Activity.STATE, number):
-                warning = self.worker.save(number)
-            if warning is not None:
-                self.report(ErrorReport(*self.lane.topology.task_owner(number), warning))
+                said = self.worker.save(number)
+            for report in said:
+                self.report(report)
             self.worker.leave(number)
         self._ready.clear()
 
@@ -549,12 +549,16 @@ def run_level(
         return StageResult(moment_of(passing[0][1]) if passing else Moment(-1, 0), level, passing)
     try:
         return _attempt(worker, level, by_dest, store_of, exclusion)
-    except Unkept as unkept:
-        return _again(worker, unkept, lambda: _attempt(worker, level, by_dest, store_of, exclusion))
+    except Unkept as error:
+        unkept = error
+    return _again(worker, unkept, lambda: _attempt(worker, level, by_dest, store_of, exclusion))
 
 
 def _again(worker: Worker, unkept: Unkept, attempt: Callable[[], StageResult]) -> StageResult:
-    """Make further attempts, each without the calls that were blamed for the ends of earlier attempts."""
+    """Make further attempts, each without the calls that were blamed for the ends of earlier attempts.
+
+    None is made inside an ``except``: what user code raises there would name an exception of ours as its context.
+    """
     watch = worker.watch
     try:
         while True:

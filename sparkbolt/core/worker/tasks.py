@@ -45,6 +45,7 @@ from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.tuples import AnchorPairs, Tuple
 from sparkbolt.core.protocol.frames import arrow_of
 from sparkbolt.core.state.keyvalue import KeyValueTable
+from sparkbolt.core.state.snapshots import noting_made
 from sparkbolt.core.worker.activity import ActivityMonitor
 from sparkbolt.core.worker.bolt_runtime import BoltRuntime, RuntimeEffects, joined
 from sparkbolt.core.worker.collectors import BasicRowCollector, BoltRowCollector, ColumnBlockCollector
@@ -89,19 +90,30 @@ class BoltTask:
         self._coroutines = Coroutines(bolt, output, self._execute) if isinstance(bolt, AsyncBolt) else None
         self.runtime: BoltRuntime | None = None
         """The bolt runtime, if the bolt has one; set by ``prepare``."""
+        self.made: set[str] = set()
+        """The names of the attributes that ``prepare`` has set."""
         self.flushes = defines_flush(bolt)
         """Whether the bolt has a ``flush`` of its own."""
         self._work = self._choose_work()
 
     def prepare(self) -> None:
         """Prepare the instance."""
-        with preparing(f"prepare of {self.context.component!r}"):
+        with preparing(f"prepare of {self.context.component!r}"), noting_made(self.bolt, self.made):
             self.bolt.prepare(self.context)
         if isinstance(self.bolt, RuntimeBolt):
             self.runtime = self.bolt.runtime(self.context, self.output)
             if self.watch is not None:
                 self.runtime.showing = self.watch.window
             self._work = self._work_in_runtime
+
+    @property
+    def owned(self) -> dict[str, object]:
+        """The objects of the engine that the bolt may keep in any object of its own, by token."""
+        collector = self._by_hand if isinstance(self.bolt, Bolt) else self._basic
+        return {
+            "context": self.context,
+            "collector": self._columns if isinstance(self.bolt, ColumnBolt) else collector,
+        }
 
     def use_state(self, state: KeyValueTable) -> None:
         """Note the key-value state that the bolt was given."""

@@ -66,6 +66,15 @@ def test_a_line_has_fields_that_say_whom_it_is_about(caplog: pytest.LogCaptureFi
     assert fields == [["check", 1, 12, None], ["check", 1, 12, root_text(7)], ["check", 0, 12, None]]
 
 
+def test_a_note_is_logged_once_in_a_run(caplog: pytest.LogCaptureFixture) -> None:
+    error_log = ErrorLog(Config())
+    notes = [ErrorReport("check", task, "attribute 'db' is not kept", is_note=True) for task in (0, 1)]
+    for number in (1, 2):
+        error_log.promotion(Promotion(number, reports=notes))
+    error_log.tell_withheld(at_once=True)
+    assert [record.getMessage() for record in caplog.records] == ["attribute 'db' is not kept"]
+
+
 def announced(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
 
