@@ -21,6 +21,7 @@ from pathlib import Path
 from types import EllipsisType, TracebackType
 from typing import Any, TypeVar
 
+from sparkbolt.core.base.tracebacks import folded
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion
 from sparkbolt.core.model.causes import MessageOutcome
 from sparkbolt.core.model.components import Spout, TopologyContext, rehearsal_path
@@ -214,6 +215,7 @@ class TopologyTestDriver:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """As ``close``."""
+        __tracebackhide__ = True  # for pytest
         self.close()
 
     @outside_of_loops
@@ -225,6 +227,7 @@ class TopologyTestDriver:
 
     # What a test does.
 
+    @folded
     def feed(
         self,
         component: str,

@@ -14,7 +14,7 @@ from itertools import islice
 from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
-from sparkbolt.core.base.exceptions import printed
+from sparkbolt.core.base.exceptions import is_of, pass_on, printed
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling, attributes_of
 
 DEPTH_MAX = 10
@@ -36,7 +36,7 @@ class Obstacle(NamedTuple):
 
 def is_container(value: object) -> bool:
     """Whether a value is a container of data, as a dict or a dataclass is; its content is lost with it."""
-    return isinstance(value, _CONTAINERS) or (dataclasses.is_dataclass(value) and not isinstance(value, type))
+    return is_of(value, *_CONTAINERS) or dataclasses.is_dataclass(type(value))
 
 
 def obstacle_in(value: object, pickling: Pickling) -> Obstacle | None:
@@ -47,9 +47,18 @@ def obstacle_in(value: object, pickling: Pickling) -> Obstacle | None:
         if deeper is None:
             break
         found = deeper
-        parts = (_obstacle(found.path + step, part, pickling) for step, part in _parts(found.value))
-        deeper = next((part for part in parts if part is not None), None)
+        deeper = _first(found, pickling)
     return found
+
+
+def _first(found: Obstacle, pickling: Pickling) -> Obstacle | None:
+    """The first part of an obstacle that cannot be kept; None if all can, so that it is the obstacle itself."""
+    try:
+        parts = (_obstacle(found.path + step, part, pickling) for step, part in _parts(found.value))
+        return next((part for part in parts if part is not None), None)
+    except BaseException as error:  # noqa: BLE001  an object of user code may raise anything
+        pass_on(error)
+        return None
 
 
 def _obstacle(path: str, value: object, pickling: Pickling) -> Obstacle | None:
@@ -65,15 +74,15 @@ def _obstacle(path: str, value: object, pickling: Pickling) -> Obstacle | None:
 
 def _parts(value: Any) -> Iterator[tuple[str, object]]:
     """Yield (step, part) for the parts of an object: items, elements or attributes."""
-    if isinstance(value, defaultdict):
+    if is_of(value, defaultdict):
         yield ".default_factory", value.default_factory
-    if isinstance(value, dict):
+    if is_of(value, dict):
         for key, item in islice(dict.items(value), PARTS_MAX):
             yield f"[{printed(key):.60}]", item
             yield f" (the key {printed(key):.60})", key
-    elif isinstance(value, list | tuple | deque):
+    elif is_of(value, list, tuple, deque):
         yield from ((f"[{index}]", item) for index, item in enumerate(islice(value, PARTS_MAX)))
-    elif isinstance(value, set | frozenset):
+    elif is_of(value, set, frozenset):
         yield from ((f" (the element {printed(item):.60})", item) for item in islice(value, PARTS_MAX))
-    elif not isinstance(value, type | FunctionType):
+    elif not is_of(value, type, FunctionType):
         yield from ((f".{name}", item) for name, item in islice(attributes_of(value).items(), PARTS_MAX))

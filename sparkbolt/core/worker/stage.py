@@ -341,8 +341,11 @@ class Stage:
         result = task.flush(seen)
         result.elapsed_ms = (clock() - started) * 1000
         self.counts(task.context.component).execute_ms += result.elapsed_ms
-        if result.flush_failure is not None and task.context.task in self._work_seen:
-            self._work_seen[task.context.task].fail_all(result.flush_failure)
+        if result.flush_failure is not None:
+            if task.context.task in self._work_seen:
+                self._work_seen[task.context.task].fail_all(result.flush_failure)
+            failed = {fail.key for fail in self._fails if fail.component == task.context.component}
+            result.fails = [fail for fail in result.fails if fail.key not in failed]  # the first reason is reported
         self._take(task, Rows(NOWHERE, 0, [], None, None), result, own)
 
     def _take(self, task: BoltTask, rows: Rows, result: TaskResult, own: Outbox | None) -> None:
@@ -555,10 +558,7 @@ def run_level(
 
 
 def _again(worker: Worker, unkept: Unkept, attempt: Callable[[], StageResult]) -> StageResult:
-    """Make further attempts, each without the calls that were blamed for the ends of earlier attempts.
-
-    None is made inside an ``except``: what user code raises there would name an exception of ours as its context.
-    """
+    """Make further attempts, each without the calls that were blamed for the ends of earlier attempts."""
     watch = worker.watch
     try:
         while True:

@@ -228,3 +228,48 @@ def test_data_of_a_class_that_has_no_name_is_refused():
 def test_the_simulator_runs_bolts_that_keep_such_things():
     for bolt in (ByHand(), Helped(), Using("connection")):
         assert simulate(topology(bolt), repeat=False).ok
+
+
+class Opening(Bolt):
+    """The tuple ``first`` leaves a lock, which cannot be kept; what comes later uses it."""
+
+    def __init__(self, in_flush):
+        self.in_flush = in_flush
+
+    def execute(self, tup, collector):
+        if tup["word"] == "first":
+            self.lock = threading.Lock()
+        if not self.in_flush:
+            self.lock.acquire(blocking=False)
+        collector.ack(tup)
+
+    def flush(self):
+        if self.in_flush:
+            self.lock.acquire(blocking=False)
+
+
+@pytest.mark.parametrize("in_flush", [False, True], ids=["execute", "flush"])
+def test_what_follows_from_a_call_that_is_left_out_names_the_first_reason(in_flush):
+    driver = run(Opening(in_flush), ["first", "second"])
+    first, second = driver.failed("words")
+    assert first.reason.startswith("what this left in the state of its task cannot be kept: bolt 'bolt': attribute")
+    assert second.reason.startswith("AttributeError: 'Opening' object has no attribute 'lock' (the work was repeated ")
+    assert first.reason in second.reason
+    assert "CannotKeepError" not in "".join(error.traceback or "" for error in driver.errors())
+
+
+class Flushing(BasicBolt):
+    def execute(self, tup, collector):
+        int(tup["word"])
+
+    def flush(self):
+        raise OSError("no")
+
+
+def test_a_flush_that_raises_does_not_replace_the_reason_of_a_tuple_that_has_failed_before():
+    driver = run(Flushing(), ["1", "one"])
+    reasons = {failed.message_id: failed.reason for failed in driver.failed("words")}
+    assert reasons["1"] == "OSError: no"
+    assert reasons["one"].startswith("ValueError: invalid literal")
+    counts = driver.metrics().components["bolt"]
+    assert (counts.executed, counts.acked, counts.failed) == (2, 0, 2)
