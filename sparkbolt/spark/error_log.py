@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection
 
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.base.throttle import Throttle
+from sparkbolt.core.base.tracebacks import place_in
 from sparkbolt.core.model.causes import Cause, MessageOutcome
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.outage import PROBE_WAITS, OutageChange, Phase
@@ -143,7 +144,8 @@ class ErrorLog:
 
 
 def _report_text(report: ErrorReport) -> str:
-    return f"{report.component}[{report.task}] reported: {report.text}"
+    place = place_in(report.traceback)
+    return f"{report.component}[{report.task}] reported: {report.text.removesuffix(place)}{place}"
 
 
 def _report_fields(report: ErrorReport, micro_batch_id: int | None) -> LogFields:

@@ -11,6 +11,7 @@ Rule 4: with ``SPARKBOLT_DEBUG=1`` everything is shown.
 from __future__ import annotations
 
 import os
+import re
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
@@ -38,6 +39,8 @@ _LIBRARY = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdli
 _INSTALLED = ("site-packages", "dist-packages")
 _BRIDGES = tuple(os.path.join("", name, "") for name in ("pyspark", "py4j", "cloudpickle"))
 _FOLDED = "<folded>"
+_HEAD = "Traceback (most recent call last):"
+_FRAME = re.compile(r'^  File "(.+)", line (\d+)', re.MULTILINE)
 
 
 class _Whose(Enum):
@@ -64,6 +67,19 @@ def lines_of(error: BaseException, traceback: TracebackType | None) -> list[str]
     whole = TracebackException(type(error), error, traceback, limit=-FRAMES_READ_MAX, lookup_lines=False, compact=True)
     _fold_chain(whole)
     return list(whole.format())
+
+
+def place_in(text: str | None) -> str:
+    r"""Return the line of the user's code that Sparkbolt called, from the text of a traceback; "" if it has none.
+
+    >>> place_in('Traceback (most recent call last):\n  File "words.py", line 7, in execute\n    int("n/a")\n')
+    ', at words.py:7'
+    """
+    last = (text or "").rpartition(_HEAD)[2]
+    for path, line in _FRAME.findall(last):
+        if _whose(path) is _Whose.OTHER and not _is_installed(path):
+            return f", at {os.path.basename(path)}:{line}"
+    return ""
 
 
 def fold(error: BaseException) -> None:
@@ -112,8 +128,11 @@ def _whose(path: str) -> _Whose:
         return _Whose.OURS
     if path.startswith("<frozen ") or any(bridge in path for bridge in _BRIDGES):
         return _Whose.BETWEEN
-    installed = any(f"{os.sep}{name}{os.sep}" in path for name in _INSTALLED)
-    return _Whose.BETWEEN if path.startswith(_LIBRARY) and not installed else _Whose.OTHER
+    return _Whose.BETWEEN if path.startswith(_LIBRARY) and not _is_installed(path) else _Whose.OTHER
+
+
+def _is_installed(path: str) -> bool:
+    return any(f"{os.sep}{name}{os.sep}" in path for name in _INSTALLED)
 
 
 def _are_folded(paths: Sequence[str]) -> list[bool]:
