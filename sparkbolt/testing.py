@@ -11,6 +11,7 @@ Read before: ``sim.engine``, ``sim.report``.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from pathlib import Path
 from types import EllipsisType, TracebackType
 from typing import Any, TypeVar
 
+from sparkbolt.core.base.tracebacks import folded
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion
 from sparkbolt.core.model.causes import MessageOutcome
 from sparkbolt.core.model.components import Spout, TopologyContext, rehearsal_path
@@ -45,6 +47,7 @@ from sparkbolt.sim.sources import values_row
 __all__ = ["FailedMessage", "ReportedError", "SimulationReport", "TopologyTestDriver", "simulate"]
 
 Known = TypeVar("Known")
+log = logging.getLogger("sparkbolt")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MICRO_BATCHES_MAX = 100_000
 """How many micro-batches one call runs at most; then it raises, because the topology does not become idle."""
@@ -187,6 +190,7 @@ class TopologyTestDriver:
         self._acked: dict[str, list[Any]] = {spec.id: [] for spec in topology.spouts}
         self._failed: dict[str, list[FailedMessage]] = {spec.id: [] for spec in topology.spouts}
         self._errors: list[ReportedError] = []
+        self._notes: set[str] = set()
         self._given_up: dict[int, list[Any]] = {n: [] for spec in topology.spouts for n in topology.tasks(spec.id)}
         """By spout task, the ids of the messages that wait until their dead letters are written."""
         self._letters: dict[str, DeadLetter] = {}
@@ -211,6 +215,7 @@ class TopologyTestDriver:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """As ``close``."""
+        __tracebackhide__ = True  # for pytest
         self.close()
 
     @outside_of_loops
@@ -222,6 +227,7 @@ class TopologyTestDriver:
 
     # What a test does.
 
+    @folded
     def feed(
         self,
         component: str,
@@ -441,7 +447,12 @@ class TopologyTestDriver:
 
     def _learn(self, promotion: Promotion) -> None:
         """Collect the acks and fails of the fed spouts; each spout's fails have the order of the promotion's."""
-        self._errors += map(_error, promotion.reports)
+        for report in promotion.reports:
+            if not report.is_note:
+                self._errors.append(_error(report))
+            elif report.text not in self._notes:
+                self._notes.add(report.text)
+                log.warning("%s", report.text)
         for number in self._engine.spouts:
             component, index = self._topology.task_owner(number)
             spout = self._spout_task(number)

@@ -23,6 +23,7 @@ from typing import TextIO
 
 from sparkbolt.cli.parser import parser
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_LEFT, EXIT_WRONG_USE
+from sparkbolt.core.base.tracebacks import is_debugging
 from sparkbolt.errors import SparkboltError, WrongUseError
 
 
@@ -60,7 +61,7 @@ def _leave_closed(stream: TextIO) -> None:
 
 
 def _complain(error: Exception, code: int, debug: bool) -> int:
-    if debug or os.environ.get("SPARKBOLT_DEBUG", "0") not in ("", "0"):
+    if debug or is_debugging():
         traceback.print_exception(error)
         return code
     text = str(error) if isinstance(error, SparkboltError) else f"{type(error).__name__}: {error}"

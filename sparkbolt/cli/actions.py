@@ -18,6 +18,7 @@ from pathlib import Path
 from sparkbolt.cli.locate import load_topology, look_in
 from sparkbolt.cli.operate.sheets import plain
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED
+from sparkbolt.core.base.tracebacks import is_debugging
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.errors import InvalidTopology, WrongUseError
 from sparkbolt.operate.logs import TopologyLog, log_path
@@ -48,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
                 py_files=options.py_files,
             )
     if outcome.error is not None and isinstance(outcome.error, Exception):
-        debug = options.debug or os.environ.get("SPARKBOLT_DEBUG", "0") not in ("", "0")
+        debug = options.debug or is_debugging()
         if debug:
             traceback.print_exception(outcome.error)
         elif options.json:

@@ -22,7 +22,6 @@ import os
 import re
 import sys
 import threading
-import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -31,6 +30,7 @@ from types import TracebackType
 from typing import Any, Self, TypedDict
 from urllib.parse import quote
 
+from sparkbolt.core.base.tracebacks import lines_of
 from sparkbolt.core.base.words import Word
 from sparkbolt.core.model.story import time_text
 from sparkbolt.errors import SparkboltError
@@ -198,8 +198,8 @@ def line_of(record: logging.LogRecord, topology: str) -> LogLine:
     text = record.getMessage()
     if record.name != ENGINE and not record.name.startswith(f"{ENGINE}.") and record.levelname != PRINTED:
         text = f"{record.name}: {text}"
-    if record.exc_info and record.exc_info[0] is not None:
-        text = f"{text}\n{''.join(traceback.format_exception(*record.exc_info)).rstrip()}"
+    if record.exc_info and record.exc_info[1] is not None:
+        text = f"{text}\n{''.join(lines_of(record.exc_info[1], record.exc_info[2])).rstrip()}"
     if len(text) > TEXT_CHARACTERS_MAX:
         text = f"{text[:TEXT_CHARACTERS_MAX]} ... ({len(text):,} characters, cut)"
     return LogLine(

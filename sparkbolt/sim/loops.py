@@ -1,7 +1,8 @@
 """Loops: a topology is run where no event loop runs.
 
 Which question it answers: how does a notebook's cell, inside of which a loop runs, run coroutines of an ``AsyncBolt``?
-Rule: only what is called in a thread with a running loop moves to another thread; all else stays where it is.
+Rule: only what is called in a thread with a running loop moves to another thread; all else stays where it is. No user
+code is called inside an ``except``, whose exception would become the context of the user's.
 
 Read before: nothing.
 """
@@ -14,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from sparkbolt.core.base.tracebacks import Folding
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -23,11 +26,11 @@ def outside_of_loops(act: Callable[Arguments, Result]) -> Callable[Arguments, Re
 
     @wraps(act)
     def moved(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return act(*arguments, **options)
-        with ThreadPoolExecutor(1) as own:
-            return own.submit(act, *arguments, **options).result()
+        __tracebackhide__ = True  # for pytest
+        with Folding():
+            if asyncio._get_running_loop() is None:
+                return act(*arguments, **options)
+            with ThreadPoolExecutor(1) as own:
+                return own.submit(act, *arguments, **options).result()
 
     return moved

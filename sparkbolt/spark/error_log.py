@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection
 
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.base.throttle import Throttle
+from sparkbolt.core.base.tracebacks import place_in
 from sparkbolt.core.model.causes import Cause, MessageOutcome
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.outage import PROBE_WAITS, OutageChange, Phase
@@ -44,6 +45,8 @@ class ErrorLog:
         self._absences = Throttle(1, self._interval_secs)
         self._last: dict[str, tuple[int, str, LogFields]] = {}
         """The level, the text and the fields of the last withheld report, by its origin."""
+        self._notes: set[str] = set()
+        """The notes that were logged."""
 
     def report(self, report: ErrorReport, micro_batch_id: int | None = None) -> None:
         """Log an error that a component reported or raised, unless the interval's limit is reached."""
@@ -62,6 +65,9 @@ class ErrorLog:
             )
         told: Counter[str] = Counter()
         for report in promotion.reports:
+            if report.is_note:
+                self._note(report)
+                continue
             told[report.component] += 1
             if report.component in out and told[report.component] > REPORTS_OF_A_PROBE_MAX:
                 fields = _report_fields(report, promotion.micro_batch_id)
@@ -92,6 +98,13 @@ class ErrorLog:
         name = name_of(listener)
         text = f"listener {name} raised {line_of(error)}; the topology goes on, and it is called again next time"
         self._log_some(logging.ERROR, f"listener {name}", text, {})
+
+    def _note(self, report: ErrorReport) -> None:
+        with self._lock:
+            is_new = report.text not in self._notes
+            self._notes.add(report.text)
+        if is_new:
+            log.warning("%s", report.text, extra=_report_fields(report, None))
 
     def _away(self, tree: FailedTree) -> None:
         with self._lock:
@@ -131,7 +144,8 @@ class ErrorLog:
 
 
 def _report_text(report: ErrorReport) -> str:
-    return f"{report.component}[{report.task}] reported: {report.text}"
+    place = place_in(report.traceback)
+    return f"{report.component}[{report.task}] reported: {report.text.removesuffix(place)}{place}"
 
 
 def _report_fields(report: ErrorReport, micro_batch_id: int | None) -> LogFields:

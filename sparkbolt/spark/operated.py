@@ -180,7 +180,7 @@ class Operated:
     def note_promotion(self, steering: Steering, promotion: Promotion) -> None:
         """Note the errors and outages of a promotion."""
         time_ms = now_ms()
-        for report in promotion.reports:
+        for report in (report for report in promotion.reports if not report.is_note):
             steering.errors.add(report.component, report.task, report.text, report.traceback, time_ms)
         for change in promotion.outages:
             steering.note(*_outage_event(change))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from sparkbolt.core.base.ids import OBJECT_ORDINAL, U64
+from sparkbolt.core.model.pickling import never_durable
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
 from sparkbolt.core.worker.tuple_batch import UNANCHORED, Output, StreamOut
 
@@ -20,6 +21,7 @@ Pairs: TypeAlias = Callable[[], tuple[U64, U64]]
 Mark: TypeAlias = list[tuple[StreamOut, int, int, int, int, int]]
 
 
+@never_durable
 class WindowCollector:
     """The collector that ``WindowedBolt.execute`` gets: it emits the results of a window."""
 

@@ -18,17 +18,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from sparkbolt.core.base.tracebacks import OURS, lines_of
 from sparkbolt.errors import PrepareError, SparkboltError
 
 TRACEBACK_CHARACTERS_MAX = 4000
-TRACEBACK_FRAMES_MAX = 30
-"""The innermost frames are kept; an exception object that is raised repeatedly collects the frames of each time."""
 CAUSES_MAX = 20
 """How many causes of an exception of the JVM are followed."""
 REASON_CHARACTERS_MAX = 2000
 """A limit, since an exception's text may contain the whole message, and is stored in the ledger's log, in plans and in
 dead letters."""
-_OURS = Path(__file__).parents[2]
 _NOTE = "raised by "
 _process: int | None = None
 """Id of the process in which user code is called; None until ``own_process`` sets it."""
@@ -98,10 +96,12 @@ def cause_in_jvm(error: BaseException) -> str | None:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the exception with the last part of its traceback, at most ``TRACEBACK_CHARACTERS_MAX`` characters."""
+    """Return the exception with the last part of its traceback, at most ``TRACEBACK_CHARACTERS_MAX`` characters.
+
+    Sparkbolt's own frames are folded (``tracebacks``).
+    """
     try:
-        lines = traceback.format_exception(type(error), error, traceback_of(error), limit=-TRACEBACK_FRAMES_MAX)
-        return printable("".join(lines)[-TRACEBACK_CHARACTERS_MAX:])
+        return printable("".join(lines_of(error, traceback_of(error)))[-TRACEBACK_CHARACTERS_MAX:])
     except BaseException as raised:  # noqa: BLE001  the text of an exception is made by user code
         pass_on(raised)
         return f"{line_of(error)} (its traceback cannot be printed: {name_of(type(raised))})"
@@ -236,7 +236,7 @@ def raised_at(error: BaseException, *libraries: str) -> str:
         error: the exception.
         libraries: folders of code that is not the user's either.
     """
-    others = tuple(os.path.join(folder, "") for folder in (str(_OURS), *libraries))
+    others = tuple(os.path.join(folder, "") for folder in (str(OURS), *libraries))
     places = [place for place in traceback.extract_tb(traceback_of(error)) if not place.filename.startswith(others)]
     return f" ({places[-1].filename}, line {places[-1].lineno})" if places else ""
 
@@ -246,7 +246,7 @@ def _came_through(error: BaseException) -> tuple[str, str]:
     found, is_called = ("", ""), True
     for frame, line in traceback.walk_tb(traceback_of(error)):
         path = Path(frame.f_code.co_filename)
-        is_ours = path.is_relative_to(_OURS)
+        is_ours = path.is_relative_to(OURS)
         if is_called and not is_ours:
             found = frame.f_code.co_qualname.rpartition("<locals>.")[2], f", at {path.name}:{line}"
         is_called = is_ours

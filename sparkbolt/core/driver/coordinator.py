@@ -10,7 +10,6 @@ Rule 4: code of spouts is called only between complete steps: before a plan take
 complete. The reason: the engine releases its lock for these calls.
 
 Time is an argument: ``now_ms`` is the wall clock, ``mono_s`` a monotonic one.
-Read before: ``plan``, ``ledger``, ``outages``, ``rate``.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ import numpy as np
 
 from sparkbolt.core.base.exceptions import user_code
 from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, OWN_LETTERS, empty_u64, split_key
+from sparkbolt.core.base.tracebacks import place_in
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ROTATIONS
 from sparkbolt.core.driver.offers import checked
@@ -549,7 +549,7 @@ class Coordinator:
         for tree in promotion.failed:
             spec = self.topology.components.get(tree.fail.component)
             if spec is not None and spec.config.on_error == "stop" and tree.fail.cause in STOPPING:
-                return f"{spec.id!r} raised, and its on_error is 'stop': {tree.story}"
+                return f"{spec.id!r} raised, and its on_error is 'stop': {tree.story}{place_in(tree.fail.traceback)}"
         return None
 
     # The end.

@@ -21,6 +21,7 @@ import pyarrow as pa
 from sparkbolt.core.base.exceptions import pass_on, printed
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.dead_letters import DeadLetters, DeadLetterSink, RawMessage
+from sparkbolt.core.model.pickling import never_durable
 from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.model.trace_context import TracedSource
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, Outputs, Tuple, parse_outputs
@@ -46,6 +47,7 @@ def rehearsal_path(directory: str, path: str | os.PathLike[str]) -> str:
     return os.path.join(directory, os.path.abspath(os.path.expanduser(path)).lstrip(os.sep))
 
 
+@never_durable
 @dataclass
 class TopologyContext:
     """What a task can learn about itself and its topology.

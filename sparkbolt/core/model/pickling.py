@@ -30,11 +30,11 @@ from abc import ABC, ABCMeta
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from sparkbolt.core.base.exceptions import line_of, pass_on
+from sparkbolt.core.base.exceptions import is_of, line_of, pass_on
 from sparkbolt.core.model.durable import DurableUnpickler, home
 from sparkbolt.core.model.tuples import Origin, Tuple, restore
 from sparkbolt.errors import StateError
@@ -65,8 +65,28 @@ _SURE: dict[type, bool] = dict.fromkeys(
 _SLOTS: dict[type, list[str]] = {}
 
 
+Marked = TypeVar("Marked", bound=type)
+_NEVER_DURABLE: set[type] = set()
+
+
 class CannotKeepError(StateError):
     """A value cannot be pickled, or its pickle cannot be read back."""
+
+
+def never_durable(cls: Marked) -> Marked:
+    """Mark a class of the engine whose objects a bolt may keep in an attribute, and that are never stored.
+
+    Collectors and contexts are such objects: each task has its own.
+    """
+    _NEVER_DURABLE.add(cls)
+    return cls
+
+
+def is_never_durable(value: object) -> bool:
+    """Whether a value is an object of a class marked by ``never_durable``, or a method of one."""
+    if is_of(value, FunctionType, BuiltinFunctionType, MethodType):
+        value = getattr(value, "__self__", None)
+    return type(value) in _NEVER_DURABLE
 
 
 def _is_sure(cls: type) -> bool:

@@ -74,6 +74,8 @@ class ErrorReport:
     task: int
     text: str
     traceback: str | None = None
+    is_note: bool = False
+    """Whether it is no error, but a hint to log once in a run."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ import cloudpickle
 
 from sparkbolt.core.base.engine_door import engine_door
 from sparkbolt.core.base.exceptions import printed
+from sparkbolt.core.base.tracebacks import folded
 from sparkbolt.core.base.words import Word
 from sparkbolt.core.model.components import BoltBase, Component, PartitionedSpout, Spout
 from sparkbolt.core.model.config import ComponentSettings, Config, did_you_mean
@@ -260,6 +261,7 @@ class Topology:
             ],
         }
 
+    @folded
     def run(
         self,
         *,
@@ -309,6 +311,7 @@ class Topology:
         metrics: TopologyMetrics = engine_door().run(self, given)
         return metrics
 
+    @folded
     def start(
         self,
         *,
@@ -350,6 +353,7 @@ class Topology:
         running: RunningTopology = engine_door().start(self, given)
         return running
 
+    @folded
     def apply(
         self,
         df: Any,
@@ -534,6 +538,7 @@ class TopologyBuilder:
             declarer.shuffle_grouping(component, stream)
         return declarer
 
+    @folded
     def build(self) -> Topology:
         """Return the topology; it may be called again after more components were declared.
 

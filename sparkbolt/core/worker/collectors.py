@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.base.ids import OBJECT_ORDINAL
+from sparkbolt.core.model.pickling import never_durable
 from sparkbolt.core.model.story import short
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, Tuple
 from sparkbolt.core.protocol.frames import sound_column
@@ -39,6 +40,7 @@ _BY_ITSELF = (
 )
 
 
+@never_durable
 class BasicRowCollector:
     """The ``BasicCollector`` of one task, or of one tuple of an ``AsyncBolt``."""
 
@@ -52,7 +54,9 @@ class BasicRowCollector:
         if row is None and out is not None and out.width and not out.routes.direct:
             if output.native is None:
                 self.emit, self._gate = _gated(out, self.emit)  # type: ignore[method-assign]
+                self.emit.__self__ = self  # type: ignore[attr-defined]  # as a method has it, for ``never_durable``
             else:
+                never_durable(output.native.Emitter)
                 out.emitter = output.native.Emitter(out.coded(), DEFAULT_STREAM, self._emit_otherwise, out.collected)
                 self.emit, self._gate = out.emitter.emit, out.emitter.open  # type: ignore[method-assign]
 
@@ -181,6 +185,7 @@ def _gated(out: StreamOut, otherwise: Callable[..., None]) -> tuple[Callable[...
     return (emit if out.collected else count), gate
 
 
+@never_durable
 class BoltRowCollector:
     """The ``BoltCollector`` of one task."""
 
@@ -336,6 +341,7 @@ class BoltRowCollector:
         self._output.errors.append(error)
 
 
+@never_durable
 class ColumnBlockCollector:
     """The ``ColumnCollector`` of one task."""
 
@@ -432,6 +438,7 @@ class ColumnBlockCollector:
 ROOM_MAX = 1 << 31
 
 
+@never_durable
 class SpoutRecordCollector:
     """The ``SpoutCollector`` of one task: it collects records."""
 

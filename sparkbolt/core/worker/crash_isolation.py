@@ -122,6 +122,8 @@ class Crashes:
     not be executed either, since nothing would write what they gather."""
     unkept: set[str] = field(default_factory=set)
     """The reasons that concern state that cannot be kept."""
+    first: dict[int, str] = field(default_factory=dict)
+    """Task -> why the first of its calls is not made again. A later failure may follow from that."""
     _counts: Counter[int] = field(default_factory=Counter)
 
     def refusal(self, reason: str) -> KilledWorkerError:
@@ -168,6 +170,7 @@ class Crashes:
             self.calls[place.activity, place.task, place.block] = reason
         else:
             raise self._error(place, how, "which is not in a tuple: no tuple can be failed for it")
+        self.first.setdefault(place.task, reason)
         self._counts[place.task] += 1
         if self._counts[place.task] == CRASHES_MAX:
             self.spent[place.task] = (place.block, place.start, place.stop if place.activity is Activity.WINDOW else 0)
@@ -295,6 +298,11 @@ class TaskWatch:
         self._shown = 0
         self.look: Callable[[], str | None] | None = None
         """Returns why the task's state cannot be kept, or None if it can. The attribute is None without such checks."""
+
+    @property
+    def first_reason(self) -> str | None:
+        """Why the first call of the task is not made again, now that its work is repeated; None if all are made."""
+        return self._watch.crashes.first.get(self._task)
 
     def between(self) -> None:
         """Begin a step of a bolt runtime before or after its rows: a block without rows."""

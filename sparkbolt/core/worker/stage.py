@@ -254,9 +254,9 @@ class Stage:
         """Commit the states of all tasks that have run."""
         for number in self._ready:
             with self.worker.doing(Activity.STATE, number):
-                warning = self.worker.save(number)
-            if warning is not None:
-                self.report(ErrorReport(*self.lane.topology.task_owner(number), warning))
+                said = self.worker.save(number)
+            for report in said:
+                self.report(report)
             self.worker.leave(number)
         self._ready.clear()
 
@@ -344,8 +344,11 @@ class Stage:
         result = task.flush(seen)
         result.elapsed_ms = (clock() - started) * 1000
         self.counts(task.context.component).execute_ms += result.elapsed_ms
-        if result.flush_failure is not None and task.context.task in self.work_seen:
-            self.work_seen[task.context.task].fail_all(result.flush_failure)
+        if result.flush_failure is not None:
+            if task.context.task in self.work_seen:
+                self.work_seen[task.context.task].fail_all(result.flush_failure)
+            failed = {fail.key for fail in self._fails if fail.component == task.context.component}
+            result.fails = [fail for fail in result.fails if fail.key not in failed]  # the first reason is reported
         self._take(task, Rows(NOWHERE, 0, [], None, None), result, own)
 
     def _take(self, task: BoltTask, rows: Rows, result: TaskResult, own: Outbox | None) -> None:
@@ -552,8 +555,9 @@ def run_level(
         return StageResult(moment_of(passing[0][1]) if passing else Moment(-1, 0), level, passing)
     try:
         return _attempt(worker, level, by_dest, store_of, exclusion)
-    except Unkept as unkept:
-        return _again(worker, unkept, lambda: _attempt(worker, level, by_dest, store_of, exclusion))
+    except Unkept as error:
+        unkept = error
+    return _again(worker, unkept, lambda: _attempt(worker, level, by_dest, store_of, exclusion))
 
 
 def _again(worker: Worker, unkept: Unkept, attempt: Callable[[], StageResult]) -> StageResult:

@@ -24,7 +24,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from sparkbolt.core.base.exceptions import preparing, said, user_code
 from sparkbolt.core.base.ids import unmix64
@@ -44,11 +43,12 @@ from sparkbolt.core.model.progress import Activity
 from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.tuples import AnchorPairs, Tuple
-from sparkbolt.core.protocol.frames import arrow_of
 from sparkbolt.core.state.keyvalue import KeyValueTable
+from sparkbolt.core.state.snapshots import noting_made
 from sparkbolt.core.worker.activity import ActivityMonitor
 from sparkbolt.core.worker.bolt_runtime import BoltRuntime, RuntimeEffects, joined
 from sparkbolt.core.worker.collectors import BasicRowCollector, BoltRowCollector, ColumnBlockCollector
+from sparkbolt.core.worker.column_frames import ColumnFrames
 from sparkbolt.core.worker.coroutines import Coroutines
 from sparkbolt.core.worker.crash_isolation import TaskWatch
 from sparkbolt.core.worker.failures import Failure, failure_of, failure_said, not_tried, stop_without_tree
@@ -90,19 +90,32 @@ class BoltTask:
         self._coroutines = Coroutines(bolt, output, self._execute) if isinstance(bolt, AsyncBolt) else None
         self.runtime: BoltRuntime | None = None
         """The bolt runtime, if the bolt has one; set by ``prepare``."""
+        self.made: set[str] = set()
+        """The names of the attributes that ``prepare`` has set."""
+        self._rows_acked = self._rows_failed = 0
+        """Of the rows of this micro-batch."""
         self.flushes = defines_flush(bolt)
         """Whether the bolt has a ``flush`` of its own."""
         self._work = self._choose_work()
 
     def prepare(self) -> None:
         """Prepare the instance."""
-        with preparing(f"prepare of {self.context.component!r}"):
+        with preparing(f"prepare of {self.context.component!r}"), noting_made(self.bolt, self.made):
             self.bolt.prepare(self.context)
         if isinstance(self.bolt, RuntimeBolt):
             self.runtime = self.bolt.runtime(self.context, self.output)
             if self.watch is not None:
                 self.runtime.showing = self.watch.window
             self._work = self._work_in_runtime
+
+    @property
+    def owned(self) -> dict[str, object]:
+        """The objects of the engine that the bolt may keep in any object of its own, by token."""
+        collector = self._by_hand if isinstance(self.bolt, Bolt) else self._basic
+        return {
+            "context": self.context,
+            "collector": self._columns if isinstance(self.bolt, ColumnBolt) else collector,
+        }
 
     def use_state(self, state: KeyValueTable) -> None:
         """Note the key-value state that the bolt was given."""
@@ -148,17 +161,29 @@ class BoltTask:
         """Run user code on each row; its emissions are left in ``output``."""
         result = TaskResult(executed=rows.count)
         held = result.held = self._work(rows, result)
+        if self.watch is not None:
+            result.failures = {row: self._with_first(failure) for row, failure in result.failures.items()}
         if result.failures or held is not None:
             self._settle_some(rows, result, held)
         else:
             result.acked += rows.count
             result.acked_whole = rows.anchoring
+        self._rows_acked += result.acked
+        self._rows_failed += result.failed
         if isinstance(self.bolt, Bolt):
             self._settle_late(result)
         if self.runtime is not None:
             self._apply_effects(self.runtime, result)
         self._report(result)
         return result
+
+    def _with_first(self, failure: Failure) -> Failure:
+        """Add to an exception in repeated work why it is repeated: it may be raised since that call is missing."""
+        first = self.watch.first_reason if self.watch is not None else None
+        if first is None or failure.cause not in (Cause.EXCEPTION, Cause.EMIT):
+            return failure
+        reason = f"{failure.reason} (the work was repeated without an earlier call of the same task: {first})"
+        return replace(failure, reason=reason)
 
     def _settle_some(self, rows: Rows, result: TaskResult, held: npt.NDArray[np.bool_] | None) -> None:
         """Add the fails, acks and holds of rows that are not all acked."""
@@ -205,7 +230,7 @@ class BoltTask:
         if effects.acks:
             result.acks.append(joined(effects.acks))
         for roots, error in effects.fails:
-            failure, trees = replace(failure_of(error), reported=True), set(roots.tolist())
+            failure, trees = self._with_first(replace(failure_of(error), reported=True)), set(roots.tolist())
             self._report_failure(failure, result)
             result.of_trees.append((len(trees), failure))
             parts: list[AnchorPairs] = [((root, 0),) for root in sorted(trees)]
@@ -230,19 +255,20 @@ class BoltTask:
                 if returned is not None:
                     self._emit_flushed(returned)
         except BaseException as error:  # noqa: BLE001  user code may raise anything
-            failure = result.flush_failure = replace(failure_of(error), reported=True)
+            failure = result.flush_failure = self._with_first(replace(failure_of(error), reported=True))
             take_rows(self.bolt)
             self._report_failure(failure, result)
             for rows in seen:
                 for row in range(rows.count):
                     self._fail(rows.anchors_of(row), failure, result)
-                result.failed += rows.count
-                result.acked -= rows.count
+            result.failed += sum(rows.count for rows in seen) - self._rows_failed
+            result.acked -= self._rows_acked
         if isinstance(self.bolt, Bolt):
             self._settle_flushed(result)
         else:
             self._report(result)
         self._end_flush()
+        self._rows_acked = self._rows_failed = 0
         return result
 
     def _flushing(self) -> AbstractContextManager[None]:
@@ -339,7 +365,8 @@ class BoltTask:
         if isinstance(self.bolt, AsyncBolt):
             return self._run_coroutines
         if isinstance(self.bolt, ColumnBolt):
-            return self._run_columns
+            frames = ColumnFrames(self.bolt, self.output, self._columns, self._execute)
+            return lambda rows, result: frames.run(rows, result, self.watch)
         return self._run_by_hand if isinstance(self.bolt, Bolt) else self._run_rows
 
     def _run_rows(self, rows: Rows, result: TaskResult) -> None:
@@ -387,39 +414,6 @@ class BoltTask:
     def _run_coroutines(self, rows: Rows, result: TaskResult) -> None:
         assert self._coroutines is not None
         self._coroutines.run(rows, result.failures, self.watch)
-
-    def _run_columns(self, rows: Rows, result: TaskResult) -> None:
-        assert isinstance(self.bolt, ColumnBolt)
-        try:
-            if self.watch is not None:
-                self.watch.piece()
-        except KilledWorkerError as error:
-            result.failures = dict.fromkeys(range(rows.count), failure_of(error))
-            return
-        self._run_frame(self.bolt, rows, 0, result)
-
-    def _run_frame(self, bolt: ColumnBolt, rows: Rows, first: int, result: TaskResult) -> None:
-        """Execute a frame, or a part of one that begins with row ``first`` of it."""
-        self._columns.begin(rows.count, first)
-        before = {name: len(out.columns) for name, out in self.output.streams.items()}
-        try:
-            named = zip(rows.origin.fields, rows.columns, strict=True)
-            coded, kinds, hint = bolt.dictionaries, getattr(bolt, "_kinds", {}), "use a bolt that takes tuples"
-            arrays = [arrow_of(name, column, hint, name in coded, kinds.get(name)) for name, column in named]
-            batch = pa.RecordBatch.from_arrays(arrays, names=list(rows.origin.fields))
-            returned: Any = bolt.execute(batch, self._columns)
-            refuse(returned, self._execute, "a ColumnBolt emits columns by collector.emit alone")
-        except BaseException as error:  # noqa: BLE001  user code may raise anything
-            failure = failure_of(error)
-            for name, count in before.items():
-                del self.output.streams[name].columns[count:]
-            if bolt.splits_frames and rows.count > 1 and failure.cause != Cause.UNAVAILABLE:
-                middle = rows.count // 2
-                self._run_frame(bolt, rows.part(0, middle), first, result)
-                self._run_frame(bolt, rows.part(middle, rows.count), first + middle, result)
-                return
-            result.failures.update(dict.fromkeys(range(first, first + rows.count), failure))
-        self._columns.end()
 
 
 class RowLoop:

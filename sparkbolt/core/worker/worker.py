@@ -23,10 +23,11 @@ from sparkbolt.core.model.dead_letters import DeadLetterSink
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.model.progress import Activity
+from sparkbolt.core.model.reports import ErrorReport
 from sparkbolt.core.model.tuples import Origin
 from sparkbolt.core.protocol.frames import Clock
 from sparkbolt.core.state.segments import SegmentStore
-from sparkbolt.core.state.snapshots import DurableAttributes
+from sparkbolt.core.state.snapshots import DurableAttributes, noting_made
 from sparkbolt.core.state.task_state import TaskState
 from sparkbolt.core.worker.activity import ActivityMonitor
 from sparkbolt.core.worker.bolt_runtime import BoltRuntime, void_roots
@@ -193,14 +194,15 @@ class Worker:
             key_value = state.key_value()
             task.use_state(key_value)
             if hasattr(task.bolt, "init_state"):
-                with preparing(f"init_state of {task.context.component!r}"):
+                with preparing(f"init_state of {task.context.component!r}"), noting_made(task.bolt, task.made):
                     task.bolt.init_state(key_value)
             self._durable[number] = DurableAttributes(
                 task.bolt,
                 task.context.component,
                 transient=task.bolt.transient,
+                made=task.made,
                 namespace=self.environment.namespace,
-                owned={"key_value_state": key_value},
+                owned={"key_value_state": key_value, **task.owned},
                 warn_bytes=self.lane.topology.config.state_warn_bytes,
             )
         if not state.instance_is_current:
@@ -279,18 +281,20 @@ class Worker:
             return line_of(error)
         return None
 
-    def save(self, number: int) -> str | None:
+    def save(self, number: int) -> list[ErrorReport]:
         """Commit a task's state, which ``make_ready`` has prepared, with the micro-batch.
 
         Returns:
-            A warning for the user, or None.
+            Warnings and notes for the user.
         """
         self._states[number].commit(self.environment.stamps)
         durable = self._durable.get(number)
         if durable is None:  # an inlet's task
-            return None
+            return []
         durable.committed()
-        return durable.warning()
+        owner, warning = self.lane.topology.task_owner(number), durable.warning()
+        notes = [ErrorReport(*owner, text, is_note=True) for text in durable.notes()]
+        return [ErrorReport(*owner, warning), *notes] if warning is not None else notes
 
     def begin_again(self, unkept: Unkept) -> None:
         """Begin uncommitted work again, without the call that left something that cannot be kept.

@@ -45,7 +45,8 @@ def content_of(store: DictStore, namespace: Any) -> StateContent:
     state = TaskState(namespace)
     state.begin(store)
     data = state.snapshot()
-    pickling = Pickling(namespace, {"self": "self", "key_value_state": "key_value_state"})
+    tokens = ("self", "key_value_state", "context", "collector")
+    pickling = Pickling(namespace, {token: token for token in tokens})
     key_value = state.key_value()
     attributes = pickling.loads(data) if data is not None else None
     if attributes is not None:

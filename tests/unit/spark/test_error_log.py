@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import re
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
+from sparkbolt.core.base.exceptions import text_of
 from sparkbolt.core.model.causes import Cause, MessageOutcome
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.outage import Outage, OutageChange, Phase
@@ -65,6 +67,24 @@ def test_a_line_has_fields_that_say_whom_it_is_about(caplog: pytest.LogCaptureFi
         error_log.tell_withheld(at_once=True)
     fields = [[vars(record).get(name) for name in LogFields.__annotations__] for record in caplog.records]
     assert fields == [["check", 1, 12, None], ["check", 1, 12, root_text(7)], ["check", 0, 12, None]]
+
+
+def test_a_note_is_logged_once_in_a_run(caplog: pytest.LogCaptureFixture) -> None:
+    error_log = ErrorLog(Config())
+    notes = [ErrorReport("check", task, "attribute 'db' is not kept", is_note=True) for task in (0, 1)]
+    for number in (1, 2):
+        error_log.promotion(Promotion(number, reports=notes))
+    error_log.tell_withheld(at_once=True)
+    assert [record.getMessage() for record in caplog.records] == ["attribute 'db' is not kept"]
+
+
+def test_the_line_of_an_exception_names_the_place_in_the_users_code(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        Grim().execute(None, None)
+    except ValueError as error:
+        report = ErrorReport("grim", 0, "ValueError: never", text_of(error))
+        ErrorLog(Config()).promotion(Promotion(1, reports=[report]))
+    assert re.fullmatch(r"grim\[0\] reported: ValueError: never, at test_error_log\.py:\d+", caplog.messages[0])
 
 
 def announced(caplog: pytest.LogCaptureFixture) -> list[str]:
