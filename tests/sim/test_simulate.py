@@ -357,7 +357,7 @@ def test_a_simulation_sends_nothing_to_a_server_and_says_once_what_it_has_not_se
     def refuse(*_: Any) -> Any:
         raise AssertionError("a client of the real server was made")
 
-    monkeypatch.setattr(kafka_bolt, "made", refuse)
+    monkeypatch.setattr(kafka_bolt, "Sender", refuse)
     monkeypatch.setattr(rabbitmq_bolt, "Publisher", refuse)
     for seed in range(3):
         report = simulate(behind(sender), seed, feed=FEED, repeat=seed == 0)

@@ -2,7 +2,7 @@
 
 Rule 1: each message is reported once, in ``flush`` at the latest.
 Rule 2: brokers refuse a whole batch of a producer because of one of its messages. So the messages of a refused batch
-are sent once more, each in a batch of its own, behind the others of the same ``flush``.
+are sent again, behind the others of the same ``flush``: first in smaller batches, and then each in a batch of its own.
 Rule 3: after a fatal error, another producer takes over; the messages in flight are reported as failed.
 
 Read before: ``settings``.
@@ -28,6 +28,10 @@ FULL_SECS = 0.1
 """How long one poll waits, in seconds, when the producer's queue is full."""
 POLL_EVERY = 256
 """The sender polls for acknowledgements once per this many messages."""
+SMALLER = {None: 100, 100: 1}
+"""How many messages a batch has when those of a refused batch are sent again; None is the client's default."""
+AGAIN_AT_ONCE = 1000
+"""How many messages are sent again at once, so that none waits long for the others."""
 
 
 def is_refusal(error: Any) -> bool:
@@ -54,7 +58,7 @@ class Sender:
         deliver_secs: float,
         properties: Mapping[str, Any] | None = None,
         *,
-        alone: bool = False,
+        batch: int | None = None,
     ) -> None:
         """Create the producer.
 
@@ -62,21 +66,21 @@ class Sender:
             settings: The brokers, and the user's client properties.
             deliver_secs: How long the brokers may take to acknowledge a message.
             properties: Further properties, which the user's replace.
-            alone: Whether each message is a batch of its own.
+            batch: How many messages a batch has at most; None: as the client library and the user's properties say.
 
         Raises:
             ConfigError: The client library refuses a property.
         """
-        self._settings, self._secs, self._alone = settings, deliver_secs, alone
+        self._settings, self._secs, self._batch = settings, deliver_secs, batch
         self._properties = settings.producer(**{"linger.ms": 5, **(properties or {})})
         self._properties["message.timeout.ms"] = int(deliver_secs * 1000)
         self._properties["error_cb"] = lambda _: None
-        if alone:
-            self._properties["batch.num.messages"] = 1
+        if batch is not None:
+            self._properties["batch.num.messages"] = batch
         self._sent = self._in_flight = 0
         self._refused: list[tuple[str, Mapping[str, Any], Report]] = []
-        """Messages of refused batches, to send by themselves."""
-        self._single: Sender | None = None
+        """Messages of refused batches."""
+        self._smaller: Sender | None = None
         """Sends these; created for the first one."""
         self._connect()
 
@@ -117,16 +121,17 @@ class Sender:
                 break  # no message is left that could still be reported
         self._in_flight = 0
         refused, self._refused = self._refused, []
-        if refused:
-            if self._single is None:
-                self._single = Sender(self._settings, self._secs, self._properties, alone=True)
-            for topic, message, report in refused:
-                self._single.send(topic, message, report)
-            self._single.flush()
+        if refused and self._smaller is None:
+            self._smaller = Sender(self._settings, self._secs, self._properties, batch=SMALLER[self._batch])
+        for start in range(0, len(refused), AGAIN_AT_ONCE):
+            assert self._smaller is not None
+            for topic, message, report in refused[start : start + AGAIN_AT_ONCE]:
+                self._smaller.send(topic, message, report)
+            self._smaller.flush()
 
     def _answer(self, topic: str, message: Mapping[str, Any], report: Report, error: Any, _: Any) -> None:
         self._in_flight -= 1
-        if error is not None and not self._alone and is_refusal(error):
+        if error is not None and self._batch in SMALLER and is_refusal(error):
             self._refused.append((topic, message, report))
         else:
             report(error)
