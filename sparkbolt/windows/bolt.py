@@ -22,7 +22,7 @@ from sparkbolt.core.worker.bolt_runtime import BoltRuntime
 from sparkbolt.errors import UnknownNameError
 from sparkbolt.windows.firing import Count
 from sparkbolt.windows.policies import EvictionPolicy
-from sparkbolt.windows.settings import LATE_FIELD, Windowing, mistakes_of
+from sparkbolt.windows.settings import LATE_FIELD, Windowing, mistakes_of, ms
 from sparkbolt.windows.triggers import TriggerPolicy
 
 if TYPE_CHECKING:
@@ -268,6 +268,17 @@ class WindowedBolt(RuntimeBolt):
     def runs_timers(self) -> bool:
         """Whether windows are due at fixed times; see ``RuntimeBolt``."""
         return self._windowing.runs_timers
+
+    @property
+    def has_watermark(self) -> bool:
+        """Whether windows are in event time; see ``RuntimeBolt``."""
+        return self._windowing.in_event_time
+
+    @property
+    def idle_timeout_ms(self) -> int | None:
+        """The timeout of ``with_idle_stream_timeout``; see ``RuntimeBolt``."""
+        idle = self._windowing.idle_timeout
+        return None if idle is None else ms(idle)
 
     def runtime(self, context: TopologyContext, output: Output) -> BoltRuntime:
         """Return the runtime of this bolt in a task; see ``RuntimeBolt``."""
