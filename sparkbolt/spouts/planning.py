@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -145,9 +144,9 @@ class FilePlanner:
         if not follow:
             tell_passed_over(there.passed_over)
             self._ends = {escape(path): UnpackedEnd(path) if is_compressed(path) else FixedEnd(path) for path in found}
-        self._unread = deque(self._ends)
-        """Sources in the order of their paths, without the first ones that are planned to their ends: progress never
-        goes back, so these need not be looked at again. If files are followed: the sources at the last look."""
+        self._unread = dict.fromkeys(self._ends)
+        """Sources in the order of their paths, without those that were planned to their ends when they were last looked
+        at: progress never goes back. If files are followed: the sources at the last look, the next one first."""
         self._last = ""
 
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> list[Range]:
@@ -155,14 +154,13 @@ class FilePlanner:
         if self._follower is not None:
             self._follower.update(progress)
             self._ends = dict(self._follower.live)
-            self._unread = deque(sorted(self._ends))
-            self._unread.rotate(-bisect.bisect_right(self._unread, self._last))
+            sources = sorted(self._ends)
+            first = bisect.bisect_right(sources, self._last)
+            self._unread = dict.fromkeys(sources[first:] + sources[:first])
         return spread(self._pieces(progress, budget), self._parallelism)
 
     def _pieces(self, progress: Mapping[str, int], budget: int) -> list[_Piece]:
         """Return what can be read, up to the budget; followed files take turns in being the first."""
-        while self._unread and self._ends[self._unread[0]].reached(self._position(self._unread[0], progress)):
-            self._unread.popleft()
         chosen = self._side_by_side(progress)
         pieces = {source: self._nothing_of(source, progress) for source in chosen}
         task_share = -(-budget // self._parallelism)
@@ -185,11 +183,17 @@ class FilePlanner:
     def _side_by_side(self, progress: Mapping[str, int]) -> list[str]:
         """Return the files that are read at the same time: the first ones that have something to read."""
         chosen: dict[str, _Piece] = {}
+        read = []
         for source in self._unread:
             if len(chosen) >= self._at_once:
                 break
-            if self._has_more(source, self._position(source, progress)) and self._may_begin(source, chosen):
+            start = self._position(source, progress)
+            if self._ends[source].reached(start):
+                read.append(source)
+            elif self._has_more(source, start) and self._may_begin(source, chosen):
                 chosen[source] = self._nothing_of(source, progress)
+        for source in read:
+            del self._unread[source]
         return list(chosen)
 
     def _may_begin(self, source: str, others: Mapping[str, _Piece]) -> bool:
