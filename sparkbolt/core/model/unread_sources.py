@@ -2,6 +2,7 @@
 
 Which question it answers: of which sources will a spout still read records?
 
+It is apart from ``components``, its only user, because it can be understood without any other method of a spout.
 Read before: nothing.
 """
 
