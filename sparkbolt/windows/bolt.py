@@ -175,7 +175,11 @@ class WindowedBolt(RuntimeBolt):
         return self._with(timestamp_extractor=extractor)
 
     def with_lag(self: Bolt, lag: timedelta) -> Bolt:
-        """Set how far out of order tuples may come: the watermark stays this far behind the newest tuple; default 0."""
+        """Set how far out of order tuples may come: the watermark stays this far behind the newest tuple; default 0.
+
+        Tuples of several files or kafka_partitions need no lag among one another: each of these sources has a newest
+        tuple of its own.
+        """
         return self._given("with_lag", lag=lag)
 
     def with_max_future(self: Bolt, max_future: timedelta) -> Bolt:
@@ -209,7 +213,12 @@ class WindowedBolt(RuntimeBolt):
         return self._given("with_late_tuple_stream", late_stream=stream)
 
     def with_idle_stream_timeout(self: Bolt, timeout: timedelta) -> Bolt:
-        """Let the watermark ignore an input stream that was silent for this long, by the micro-batch's clock."""
+        """Let the watermark ignore an input stream that was silent for this long, by the micro-batch's clock.
+
+        It also ignores a followed file, or a kafka_partition, that had nothing to read for this long (by default ten
+        seconds). If all streams are silent, the watermark goes on with the clock, to the end of the last window that
+        holds a tuple; if all sources are read to their ends, it goes there at once.
+        """
         return self._given("with_idle_stream_timeout", idle_timeout=timeout)
 
     # Reliability and memory.
