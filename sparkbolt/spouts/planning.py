@@ -237,7 +237,7 @@ class FilePlanner:
             if self._ends[source].reached(start):
                 continue
             waits = self._at_once == 1 and source not in progress
-            found[source] = not waits and self._has_more(source, start)
+            found[source] = not waits and (self._follower is None or self._has_more(source, start))
             if waits:
                 break
         return found

@@ -45,6 +45,7 @@ from sparkbolt.windows.reading import SeenIds, groups_of, refuse_before_1970, re
 from sparkbolt.windows.segments import Selection, Shelf
 from sparkbolt.windows.settings import Windowing, ms
 from sparkbolt.windows.source_times import SourceTimes
+from sparkbolt.windows.triggers import aligned
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
 from sparkbolt.windows.window import TupleWindow
 
@@ -347,27 +348,34 @@ class WindowTask(BoltRuntime):
             self._show(window, window.watermark(mark_ms), key)
 
     def _close_silent(self, marks: WaterMarkEventGenerator) -> None:
-        """While all streams are silent, let the watermark rise with the clock, as far as windows with tuples end."""
+        """While all streams are silent, let the watermark rise with the clock, where that closes a window.
+
+        It goes no further than the last window with tuples ends, so what comes for later windows is in time.
+        """
         limit = marks.clock_mark(self._context.now_ms)
         if limit is None:
             return
-        last = self._last_end(marks)
+        last = self._last_end(marks.newest_ms or 0)
         limit = last if self._times.have_ended(len(self._context.inputs)) else min(limit, last)
-        while True:
-            if self._keyed is not None:
-                self._keyed.settle(marks.last)
-            due, _ = self._next_due()
-            if due is None or not marks.last < due <= limit:
-                return
-            before, marks.last = marks.last, due
-            self._pass(before, due)
+        if self._keyed is not None:
+            self._keyed.settle(marks.last)
+        due, _ = self._next_due()
+        if due is None or not marks.last < due <= limit:
+            return
+        slide = self._windowing.slide
+        before, marks.last = marks.last, limit // ms(slide) * ms(slide) if isinstance(slide, timedelta) else limit
+        self._pass(before, marks.last)
 
-    def _last_end(self, marks: WaterMarkEventGenerator) -> int:
-        """The last end that a window with tuples can have."""
-        extents = self._windowing.length, self._windowing.slide, self._windowing.gap
-        return (marks.newest_ms or 0) + max(
-            [ms(extent) for extent in extents if isinstance(extent, timedelta)], default=0
-        )
+    def _last_end(self, newest_ms: int) -> int:
+        """Where the last window with tuples ends, if the newest of them has this time."""
+        windowing = self._windowing
+        if windowing.gap is not None:
+            return newest_ms + ms(windowing.gap)
+        if not isinstance(windowing.slide, timedelta):
+            return newest_ms
+        slide, edge = ms(windowing.slide), int(windowing.closed_left)
+        length = ms(windowing.length) if isinstance(windowing.length, timedelta) else slide
+        return max(aligned(newest_ms + edge, slide), (newest_ms + edge + length - 1) // slide * slide)
 
     def _next_due(self) -> tuple[int | None, bool]:
         """When the next window is due, and whether it shows something new."""
@@ -391,7 +399,7 @@ class WindowTask(BoltRuntime):
         if changes:
             return Timer(max(min(changes), least))
         clock_mark = marks.clock_mark(now_ms)
-        if clock_mark is None or due > self._last_end(marks):
+        if clock_mark is None or due > self._last_end(marks.newest_ms or 0):
             return None
         return Timer(max(now_ms + due - clock_mark, least), waits=False)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, TopologyBuilder, WindowedBolt
+from sparkbolt import BasicBolt, Bolt, Config, Count, PartitionedSpout, Range, TopologyBuilder, WindowedBolt
 from sparkbolt.core.driver.watermarks import IDLE_SOURCE_MS
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.sim.engine import LocalEngine
@@ -254,6 +254,30 @@ def test_a_silent_stream_closes_its_windows_with_the_clock_once_its_idle_timeout
     assert runs.wait(10) == [(15, "aa")]
     assert runs.wait(60_000) == []
     runs.read(a=2)
+    assert runs.late == 0
+
+
+@pytest.mark.parametrize(
+    ("windowed", "ends"),
+    [
+        (lambda: Show().with_window(secs(10), slide=secs(5)), [5, 10, 15, 20]),
+        (lambda: Show().with_window(secs(10), slide=secs(5), closed="left"), [5, 10, 15, 20]),
+        (lambda: Show().with_window(secs(2), slide=secs(5)), [5, 10]),
+        (lambda: Show().with_session_gap(secs(7)), [20]),
+        (lambda: Show().with_window(Count(3), slide=Count(3)), [5, 11]),
+        (lambda: Show().with_window(Count(3), slide=secs(5)), [5, 10, 15]),
+        (lambda: Show().with_window(secs(5), slide=secs(5)).with_key("source"), [5, 10, 15]),
+    ],
+)
+def test_a_silent_stream_closes_windows_of_each_kind_and_the_watermark_then_rests(
+    windowed: Any, ends: list[int]
+) -> None:
+    runs = Runs("a: x x x x x x x       x", windowed().with_idle_stream_timeout(SECOND).with_lag(secs(3)))
+    FOLLOWED.add("a")
+    runs.read(a=7)
+    runs.wait(120_000)
+    assert [end for end, _ in runs.shown] == ends
+    runs.read(a=1)
     assert runs.late == 0
 
 
