@@ -210,6 +210,7 @@ class Coordinator:
         clocks = self._timers.due(now_ms)
         if clocks or any(offered.values()):  # an idle poll costs the same whatever sources there are
             self._watermarks.ask(self.ledger.progress, offered)
+        offered = offered if self.active else {}  # a spout's call may have deactivated the topology
         bases: dict[int, int] = {}
         retries = self._retries(bases, now_ms, rooms)
         entries = [entry for entry in retries if self._is_read(entry)]
@@ -354,7 +355,7 @@ class Coordinator:
                     ranges = checked(component, spout.next_ranges(done, budgets[component]), done, tasks)
                 takes_more = partial(self.ledger.messages.takes_more, component, max_uncommitted=spout.max_uncommitted)
                 offered[component] = [range_ for range_ in ranges if takes_more(range_.source)]
-        return offered if self.active else {}  # a spout's call may have deactivated the topology
+        return offered
 
     def _ranges(self, bases: dict[int, int], offered: Mapping[str, Sequence[Range]]) -> list[Entry]:
         entries = []
