@@ -33,6 +33,7 @@ from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.windows.draw import KINDS
 from sparkbolt.windows.draw import draw as draw_window
+from sparkbolt.windows.watermarks import WaterMarkEventGenerator
 
 PICTURES = Path(__file__).parent / "pictures"
 
@@ -498,7 +499,44 @@ def _edge_of_box(here: tuple[float, float, str], there: tuple[float, float, str]
     return x + dx * share, y + dy * share
 
 
+HOURS_READ = {"a.json": 7, "b.json": 2}
+"""How many of its eight hours each of two files has been read."""
+HOUR_WIDTH = 45
+
+
+def watermarks() -> str:
+    """The watermark of a stream of two files: with one mark for the stream, and with one for each file."""
+    picture = Picture(960, 262, "The watermark of two files: the newest timestamp of all, or that of the file behind")
+    for left, by_source in ((40, False), (510, True)):
+        marks = WaterMarkEventGenerator(["files"], lag_ms=1)
+        marks.note("files", max(HOURS_READ.values()), now_ms=0)
+        if by_source:
+            marks.hold("files", min(HOURS_READ.values()))
+        mark = marks.watermark(0) or 0
+        title = "a watermark for each file, and the least of them" if by_source else "one watermark for all files"
+        picture.text(left, 36, title, size=15, anchor="start", weight=600)
+        for row, read in enumerate(HOURS_READ.values()):
+            y = 82 + 62 * row
+            for first, end, kind, word in (
+                (0, read, "done", "read"),
+                (read, max(read, mark), "fail", "will be late"),
+                (max(read, mark), 8, "line", "to be read"),
+            ):
+                if end > first:
+                    width = HOUR_WIDTH * (end - first)
+                    picture.box(left + HOUR_WIDTH * first, y, width, 30, kind, "" if width < 80 else word, round_=4)
+        x = left + HOUR_WIDTH * mark
+        picture.arrow((x, 212), (x, 66), kind="state")
+        for row, (name, read) in enumerate(HOURS_READ.items()):
+            picture.text(
+                left, 74 + 62 * row, f"{name}, of 0:00 to 8:00, is read up to {read}:00", "soft halo", 12, "start"
+            )
+        picture.text(x, 230, f"watermark {mark}:00 (lag 1 h)", "word state", 12.5, weight=600)
+    return picture.svg()
+
+
 DRAWINGS: dict[str, Callable[[], str]] = {
+    "watermarks.svg": watermarks,
     "lane.svg": lane,
     "tree.svg": tree,
     "ledger.svg": ledger,

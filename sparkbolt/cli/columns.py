@@ -16,9 +16,9 @@ from dataclasses import dataclass
 GAP = "  "
 NAME_MIN = 12
 """A name is not shortened below this number of characters."""
-DROPPED = ("errors", "failed", "pending")
+DROPPED = ("late", "errors", "failed", "pending")
 """Columns that are dropped first if all their values are zero."""
-LEFT_OUT = ("tuples/s", "pending", "errors", "emitted", "failed", "executed")
+LEFT_OUT = ("tuples/s", "pending", "errors", "emitted", "late", "failed", "executed")
 """Columns that are dropped then, in this order."""
 _UNITS = ("", "k", "M", "B", "T")
 

@@ -293,6 +293,7 @@ def summary_event(outcome: RunOutcome, topology: Topology | None) -> dict[str, A
         "open_trees": outcome.metrics.open_trees,
         "set_aside": sum(counts.get("set_aside", 0) for counts in components.values()),
         "set_aside_in_this_run": dict(outcome.set_aside),
+        "late_tuples": sum(counts.get("late_tuples", 0) for counts in components.values()),
         "retries": outcome.retries,
         "drained": outcome.drained,
     }
@@ -419,7 +420,19 @@ def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[st
     ended = f"{outcome.kind}, {outcome.killed}," if outcome.killed is not None else outcome.kind
     count = outcome.metrics.micro_batches if outcome.committed is None else outcome.committed
     yield f"{ended} {took}{f', {micro_batches(count)}' if outcome.up else ''}{rest}"
+    yield from late_lines(outcome.metrics, topology)
     yield from aside_lines(outcome.set_aside, topology, outcome.letters_directory)
+
+
+def late_lines(metrics: TopologyMetrics, topology: Topology | None) -> Iterator[str]:
+    """A line for each bolt in event time that got late tuples: how many, and what to do."""
+    for spec in () if topology is None else topology.bolts:
+        late = metrics.components.get(spec.id, _NOTHING).late_tuples
+        if has_watermark(spec) and late:
+            yield (
+                f"{spec.id}: {late:,} late tuple{'s were' if late != 1 else ' was'} older than the watermark and in no "
+                "window: raise with_lag, or take late tuples from with_late_tuple_stream"
+            )
 
 
 def _left(outcome: RunOutcome) -> str:
@@ -438,19 +451,35 @@ def _left(outcome: RunOutcome) -> str:
 
 def counters_table(topology: Topology, metrics: TopologyMetrics) -> Iterator[str]:
     """The lines of a table of all components' counters."""
-    table = fit([counters_of(spec, metrics.components) for spec in topology.components.values()], COLUMNS, 1 << 20)
+    counters = [counters_of(spec, metrics.components) for spec in topology.components.values()]
+    table = fit(counters, columns_of(topology), 1 << 20)
     for row in (table.columns, *table.rows):
         yield GAP.join(table.line(row)).rstrip()
 
 
 COLUMNS = ("component", "emitted", "executed", "acked", "failed", "pending", "errors")
+LATE = "late"
+"""The column of late tuples, in topologies that have windows in event time."""
+
+
+def has_watermark(spec: ComponentSpec) -> bool:
+    """Whether a component is a bolt in event time, which may get late tuples."""
+    return isinstance(spec.component, RuntimeBolt) and spec.component.has_watermark
+
+
+def columns_of(topology: Topology | None) -> tuple[str, ...]:
+    """The columns of a table of all components' counters."""
+    specs = () if topology is None else topology.bolts
+    return (*COLUMNS, LATE) if any(map(has_watermark, specs)) else COLUMNS
 
 
 def counters_of(spec: ComponentSpec, counts: Mapping[str, ComponentMetrics], **more: float) -> Counters:
     """The counters that a table shows for a component."""
     own = counts.get(spec.id, _NOTHING)
     blank = "executed" if spec.is_spout else "pending"
-    return Counters(spec.id, {name: None if name == blank else getattr(own, name) for name in COLUMNS[1:]} | more)
+    late = own.late_tuples if has_watermark(spec) else None
+    shown = {name: None if name == blank else getattr(own, name) for name in COLUMNS[1:]}
+    return Counters(spec.id, shown | {LATE: late} | more)
 
 
 def choose_display(*, as_json: bool = False) -> Display:

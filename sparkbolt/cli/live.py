@@ -20,9 +20,10 @@ from rich.text import Text
 
 from sparkbolt.cli.columns import GAP, Counters, exact, fit, wrapped
 from sparkbolt.cli.display import (
-    COLUMNS,
+    LATE,
     Display,
     closing_lines,
+    columns_of,
     counters_of,
     drain_sentence,
     window_parts,
@@ -145,7 +146,7 @@ class LiveTable(Display):
     def _table(self, rates: dict[str, float], counts: dict[str, ComponentMetrics]) -> list[Text]:
         """The lines of the table; none is wider than the terminal."""
         specs = () if self._topology is None else tuple(self._topology.components.values())
-        columns = (*COLUMNS, "tuples/s") if rates else COLUMNS
+        columns = (*columns_of(self._topology), *(("tuples/s",) if rates else ()))
         own = [counters_of(spec, counts, **{"tuples/s": rates.get(spec.id, 0.0)}) for spec in specs]
         table = fit(own, columns, self._console.width)
         lines = [Text(GAP.join(table.line(table.columns)), style="dim")]
@@ -163,7 +164,7 @@ def _style(spec: ComponentSpec, column: str, counters: Counters) -> str:
         return "cyan" if spec.is_spout else ""
     if column == "tuples/s":
         return "green"
-    return "red" if column in ("failed", "errors") and counters.values.get(column) else ""
+    return "red" if column in ("failed", "errors", LATE) and counters.values.get(column) else ""
 
 
 def _ms(value: float | None) -> str:

@@ -138,6 +138,12 @@ class BoundedSpout(PartitionedSpout):
         """Whether all sources are planned to their ends."""
         return all(progress.get(source, 0) >= end for source, (_, end) in self.ends.items())
 
+    def unread(self, progress: Mapping[str, int]) -> Mapping[str, bool] | None:
+        """The sources that are not planned to their ends, if the user's spout lists any."""
+        if self.inner.unread(progress) is None:
+            return None
+        return {source: True for source, (_, end) in self.ends.items() if progress.get(source, 0) < end}
+
     def on_committed(self, progress: Mapping[str, int]) -> None:
         """Call the user's spout."""
         self.inner.on_committed(progress)

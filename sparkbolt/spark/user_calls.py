@@ -340,6 +340,11 @@ class DriverSpout(PartitionedSpout):
         """Call the user's method in the spout's thread, and wait."""
         self._ask("on_committed", progress)
 
+    def unread(self, progress: Mapping[str, int]) -> Mapping[str, bool] | None:
+        """Call the user's method in the spout's thread, and wait."""
+        sources: Mapping[str, bool] | None = self._ask("unread", progress)
+        return sources
+
     def on_read(self, reads: Sequence[tuple[Range, int]]) -> None:
         """Call the user's method in the spout's thread, and wait."""
         self._ask("on_read", reads)

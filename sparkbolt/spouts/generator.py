@@ -125,16 +125,24 @@ class GeneratorSpout(PartitionedSpout):
         cursor.skip_to(wanted + 1)
         return min(cursor.position, wanted)
 
+    def unread(self, progress: Mapping[str, int]) -> Mapping[str, bool] | None:
+        """List the iterables of several tasks that are not planned to their ends; one alone holds up no other."""
+        if self._tasks == 1:
+            return None
+        sources = (f"generator-{task}" for task in range(self._tasks))
+        return {source: True for source in sources if not self._is_planned(source, progress)}
+
     def finished(self, progress: Mapping[str, int]) -> bool:
         """Whether each iterable is planned to its end."""
-        sources = [f"generator-{task}" for task in range(self._tasks)]
+        return all(self._is_planned(f"generator-{task}", progress) for task in range(self._tasks))
+
+    def _is_planned(self, source: str, progress: Mapping[str, int]) -> bool:
+        """Whether an iterable is planned to its end."""
+        planned = progress.get(source, 0)
         if self.count is not None:
-            return all(progress.get(source, 0) >= self.count for source in sources)
-        ahead = self._ahead
-        return all(
-            source in ahead and ahead[source].ended and progress.get(source, 0) >= ahead[source].position
-            for source in sources
-        )
+            return planned >= self.count
+        ahead = self._ahead.get(source)
+        return ahead is not None and ahead.ended and planned >= ahead.position
 
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
         """Yield the items of the range as (index, values)."""

@@ -23,8 +23,8 @@ class JsonLinesSpout(TextSpout):
     Each field in ``outputs`` takes the object's value under its name, or None if it is missing. Other names of the
     object are ignored.
 
-    Files, ``follow``, compression and positions work as in ``TextSpout``. Lines with only white space are skipped. Any
-    other line that is not a JSON object fails its own tree.
+    Files, ``follow``, ``in_order``, compression and positions work as in ``TextSpout``. Lines with only white space are
+    skipped. Any other line that is not a JSON object fails its own tree.
 
     >>> JsonLinesSpout("orders/*.jsonl", outputs=["customer", "amount"]).outputs
     ['customer', 'amount']
@@ -36,6 +36,7 @@ class JsonLinesSpout(TextSpout):
         outputs: Sequence[str],
         *,
         follow: bool = False,
+        in_order: bool = False,
         encoding: str = "utf-8",
         line_bytes_max: int = 16 << 20,
     ) -> None:
@@ -44,7 +45,7 @@ class JsonLinesSpout(TextSpout):
         Raises:
             ConfigError: ``outputs`` is not a list of names, or ``TextSpout`` refuses another argument.
         """
-        super().__init__(paths, follow=follow, encoding=encoding, line_bytes_max=line_bytes_max)
+        super().__init__(paths, follow=follow, in_order=in_order, encoding=encoding, line_bytes_max=line_bytes_max)
         self.outputs = arguments.fields("outputs", outputs)
 
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:

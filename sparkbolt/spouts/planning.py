@@ -5,6 +5,8 @@ task reads which of them?
 
 Rule 1: a plan covers at most its budget of bytes, and at most ``RANGES_MAX`` ranges per task.
 Rule 2: two tasks of one plan never read the same compressed file.
+Rule 3: files are read side by side, ``SIDE_BY_SIDE`` at a time, each with the same share of the budget; a file that has
+less leaves the rest to the others. In order, only one file is read at a time.
 
 Read before: ``files``, ``following``.
 """
@@ -13,9 +15,9 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Protocol
 
 from sparkbolt.core.model.components import Range
@@ -26,6 +28,12 @@ from sparkbolt.spouts.unpacking import UnpackedEnd, check_unpackable, is_compres
 
 RANGES_MAX = 64
 """The most ranges that a task gets in one plan."""
+SIDE_BY_SIDE = 16
+"""How many files are read at the same time. Windows in event time hold what one file has more than the others."""
+COMPRESSED_SIDE_BY_SIDE = 8
+"""How many of these files may be compressed: a reader keeps each of them open (``OPEN_FILES_MAX`` of ``text``)."""
+SHARE_ROUNDS = 3
+"""How often what short files leave of the budget is shared among the others."""
 SPLIT_BYTES_MIN = 1 << 16
 """A file is not split into smaller pieces than this: every range costs some microseconds, whatever its size."""
 
@@ -84,8 +92,23 @@ class _Piece:
 class FilePlanner:
     """Plans ranges of the files that some patterns name."""
 
-    def __init__(self, patterns: Sequence[str], *, follow: bool, parallelism: int, clock: Callable[[], float]) -> None:
-        """Find the files; ``clock`` returns seconds and never goes back.
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        *,
+        follow: bool,
+        parallelism: int,
+        clock: Callable[[], float],
+        in_order: bool = False,
+    ) -> None:
+        """Find the files.
+
+        Args:
+            patterns: which files to read.
+            follow: whether files may grow and new ones may come.
+            parallelism: the number of tasks.
+            clock: returns seconds and never goes back.
+            in_order: whether each file is read to its end before the next one begins.
 
         Raises:
             ConfigError: A pattern names no file (unless ``follow``), or a file cannot be read.
@@ -108,14 +131,15 @@ class FilePlanner:
                 raise ConfigError(f"{path!r} cannot be read by this user: mend its permissions or leave it out")
             check_unpackable(path)
         self._parallelism = parallelism
+        self._at_once = 1 if in_order else SIDE_BY_SIDE
         self._follower = Follower(patterns, clock) if follow else None
         self._ends: dict[str, FileEnd] = {}
         if not follow:
             tell_passed_over(there.passed_over)
             self._ends = {escape(path): UnpackedEnd(path) if is_compressed(path) else FixedEnd(path) for path in found}
-        self._unread = deque(self._ends)
-        """Sources in the order of their paths, without the first ones that are planned to their ends: progress never
-        goes back, so these need not be looked at again. If files are followed: the sources at the last look."""
+        self._unread = dict.fromkeys(self._ends)
+        """Sources in the order of their paths, without those that were planned to their ends when they were last looked
+        at: progress never goes back. If files are followed: the sources at the last look, the next one first."""
         self._last = ""
 
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> list[Range]:
@@ -123,29 +147,93 @@ class FilePlanner:
         if self._follower is not None:
             self._follower.update(progress)
             self._ends = dict(self._follower.live)
-            self._unread = deque(sorted(self._ends))
-            self._unread.rotate(-bisect.bisect_right(self._unread, self._last))
+            sources = sorted(self._ends)
+            first = bisect.bisect_right(sources, self._last)
+            self._unread = dict.fromkeys(sources[first:] + sources[:first])
         return spread(self._pieces(progress, budget), self._parallelism)
 
     def _pieces(self, progress: Mapping[str, int], budget: int) -> list[_Piece]:
         """Return what can be read, up to the budget; followed files take turns in being the first."""
-        while self._unread and self._ends[self._unread[0]].reached(self._position(self._unread[0], progress)):
-            self._unread.popleft()
-        share = -(-budget // self._parallelism)
-        pieces: list[_Piece] = []
-        for source in self._unread:
+        chosen = self._side_by_side(progress)
+        pieces = {source: self._nothing_of(source, progress) for source in chosen}
+        task_share = -(-budget // self._parallelism)
+        for _ in range(SHARE_ROUNDS):
+            share = -(-budget // max(1, len(chosen)))
+            for source in chosen:
+                budget -= self._lengthen(pieces, source, min(share, budget), task_share)
+        # What these files do not need is for the files that come behind them.
+        for source in chain(chosen, self._unread if len(chosen) >= self._at_once else ()):
             if budget <= 0 or len(pieces) >= RANGES_MAX * self._parallelism:
                 break
-            end = self._ends[source]
-            start = self._position(source, progress)
-            if end.reached(start):
+            if source not in pieces and not self._may_begin(source, pieces):
                 continue
-            stop = end.reach(start, budget if end.splittable else min(budget, share))
-            if stop > start:
-                pieces.append(_Piece(source, start, stop, end.splittable))
-                budget -= stop - start
-                self._last = source
-        return pieces
+            pieces.setdefault(source, self._nothing_of(source, progress))
+            budget -= self._lengthen(pieces, source, budget, task_share)
+        found = [piece for piece in pieces.values() if piece.end > piece.start]
+        self._last = found[-1].source if found else self._last
+        return found
+
+    def _side_by_side(self, progress: Mapping[str, int]) -> list[str]:
+        """Return the files that are read at the same time: the first ones that have something to read."""
+        chosen: dict[str, _Piece] = {}
+        read = []
+        for source in self._unread:
+            if len(chosen) >= self._at_once:
+                break
+            start = self._position(source, progress)
+            if self._ends[source].reached(start):
+                read.append(source)
+            elif self._has_more(source, start) and self._may_begin(source, chosen):
+                chosen[source] = self._nothing_of(source, progress)
+        for source in read:
+            del self._unread[source]
+        return list(chosen)
+
+    def _may_begin(self, source: str, others: Mapping[str, _Piece]) -> bool:
+        """Whether a file may be read beside others: not too many compressed ones are read on in later plans."""
+        if self._ends[source].splittable:
+            return True
+        read_on = (one for one in others.values() if not one.splittable and not self._ends[one.source].reached(one.end))
+        return sum(1 for _ in read_on) < COMPRESSED_SIDE_BY_SIDE
+
+    def _nothing_of(self, source: str, progress: Mapping[str, int]) -> _Piece:
+        start = self._position(source, progress)
+        return _Piece(source, start, start, self._ends[source].splittable)
+
+    def _lengthen(self, pieces: dict[str, _Piece], source: str, want: int, most: int) -> int:
+        """Make the piece of a file up to ``want`` bytes longer, and return by how many.
+
+        A file that only one task can read gets no more than ``most`` bytes in all.
+        """
+        piece, end = pieces[source], self._ends[source]
+        if not piece.splittable:
+            want = min(want, piece.start + most - piece.end)
+        if want <= 0 or end.reached(piece.end):
+            return 0
+        stop = max(piece.end, end.reach(piece.end, want))
+        pieces[source] = replace(piece, end=stop)
+        return stop - piece.end
+
+    def _has_more(self, source: str, start: int) -> bool:
+        """Whether a file has something to read behind ``start``, as far as is known without unpacking it."""
+        end = self._ends[source]
+        return not end.reached(start) and (not end.splittable or end.reach(start, 1) > start)
+
+    def unread(self, progress: Mapping[str, int]) -> dict[str, bool]:
+        """Return the files that will still be read, and whether they have something to read now.
+
+        In order, a file that has not begun waits for its turn, and has nothing before that.
+        """
+        found: dict[str, bool] = {}
+        for source in self._unread:
+            start = self._position(source, progress)
+            if self._ends[source].reached(start):
+                continue
+            waits = self._at_once == 1 and source not in progress
+            found[source] = not waits and (self._follower is None or self._has_more(source, start))
+            if waits:
+                break
+        return found
 
     def _position(self, source: str, progress: Mapping[str, int]) -> int:
         """Return how far a source is planned; older checkpoints name it by its unescaped path."""

@@ -86,8 +86,15 @@ async def one_topology_page(request: Request) -> Response:
         rows=component_rows(document, window),
         sums={name: _sums(document, name) for name in WINDOWS},
         slowest=_busiest(document, window),
+        late=_latest_bolt(document),
         events=document["events"][::-1][:12],
     )
+
+
+def _latest_bolt(document: TopologyDocument) -> tuple[str, int] | None:
+    """The bolt with the most late tuples, and the late tuples of all bolts; None if there are none."""
+    late = {component: marks.get("late_tuples", 0) for component, marks in document["now"]["watermarks"].items()}
+    return (max(late, key=lambda component: late[component]), sum(late.values())) if any(late.values()) else None
 
 
 def _since(request: Request, document: TopologyDocument, reach: str) -> int:

@@ -22,7 +22,7 @@ from sparkbolt.core.worker.bolt_runtime import BoltRuntime
 from sparkbolt.errors import UnknownNameError
 from sparkbolt.windows.firing import Count
 from sparkbolt.windows.policies import EvictionPolicy
-from sparkbolt.windows.settings import LATE_FIELD, Windowing, mistakes_of, stored_settings
+from sparkbolt.windows.settings import LATE_FIELD, Windowing, mistakes_of, ms, stored_settings
 from sparkbolt.windows.triggers import TriggerPolicy
 
 if TYPE_CHECKING:
@@ -185,7 +185,11 @@ class WindowedBolt(RuntimeBolt):
         return self._with(timestamp_extractor=extractor, timestamp_unit=unit)
 
     def with_lag(self: Bolt, lag: timedelta) -> Bolt:
-        """Set how far out of order tuples may come: the watermark stays this far behind the newest tuple; default 0."""
+        """Set how far out of order tuples may come: the watermark stays this far behind the newest tuple; default 0.
+
+        Tuples of several files or kafka_partitions need no lag among one another: each of these sources has a newest
+        tuple of its own.
+        """
         return self._given("with_lag", lag=lag)
 
     def with_max_future(self: Bolt, max_future: timedelta) -> Bolt:
@@ -219,7 +223,12 @@ class WindowedBolt(RuntimeBolt):
         return self._given("with_late_tuple_stream", late_stream=stream)
 
     def with_idle_stream_timeout(self: Bolt, timeout: timedelta) -> Bolt:
-        """Let the watermark ignore an input stream that was silent for this long, by the micro-batch's clock."""
+        """Let the watermark ignore an input stream that was silent for this long, by the micro-batch's clock.
+
+        It also ignores a followed file, or a kafka_partition, that had nothing to read for this long (by default ten
+        seconds). If all streams are silent, the watermark goes on with the clock, to the end of the last window that
+        holds a tuple; if all sources are read to their ends, it goes there at once.
+        """
         return self._given("with_idle_stream_timeout", idle_timeout=timeout)
 
     # Reliability and memory.
@@ -282,6 +291,17 @@ class WindowedBolt(RuntimeBolt):
     def runs_timers(self) -> bool:
         """Whether windows are due at fixed times; see ``RuntimeBolt``."""
         return self._windowing.runs_timers
+
+    @property
+    def has_watermark(self) -> bool:
+        """Whether windows are in event time; see ``RuntimeBolt``."""
+        return self._windowing.in_event_time
+
+    @property
+    def idle_timeout_ms(self) -> int | None:
+        """The timeout of ``with_idle_stream_timeout``; see ``RuntimeBolt``."""
+        idle = self._windowing.idle_timeout
+        return None if idle is None else ms(idle)
 
     def runtime(self, context: TopologyContext, output: Output) -> BoltRuntime:
         """Return the runtime of this bolt in a task; see ``RuntimeBolt``."""

@@ -13,7 +13,8 @@ Read before: ``firing``, ``core.model.runtime_bolts``.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.story import time_text
 from sparkbolt.core.model.tuples import SYSTEM_COMPONENT
 from sparkbolt.core.protocol.plan import Timer
+from sparkbolt.core.protocol.stream_sources import SourceRanges, StreamSources
 from sparkbolt.core.worker.bolt_runtime import BoltRuntime, joined
 from sparkbolt.core.worker.failures import failure_of
 from sparkbolt.core.worker.returned_values import emit_all
@@ -42,6 +44,8 @@ from sparkbolt.windows.log import WindowLog
 from sparkbolt.windows.reading import SeenIds, groups_of, times_of
 from sparkbolt.windows.segments import Selection, Shelf
 from sparkbolt.windows.settings import Windowing, ms
+from sparkbolt.windows.source_times import SourceTimes
+from sparkbolt.windows.triggers import aligned
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
 from sparkbolt.windows.window import TupleWindow
 
@@ -110,6 +114,7 @@ class WindowTask(BoltRuntime):
         self._seen = SeenIds()
         self._window: Windower | None = None
         self._keyed: KeyedWindows | None = None
+        self._times = SourceTimes()
 
     # The micro-batch, step by step.
 
@@ -185,6 +190,10 @@ class WindowTask(BoltRuntime):
             return POLICY_QUANTUM_MS
         slide = windowing.slide_extent
         return windowing.watermark_interval_ms if isinstance(slide, Count) else 1
+
+    def hear(self, streams: Sequence[StreamSources], ranges: SourceRanges | None) -> None:
+        """See ``BoltRuntime``."""
+        self._times.hear(streams, ranges)
 
     def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
         """See ``BoltRuntime``; windows know the trees of their tuples only if tuples are acked when they expire."""
@@ -271,19 +280,20 @@ class WindowTask(BoltRuntime):
         late = good & (times < self._marks.last)
         if self._windowing.closes_at(self._marks.last):
             late |= good & (times == self._marks.last)
-        self._marks.note((origin.component, origin.stream), int(times[good].max()), self._context.now_ms)
+        stream = origin.component, origin.stream
+        self._marks.note(stream, int(times[good].max()), self._context.now_ms)
+        self._times.note(stream, rows, times, good)
         count = int(np.count_nonzero(late))
         if not count:
             return good
         self.effects.metrics.late_tuples += count
-        stream = self._windowing.late_stream
-        if stream is None:
+        if self._windowing.late_stream is None:
             self._tell_late(count)
             return good & ~late
         from sparkbolt.windows.bolt import LateTuple
 
         source = origin.component, origin.task, origin.stream, origin.fields
-        out = self._output.of(stream)
+        out = self._output.of(self._windowing.late_stream)
         wanted = set(np.flatnonzero(late).tolist())
         for row, values in enumerate(rows.values()):
             if row in wanted:
@@ -306,16 +316,17 @@ class WindowTask(BoltRuntime):
     def end(self, counts: TaskResult) -> None:
         """See ``BoltRuntime``."""
         now_ms, marks = self._context.now_ms, self._marks
+        if marks is not None:
+            self._times.hold(marks, now_ms)
+            self.marks = self._times.reports(self._context.component)
         if marks is not None and now_ms >= self._next_mark_ms:
             before, mark = marks.last, marks.watermark(now_ms)
-            self._changed = self._changed or mark is not None
+            if mark is not None:
+                self._pass(before, mark)
+            self._close_silent(marks)
+            self._changed = self._changed or marks.last > before
             if self._changed:  # an interval begins only if it is saved, so that it is the same one after a crash
                 self._next_mark_ms = now_ms + self._windowing.watermark_interval_ms
-            if mark is not None:
-                if self._keyed is not None:
-                    self._keyed.settle(before)  # the watermark may pass tuples of this very micro-batch
-                for key, window in self._due(mark):
-                    self._show(window, window.watermark(mark), key)
         if self._keyed is not None:
             self._keyed.settle(now_ms if marks is None else marks.last)
         if marks is not None and marks.last:
@@ -325,12 +336,52 @@ class WindowTask(BoltRuntime):
         self._next_due_ms = now_ms if self.timer is None else max(now_ms, self.timer.due_ms)
         self._changed = self._changed or self._windowing.idle_timeout is not None  # ``_come_back`` needs it saved
 
-    def _next_timer(self) -> Timer | None:
+    def _pass(self, before_ms: int, mark_ms: int) -> None:
+        """Show the windows that the watermark has reached on its way from ``before_ms``."""
         if self._keyed is not None:
-            due, waits = self._keyed.next_due_ms(), self._keyed.waits
-        else:
-            assert self._window is not None
-            due, waits = self._window.due_ms(), self._window.waits
+            self._keyed.settle(before_ms)  # the watermark may pass tuples of this very micro-batch
+        for key, window in self._due(mark_ms):
+            self._show(window, window.watermark(mark_ms), key)
+
+    def _close_silent(self, marks: WaterMarkEventGenerator) -> None:
+        """While all streams are silent, let the watermark rise with the clock, where that closes a window.
+
+        It goes no further than the last window with tuples ends, so what comes for later windows is in time.
+        """
+        limit = marks.clock_mark(self._context.now_ms)
+        if limit is None:
+            return
+        last = self._last_end(marks.newest_ms or 0)
+        limit = last if self._times.have_ended(len(self._context.inputs)) else min(limit, last)
+        if self._keyed is not None:
+            self._keyed.settle(marks.last)
+        due, _ = self._next_due()
+        if due is None or not marks.last < due <= limit:
+            return
+        slide = self._windowing.slide
+        before, marks.last = marks.last, limit // ms(slide) * ms(slide) if isinstance(slide, timedelta) else limit
+        self._pass(before, marks.last)
+
+    def _last_end(self, newest_ms: int) -> int:
+        """Where the last window with tuples ends, if the newest of them has this time."""
+        windowing = self._windowing
+        if windowing.gap is not None:
+            return newest_ms + ms(windowing.gap)
+        if not isinstance(windowing.slide, timedelta):
+            return newest_ms
+        slide, edge = ms(windowing.slide), int(windowing.closed_left)
+        length = ms(windowing.length) if isinstance(windowing.length, timedelta) else slide
+        return max(aligned(newest_ms + edge, slide), (newest_ms + edge + length - 1) // slide * slide)
+
+    def _next_due(self) -> tuple[int | None, bool]:
+        """When the next window is due, and whether it shows something new."""
+        if self._keyed is not None:
+            return self._keyed.next_due_ms(), self._keyed.waits
+        assert self._window is not None
+        return self._window.due_ms(), self._window.waits
+
+    def _next_timer(self) -> Timer | None:
+        due, waits = self._next_due()
         if due is None:
             return None
         marks, now_ms = self._marks, self._context.now_ms
@@ -339,8 +390,14 @@ class WindowTask(BoltRuntime):
         candidate = marks.candidate(now_ms)
         if candidate is not None and candidate >= due:
             return Timer(max(self._next_mark_ms, now_ms + 1))
-        idle = marks.next_idle_ms(now_ms)
-        return None if idle is None else Timer(max(idle, self._next_mark_ms, now_ms + 1))
+        least = max(self._next_mark_ms, now_ms + 1)
+        changes = [when for when in (marks.next_idle_ms(now_ms), self._times.release_ms) if when is not None]
+        if changes:
+            return Timer(max(min(changes), least))
+        clock_mark = marks.clock_mark(now_ms)
+        if clock_mark is None or due > self._last_end(marks.newest_ms or 0):
+            return None
+        return Timer(max(now_ms + due - clock_mark, least), waits=False)
 
     def begin_flush(self) -> None:
         """See ``BoltRuntime``."""

@@ -3,6 +3,7 @@
 Which question it answers: up to which timestamp may windows be closed, and which event comes too late?
 Rule 1: the watermark is the least of the latest timestamps of the input streams, minus the lag. There is none until
 every input stream has had an event. It only rises.
+A stream whose sources have not come as far as its latest timestamp counts with the least of them (``hold``).
 Rule 2: an event is late if, and only if, it is older than the last watermark that was returned. An equal timestamp is
 not late.
 
@@ -41,6 +42,10 @@ class WaterMarkEventGenerator:
         self.idle_timeout_ms = idle_timeout_ms
         self._latest: dict[Hashable, int | None] = dict.fromkeys(streams)
         self._heard_ms: dict[Hashable, int] = dict.fromkeys(self._latest, now_ms)
+        self._held: dict[Hashable, int] = {}
+        """How far the sources of a stream have come, where some are still to be read; negative: nowhere."""
+        self._unread: set[Hashable] = set()
+        """The streams whose sources have events that are not read yet: they are not silent."""
         self.last = 0
         """The last watermark that was returned, in milliseconds; 0 before the first."""
 
@@ -55,24 +60,78 @@ class WaterMarkEventGenerator:
         self._latest[stream] = newest_ms if latest is None else max(latest, newest_ms)
         self._heard_ms[stream] = now_ms
 
+    def learn(self, stream: Hashable, newest_ms: int, now_ms: int) -> None:
+        """Record that another task had events of a stream, up to this timestamp."""
+        latest = self._latest.get(stream)
+        if latest is None or latest < newest_ms:
+            self.note(stream, newest_ms, now_ms)
+
+    def hold(self, stream: Hashable, until_ms: int | None, *, unread: bool = False) -> None:
+        """Let a stream count with this timestamp, if its latest one is newer; until the next call for the stream.
+
+        Args:
+            stream: the stream.
+            until_ms: how far all sources have come that are still to be read; negative if one of them had no event yet,
+                so that there is no watermark; None if no source is still to be read.
+            unread: whether a source has events that are not read yet: the stream is then not silent.
+
+        >>> marks = WaterMarkEventGenerator(["log"])
+        >>> marks.note("log", 90, now_ms=0)
+        >>> marks.hold("log", 40)
+        >>> marks.watermark(0)
+        40
+        """
+        self._held.pop(stream, None)
+        if until_ms is not None:
+            self._held[stream] = until_ms
+        self._unread = self._unread | {stream} if unread else self._unread - {stream}
+
     def hear_all(self, now_ms: int) -> None:
         """Count the silence of every stream from now on."""
         self._heard_ms = dict.fromkeys(self._heard_ms, now_ms)
 
     def candidate(self, now_ms: int) -> int | None:
         """The watermark that ``watermark`` would return now; None if there is no new one."""
-        latest = [
-            timestamp
-            for stream, timestamp in self._latest.items()
-            if self.idle_timeout_ms is None or now_ms - self._heard_ms[stream] < self.idle_timeout_ms
-        ]
+        latest = [self._come_to(stream) for stream in self._latest if not self._is_silent(stream, now_ms)]
         if not latest:  # all streams are silent: the newest timestamp of all counts
-            latest = [max((known for known in self._latest.values() if known is not None), default=None)]
+            latest = [self.newest_ms]
         known = [timestamp for timestamp in latest if timestamp is not None]
         if len(known) < len(latest):
             return None
         mark = min(known) - self.lag_ms
         return mark if mark > self.last else None
+
+    def _come_to(self, stream: Hashable) -> int | None:
+        """The timestamp with which a stream counts; None if it holds all windows."""
+        latest, held = self._latest[stream], self._held.get(stream)
+        if latest is None or held is None:
+            return latest
+        return min(latest, held) if held >= 0 else None
+
+    def _is_silent(self, stream: Hashable, now_ms: int) -> bool:
+        timeout_ms = self.idle_timeout_ms
+        return timeout_ms is not None and stream not in self._unread and now_ms - self._heard_ms[stream] >= timeout_ms
+
+    @property
+    def newest_ms(self) -> int | None:
+        """The newest timestamp of all streams; None if there was no event."""
+        return max((known for known in self._latest.values() if known is not None), default=None)
+
+    def clock_mark(self, now_ms: int) -> int | None:
+        """How far the watermark may rise with the clock: as far as time has passed since the last event.
+
+        Only while all streams are silent; None at any other time. Events that come after such a silence are then in
+        time, if their delays differ by no more than the lag.
+
+        >>> marks = WaterMarkEventGenerator(["log"], lag_ms=5, idle_timeout_ms=100)
+        >>> marks.note("log", 1000, now_ms=50)
+        >>> marks.clock_mark(149), marks.clock_mark(150)
+        (None, 1095)
+        """
+        newest_ms = self.newest_ms
+        if newest_ms is None or not all(self._is_silent(stream, now_ms) for stream in self._latest):
+            return None
+        return newest_ms - self.lag_ms + now_ms - max(self._heard_ms.values())
 
     def watermark(self, now_ms: int) -> int | None:
         """Return the watermark if it has risen, otherwise None. Called once per interval."""
@@ -85,7 +144,8 @@ class WaterMarkEventGenerator:
         """When the next stream becomes idle, in milliseconds; None if none will."""
         if self.idle_timeout_ms is None:
             return None
-        ends = (heard + self.idle_timeout_ms for heard in self._heard_ms.values())
+        heard_ms = (heard for stream, heard in self._heard_ms.items() if stream not in self._unread)
+        ends = (heard + self.idle_timeout_ms for heard in heard_ms)
         return min((end for end in ends if end > now_ms), default=None)
 
     def get_state(self) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.conftest import Begin
 from tests.contract.engines import Engine
-from tests.contract.windowed import EIGHT, SIX, WINDOWED, storms_example, windows_kept
+from tests.contract.windowed import EIGHT, FILED, SIX, WINDOWED, storms_example, windows_kept
 
 STORMS_WINDOWS = [
     ["123", SIX + 10_000],
@@ -80,3 +80,11 @@ def test_each_key_has_its_windows_over_a_restart(restarted: Engine) -> None:
         own = list(range(key, WINDOWED, 7))
         whole = [own[first : first + 100] for first in range(0, len(own) - 99, 100)]
         assert found[key] == [of_numbers(numbers) for numbers in whole]
+
+
+def test_of_files_that_are_read_with_others_no_line_is_late_over_a_restart(restarted: Engine) -> None:
+    assert restarted.of("files-by-sensor").late_tuples == 0
+    found = {tuple(block[1:]) for name, block in restarted.notes("windows") if name == "files"}
+    whole = [of_numbers(list(range(first, first + 10))) for first in range(0, FILED - 10, 10)]
+    assert {(*numbers, sensor) for numbers in whole for sensor in range(4)} <= found
+    assert {count for count, *_ in found} == {10}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +21,7 @@ from sparkbolt import (
     Tuple,
     WindowedBolt,
 )
+from sparkbolt.spouts import JsonLinesSpout
 from sparkbolt.windows import TupleWindow, WindowCollector
 from tests.contract.parts import Messages, note
 
@@ -112,6 +114,8 @@ class Keyed(Messages):
 
 
 WINDOWED = 4_000
+FILED = 50
+"""How many lines each of four files has, one for each sensor."""
 
 
 def windows_kept(directory: str) -> Topology:
@@ -131,4 +135,13 @@ def windows_kept(directory: str) -> Topology:
             windowed.with_watermark_interval(timedelta(milliseconds=1))
         builder.set_bolt(name, windowed).global_grouping("numbers")
         sink.shuffle_grouping(name)
+    for sensor in range(4):
+        lines = (json.dumps({"n": n, "sensor": sensor, "at": 1000 * (n + 1)}) for n in range(FILED))
+        Path(directory, f"sensor-{sensor}.json").write_text("\n".join(lines))
+    files = JsonLinesSpout(f"{directory}/sensor-*.json", outputs=["n", "sensor", "at"])
+    builder.set_spout("files", files, max_spout_pending=4)
+    days = Blocks("files").with_tumbling_window(10 * second).with_timestamp_field("at").with_key("sensor")
+    days.with_watermark_interval(timedelta(milliseconds=1))
+    builder.set_bolt("files-by-sensor", days, parallelism=2).fields_grouping("files", ["sensor"])
+    sink.shuffle_grouping("files-by-sensor")
     return builder.build()

@@ -312,6 +312,11 @@ def _now(document: TopologyDocument, width: int) -> list[str]:
         if "watermark_ms" in marks:
             behind = marks.get("behind_ms", 0)
             sentences.append(f"{component}: watermark {time_text(marks['watermark_ms'])}, {behind:,} ms behind")
+        if marks.get("late_tuples"):
+            sentences.append(
+                f"{component}: {marks['late_tuples']:,} late tuples in no window: raise with_lag, or take them from "
+                "with_late_tuple_stream"
+            )
     for sentence in sentences:
         if sentence:
             lines += _sentence(str(sentence), width)

@@ -34,8 +34,9 @@ from sparkbolt.core.driver.overrides import Overrides, traced_sequences
 from sparkbolt.core.driver.rate import RateController, positions_read
 from sparkbolt.core.driver.recorder import Observed
 from sparkbolt.core.driver.retry_entries import letter_entries, retry_entries
-from sparkbolt.core.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer
+from sparkbolt.core.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer, printed_ids
 from sparkbolt.core.driver.timers import Ticks, Timers
+from sparkbolt.core.driver.watermarks import Watermarks
 from sparkbolt.core.model.causes import STOPPING
 from sparkbolt.core.model.components import PartitionedSpout, Range, Spout
 from sparkbolt.core.model.dead_letters import CHECKPOINT
@@ -114,6 +115,7 @@ class Coordinator:
         """The monotonic time at which the plans' time was ``ledger.last_now_ms``."""
         self._emitted: dict[str, int] = {}
         self._timers = Timers(lane.runtime_tasks if ledger.last_promoted >= 0 else lane.timed_tasks)
+        self._watermarks = Watermarks(lane, spouts)
         self._reads: list[tuple[str, Range, int]] = []
         """What executors have read in the staged micro-batch, as in ``Feedback``."""
         self._fresh = empty_u64()
@@ -205,6 +207,10 @@ class Coordinator:
         rooms = self._rooms(now_ms)
         held_back = self._held_back()
         offered = {} if held_back else self._offered(rooms)
+        clocks = self._timers.due(now_ms)
+        if clocks or any(offered.values()):  # an idle poll costs the same whatever sources there are
+            self._watermarks.ask(self.ledger.progress, offered)
+        offered = offered if self.active else {}  # a spout's call may have deactivated the topology
         bases: dict[int, int] = {}
         retries = self._retries(bases, now_ms, rooms)
         entries = [entry for entry in retries if self._is_read(entry)]
@@ -215,13 +221,11 @@ class Coordinator:
         ticks = self._ticks.due(now_ms)
         expired = self.ledger.expiring(EXPIRED_PER_PLAN_MAX)
         outbox_acks = self.ledger.outbox_acks.first(OUTBOX_ACKS_PER_PLAN_MAX)
-        clocks = self._timers.due(now_ms)
         news = outbox_acks and mono_s >= self._outbox_acks_due(outbox_acks)
         if not (entries or again or ticks or expired or clocks or news):
             return None
-        number = self.ledger.last_promoted + 1
         plan = MicroBatchPlan(
-            micro_batch_id=number,
+            micro_batch_id=self.ledger.last_promoted + 1,
             life=self.life,
             now_ms=now_ms,
             entries=tuple(entries),
@@ -233,18 +237,20 @@ class Coordinator:
             outbox_acks=outbox_acks,
             clocks=clocks,
         )
+        plan = self._with_streams(plan)
         self.in_force, self._planned_at, self._probing = plan, mono_s, frozenset(rooms)
         return plan
+
+    def _with_streams(self, plan: MicroBatchPlan) -> MicroBatchPlan:
+        """The plan, with what windows have to know of the sources of their tuples."""
+        plan = replace(plan, open_ranges=self._watermarks.open_ranges(self.ledger))
+        return replace(plan, streams=self._watermarks.streams(plan, self.ledger))
 
     def plan_nothing(self, now_ms: int, mono_s: float) -> MicroBatchPlan:
         """A plan that reads nothing and sends no notices, for a micro-batch that runs although nothing is due."""
         check(self.in_force is None, f"a plan is in force: {self.in_force}")
-        self.in_force = MicroBatchPlan(
-            micro_batch_id=self.ledger.last_promoted + 1,
-            life=self.life,
-            now_ms=self._time_ms(now_ms, mono_s),
-            void=self.ledger.void,
-        )
+        number, now_ms = self.ledger.last_promoted + 1, self._time_ms(now_ms, mono_s)
+        self.in_force = self._with_streams(MicroBatchPlan(number, self.life, now_ms, void=self.ledger.void))
         self._planned_at = mono_s
         return self.in_force
 
@@ -346,19 +352,19 @@ class Coordinator:
             if budgets[component] >= 1 and component not in self.lane.inlets:
                 done, tasks = progress.get(component, {}), len(self.topology.tasks(component))
                 with user_code(f"next_ranges of {component!r}"):
-                    offered[component] = checked(component, spout.next_ranges(done, budgets[component]), done, tasks)
-        return offered if self.active else {}  # a spout's call may have deactivated the topology
+                    ranges = checked(component, spout.next_ranges(done, budgets[component]), done, tasks)
+                takes_more = partial(self.ledger.messages.takes_more, component, max_uncommitted=spout.max_uncommitted)
+                offered[component] = [range_ for range_ in ranges if takes_more(range_.source)]
+        return offered
 
     def _ranges(self, bases: dict[int, int], offered: Mapping[str, Sequence[Range]]) -> list[Entry]:
         entries = []
-        takes_more = self.ledger.messages.takes_more
         for component, ranges in offered.items():
-            spout, numbers = self.spouts[component], self.topology.tasks(component)
+            once, numbers = self.spouts[component].once, self.topology.tasks(component)
             for range_ in ranges:
-                if takes_more(component, range_.source, spout.max_uncommitted):
-                    task = numbers[range_.task]
-                    base = self._base(bases, task, range_.end - range_.start)
-                    entries.append(Entry(task, base, range_.source, range_.start, range_.end, once=spout.once))
+                task = numbers[range_.task]
+                base = self._base(bases, task, range_.end - range_.start)
+                entries.append(Entry(task, base, range_.source, range_.start, range_.end, once=once))
         return entries
 
     def _budget(self, component: str, probe: int | None) -> int:
@@ -439,24 +445,12 @@ class Coordinator:
         assert plan is not None
         verdicts = feedback.verdicts
         self._fresh = np.concatenate((verdicts.open_keys[verdicts.open_new], verdicts.touched))
-        feedback.message_ids = dict(sorted((feedback.message_ids | self._message_ids(plan, feedback)).items()))
+        named = chain((fail.key for fail in verdicts.failed), plan.expired, (hop.key for hop in feedback.hops))
+        printed = printed_ids(self.buffers, named, self.config.stories_max)
+        feedback.message_ids = dict(sorted((feedback.message_ids | printed).items()))
         self._timers.reported, self._reads = feedback.timers, feedback.reads
         self.observed.measured = feedback.measured
         return self.ledger.stage(plan, feedback)
-
-    def _message_ids(self, plan: MicroBatchPlan, feedback: Feedback) -> dict[int, str]:
-        """Tree key to the printed message id of a ``Spout``, for trees about which something is reported."""
-        if not self.buffers:
-            return {}
-        named = chain((fail.key for fail in feedback.verdicts.failed), plan.expired, (hop.key for hop in feedback.hops))
-        found: dict[int, str] = {}
-        for key in named:
-            task, sequence = split_key(key)
-            buffer = self.buffers.get(task)
-            told = buffer.text_of(sequence) if buffer is not None and len(found) < self.config.stories_max else None
-            if told is not None:
-                found[key] = told
-        return dict(sorted(found.items()))
 
     def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
         """Count the verdicts of a committed micro-batch, and pass them on to the spouts."""

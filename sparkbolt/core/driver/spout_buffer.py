@@ -18,6 +18,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -259,3 +260,21 @@ class SpoutBuffer:
             self.doomed.put(tree.due_ms, replace(one, due_ms=tree.due_ms, attempt=tree.next_attempt))
         else:
             self.fails.append(one.message_id)
+
+
+def printed_ids(buffers: Mapping[int, SpoutBuffer], keys: Iterable[int], limit: int) -> dict[int, str]:
+    """Tree key to the printed message id of a ``Spout``, for at most ``limit`` of these trees.
+
+    Args:
+        buffers: the buffer of each spout task, by number.
+        keys: the keys of trees, of any spout or bolt.
+        limit: the most message ids that are printed.
+    """
+    found: dict[int, str] = {}
+    for key in keys if buffers else ():
+        task, sequence = split_key(key)
+        buffer = buffers.get(task)
+        text = buffer.text_of(sequence) if buffer is not None and len(found) < limit else None
+        if text is not None:
+            found[key] = text
+    return found

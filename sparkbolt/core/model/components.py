@@ -25,6 +25,7 @@ from sparkbolt.core.model.pickling import never_durable
 from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.model.trace_context import TracedSource
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, Outputs, Tuple, parse_outputs
+from sparkbolt.core.model.unread_sources import UnreadSources
 from sparkbolt.errors import EmitError
 
 if TYPE_CHECKING:
@@ -323,7 +324,7 @@ def _position(value: Any) -> int:
     raise EmitError(f"the spout read a record at {printed(value):.60}, expected a position (an int)")
 
 
-class PartitionedSpout(TracedSource, Component):
+class PartitionedSpout(UnreadSources, TracedSource, Component):
     """A source that can be read again from any position: a file, a log. Its reading scales with the executors.
 
     The driver only plans which ranges are read; the executors read them. Driver and executors use copies of the same

@@ -21,7 +21,16 @@ from sparkbolt.core.model.function_bolts import FunctionBolt
 _OF_ALL = ("prepare", "cleanup", "open", "close", "dead_letter_sink", "init_state")
 _OF_BOLTS = ("execute", "flush", "row", "begin", "commit", "end")
 _OF_SPOUTS = ("next_tuple", "ack", "fail", "activate", "deactivate", "receive", "confirm", "release")
-_OF_DRIVER = ("next_ranges", "finished", "on_committed", "on_sources_changed", "on_read", "lag", "take_skipped")
+_OF_DRIVER = (
+    "next_ranges",
+    "finished",
+    "on_committed",
+    "on_sources_changed",
+    "on_read",
+    "unread",
+    "lag",
+    "take_skipped",
+)
 _OF_RANGES = (*_OF_DRIVER, "read", "read_columns")
 _METHODS = (*_OF_ALL, *_OF_BOLTS, *_OF_SPOUTS, *_OF_RANGES, "read_bytes", "raw")
 """The methods that the engine calls, if the component has them."""

@@ -31,6 +31,16 @@ class RuntimeBolt(BoltBase):
         """
         return {}
 
+    @property
+    def has_watermark(self) -> bool:
+        """Whether its tuples carry their own time, so that it waits for all sources of its tuples."""
+        return False
+
+    @property
+    def idle_timeout_ms(self) -> int | None:
+        """After how much silence a stream, or a source, no longer holds its watermark; None: it was not set."""
+        return None
+
     @abstractmethod
     def runtime(self, context: TopologyContext, output: Any) -> Any:
         """Create the bolt runtime; called once for each task and worker process, after ``prepare``.

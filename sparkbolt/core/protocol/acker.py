@@ -402,7 +402,8 @@ def gather(frames: Iterable[Any]) -> Feedback:
             feedback.partials += int.from_bytes(body[:8], "little")
             verdicts.append(decode_verdicts(body[8:]))
         elif kind == FrameKind.FEEDBACK:
-            metrics, reports, hops, timers, healths, measured = decode_control(data, FrameKind.FEEDBACK)
+            metrics, reports, hops, timers, marks, healths, measured = decode_control(data, FrameKind.FEEDBACK)
+            feedback.marks.extend(marks)
             feedback.measured.add(Measurements.unpack(measured))
             feedback.timers.update(timers)
             add_healths(feedback.healths, healths)
@@ -425,6 +426,7 @@ def gather(frames: Iterable[Any]) -> Feedback:
         verdicts.append(judge(partials))
     feedback.verdicts = merge(verdicts)
     feedback.hops = merged(feedback.hops)
+    feedback.marks.sort()
     feedback.reads.sort()
     feedback.letters.sort()
     feedback.kept.sort(key=lambda kept: kept[:2])

@@ -35,6 +35,7 @@ from sparkbolt.core.base.salvage import salvage
 from sparkbolt.core.base.text_arrays import dictionary_of, strings_of
 from sparkbolt.core.protocol.edges import Anchoring, EdgeOrigins, joined_anchorings
 from sparkbolt.core.protocol.plan import Entry
+from sparkbolt.core.protocol.stream_sources import SourceRanges, StreamSources
 from sparkbolt.errors import EmitError, check
 
 Column: TypeAlias = pa.Array | Sequence[Any]
@@ -157,6 +158,10 @@ class Clock:
     """Positions of values in the task's outbox that the task may drop."""
     again: tuple[Entry, ...] = ()
     """The values of its outbox that the task must emit again."""
+    streams: tuple[StreamSources, ...] = ()
+    """The input streams of the task whose watermark depends on sources."""
+    ranges: SourceRanges | None = None
+    """Which trees belong to which of these sources; None without ``streams``."""
 
 
 @dataclass

@@ -11,7 +11,7 @@ cannot be pickled, or is too large, is refused at that moment. A record that can
 both cases only its own tree fails. Plain values (text, numbers, bytes, None) travel unchanged; the only cost is the
 check of their types.
 
-Read before: ``ids``, ``components``, ``attempts``.
+Read before: ``ids``, ``components``, ``attempts``, ``stream_sources``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from __future__ import annotations
 import io
 import json
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import cloudpickle
 
@@ -29,8 +29,10 @@ from sparkbolt.core.base.exceptions import line_of, pass_on, printed
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.base.ids import tree_key
 from sparkbolt.core.protocol.attempts import NO_ATTEMPTS, MessageAttempts
+from sparkbolt.core.protocol.stream_sources import SourceRanges, StreamSources
 from sparkbolt.errors import CheckpointError, EmitError
 
+TaskOwner: TypeAlias = Callable[[int], tuple[str, int]]
 PLAN_FORMAT = 1
 ASKED_FOR_MAX = 100
 """For at most about this many trees that time out in a micro-batch, their holders are asked for the held tuples."""
@@ -134,6 +136,33 @@ class MicroBatchPlan:
     """(task number, start, end): positions [start, end) that the task may drop from its outbox."""
     clocks: tuple[int, ...] = ()
     """Numbers of tasks that receive the time although nothing else may be sent to them."""
+    streams: tuple[StreamSources, ...] = ()
+    """The input streams of windows whose watermark depends on sources."""
+    open_ranges: tuple[tuple[int, int, int, str], ...] = ()
+    """(task number, first sequence, number of sequences, source): ranges of earlier plans with open trees, whose tuples
+    bolts may still emit; only with ``streams``."""
+
+    def sources(self, owner: TaskOwner) -> list[tuple[str, str]]:
+        """(spout, source) of each source that tuples of the micro-batch may come from; its index is its code.
+
+        Args:
+            owner: (component, index) of a task number.
+        """
+        return list(dict.fromkeys((owner(task)[0], source) for task, _, _, source in self._source_ranges()))
+
+    def source_ranges(self, owner: TaskOwner) -> SourceRanges:
+        """Which trees that tuples of the micro-batch may belong to come from which source."""
+        codes = {place: code for code, place in enumerate(self.sources(owner))}
+        return SourceRanges.of(
+            (tree_key(task, base), count, codes[owner(task)[0], source])
+            for task, base, count, source in self._source_ranges()
+        )
+
+    def _source_ranges(self) -> Iterator[tuple[int, int, int, str]]:
+        for entry in self.entries:
+            if entry.source is not None and entry.letters is None:
+                yield entry.task, entry.base, entry.reserved, entry.source
+        yield from self.open_ranges
 
     @property
     def reserving(self) -> tuple[Entry, ...]:
@@ -163,6 +192,9 @@ class MicroBatchPlan:
             body["again"] = [entry.to_json() for entry in self.again]
         if self.outbox_acks:
             body["settled"] = outbox_acks_to_json(self.outbox_acks)
+        if self.streams:
+            body["streams"] = [stream.to_json() for stream in self.streams]
+            body["open"] = [list(range_) for range_ in self.open_ranges]
         return body
 
     @classmethod
@@ -189,6 +221,8 @@ class MicroBatchPlan:
             asked=tuple(body.get("asked", ())),
             again=tuple(Entry.from_json(entry) for entry in body.get("again", ())),
             outbox_acks=outbox_acks_from_json(body.get("settled", ())),
+            streams=tuple(map(StreamSources.from_json, body.get("streams", ()))),
+            open_ranges=tuple((task, base, count, source) for task, base, count, source in body.get("open", ())),
         )
 
     def dumps(self) -> str:

@@ -118,6 +118,8 @@ class Feedback:
     """Tree key to the printed message id of a ``Spout`` or an inlet, for trees about which something is reported."""
     timers: dict[int, Any] = field(default_factory=dict)
     """Number of each task with a bolt runtime that ran, to its next timer (``plan.Timer``, or None)."""
+    marks: list[tuple[str, str, str, int, int]] = field(default_factory=list)
+    """The newest timestamps that windowed bolts have seen (``source_marks.Report``)."""
     healths: dict[str, Any] = field(default_factory=dict)
     """Bolt to the results of the tuples that it received (``outage.Health``)."""
     letters: list[bytes] = field(default_factory=list)

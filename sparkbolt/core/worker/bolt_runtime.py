@@ -22,6 +22,7 @@ import numpy.typing as npt
 from sparkbolt.core.base.ids import MAX_SEQUENCE, SEQUENCE_BITS, U64, unmix64_array
 from sparkbolt.core.model.metrics import ComponentMetrics
 from sparkbolt.core.protocol.plan import Timer
+from sparkbolt.core.protocol.stream_sources import SourceRanges, StreamSources
 
 if TYPE_CHECKING:
     from sparkbolt.core.state.task_state import TaskState
@@ -54,6 +55,8 @@ class BoltRuntime(ABC):
         """The engine takes the effects after each call and replaces them with empty ones."""
         self.timer: Timer | None = None
         """When the task has to run next; None: not until rows come."""
+        self.marks: list[tuple[str, str, str, int, int]] = []
+        """The newest timestamps of the tuples that came in this micro-batch (``source_marks.Report``)."""
         self.has_run = False
         """Whether user code has run in this micro-batch; the engine resets it when the micro-batch begins."""
         self.showing: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -63,6 +66,9 @@ class BoltRuntime(ABC):
     @abstractmethod
     def attach(self, state: TaskState) -> None:
         """Begin a micro-batch with the task's state as it was committed last."""
+
+    def hear(self, streams: Sequence[StreamSources], ranges: SourceRanges | None) -> None:  # noqa: B027
+        """Called after ``attach`` with what the plan knows of the sources of the input streams, as in ``Clock``."""
 
     @abstractmethod
     def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:

@@ -105,6 +105,8 @@ class StageResult:
     reports: list[ErrorReport] = field(default_factory=list)
     timers: dict[int, Timer | None] = field(default_factory=dict)
     """By number of each task with a runtime that ran: its next timer; None: it needs none."""
+    marks: list[tuple[str, str, str, int, int]] = field(default_factory=list)
+    """As in ``Feedback``."""
     healths: dict[str, Health] = field(default_factory=dict)
     """By bolt: how its work went."""
     measured: Measurements = field(default_factory=Measurements)
@@ -125,7 +127,7 @@ class StageResult:
                 rows.append((dest, wrap(FrameKind.PARTIALS, encode_partials(partials), self.moment)))
         if self.metrics or self.reports or self.hops or self.timers or self.healths:
             measured = self.measured.pack()
-            feedback = pack(self.metrics), self.reports, self.hops, self.timers, self.healths, measured
+            feedback = pack(self.metrics), self.reports, self.hops, self.timers, self.marks, self.healths, measured
             dest = ride[0] if ride else lane.feedback_dest
             rows.append((dest, encode_control(FrameKind.FEEDBACK, feedback, self.moment)))
         return rows

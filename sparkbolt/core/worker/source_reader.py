@@ -532,7 +532,9 @@ def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
     moment = Moment(plan.micro_batch_id, plan.now_ms)
     owner = lane.topology.task_owner
     everybody = {*plan.ticks, *(lane.clocked() if plan.void else ())}
+    ranges = plan.source_ranges(owner) if plan.streams else None
     told = {
+        *(task for stream in plan.streams for task in lane.topology.tasks(stream.bolt)),
         *plan.asked,
         *plan.clocks,
         *(task for task, _, _ in plan.outbox_acks),
@@ -553,7 +555,10 @@ def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
             wanted=wanted if task in plan.asked else (),
             outbox_acks=tuple(outbox_acks.get(task, ())),
             again=tuple(entry for entry in plan.again if entry.task == task),
+            streams=tuple(stream for stream in plan.streams if stream.bolt == owner(task)[0]),
         )
+        if clock.streams:
+            clock = replace(clock, ranges=ranges)
         rows.append((lane.dests[task], encode_control(FrameKind.CLOCK, clock, moment)))
     return rows
 

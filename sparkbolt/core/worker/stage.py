@@ -236,6 +236,7 @@ class Stage:
         if runtime is not None:
             self._between(task, runtime.end, own)
             self.result.timers[number] = runtime.timer
+            self.result.marks += runtime.marks
         if any(rows.count for rows in seen) or (runtime is not None and runtime.has_run):
             self._flush(task, seen, own)
             self._keep_rows(task)
@@ -495,9 +496,10 @@ class Stage:
         if kind == FrameKind.PARTIALS:
             self._parts.append(decode_partials(unwrap(data, FrameKind.PARTIALS)))
         elif kind == FrameKind.FEEDBACK:
-            metrics, reports, hops, timers, healths, measured = decode_control(data, FrameKind.FEEDBACK)
+            metrics, reports, hops, timers, marks, healths, measured = decode_control(data, FrameKind.FEEDBACK)
             self.result.measured.add(Measurements.unpack(measured))
             self.result.timers.update(timers)
+            self.result.marks += marks
             _add_metrics(self.result.metrics, unpack(metrics))
             add_healths(self.result.healths, healths)
             self.result.reports.extend(reports)

@@ -242,6 +242,7 @@ class Worker:
         if runtime is not None:
             runtime.attach(self._states[number])
             runtime.has_run = False
+            runtime.hear(*((clock.streams, clock.ranges) if clock is not None else ((), None)))
             if clock is not None and clock.void:
                 runtime.forget(void_roots(dict(clock.void)))
         return runtime

@@ -324,6 +324,16 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
             self._stop_at, progress, look.firsts, self._earlier(look), places=look.logs, ids=look.ids
         )
 
+    def unread(self, progress: Mapping[str, int]) -> dict[str, bool]:
+        """List the kafka_partitions and whether they have messages now; without those read to their ends."""
+        assert self._watcher is not None
+        look = self._watcher.look
+        logs = look.logs
+        if self.stop_at_end:
+            logs = {place: log_.up_to(self._stop_at.get(place, log_.end)) for place, log_ in logs.items()}
+        sources = self._planner.unread(progress, logs, look.firsts, self._earlier(look))
+        return {source: more for source, more in sources.items() if more or not self.stop_at_end}
+
     def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:
         """Let the thread store in the offsets store how far the sources are finished."""
         assert self._watcher is not None

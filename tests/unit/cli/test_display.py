@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sparkbolt import Config, Topology, TopologyBuilder
+from sparkbolt import Config, Topology, TopologyBuilder, WindowedBolt
 from sparkbolt.cli.display import JsonLines, PlainLines, summary_event
 from sparkbolt.cli.live import LiveTable
 from sparkbolt.cli.program import RunOutcome
@@ -52,6 +53,30 @@ def test_a_summary_names_the_failure_and_all_components_even_if_nothing_ran() ->
     event = summary_event(RunOutcome("failed", 0.1, failure="no Java"), build())
     assert event["failure"] == "no Java"
     assert list(event["components"]) == ["lines", "split"]
+
+
+class Late(WindowedBolt):
+    outputs = ["count"]
+
+    def execute(self, window: Any, collector: Any) -> None: ...
+
+
+@pytest.mark.parametrize(("late", "count"), [(0, "0"), (168_057, "168,057")])
+def test_late_tuples_are_in_the_last_table_and_in_the_summary_with_what_to_do(late: int, count: str) -> None:
+    builder = TopologyBuilder("late")
+    builder.set_spout("lines", Lines())
+    windowed = Late().with_tumbling_window(timedelta(minutes=10)).with_timestamp_field("line")
+    builder.set_bolt("windows", windowed).global_grouping("lines")
+    topology, out = builder.build(), io.StringIO()
+    counts = {"windows": ComponentMetrics(executed=345_600, late_tuples=late)}
+    outcome = RunOutcome("finished", 2.0, TopologyMetrics(counts, micro_batches=1), drained=True)
+    display = PlainLines(out)
+    display._topology = topology
+    display.summary(outcome)
+    header, _, windows, *rest = out.getvalue().splitlines()
+    assert (header.split()[-1], windows.split()[-1]) == ("late", count)
+    assert any("168,057 late tuples were older than the watermark" in line for line in rest) == bool(late)
+    assert summary_event(outcome, topology)["late_tuples"] == late
 
 
 def test_plain_lines_come_every_five_seconds_at_most() -> None:

@@ -111,3 +111,15 @@ def test_a_list_that_a_generator_uses_again_for_each_item_gives_each_item_its_ow
     spout.prepare(context(1))
     ((_, columns),) = spout.read_columns(Range(0, "generator-0", 0, 3))
     assert [list(column) for column in columns] == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize("count", [None, 2])
+def test_the_iterables_of_several_tasks_are_unread_until_they_are_planned_to_their_ends(count: int | None) -> None:
+    spout = GeneratorSpout(lambda index, parallelism: [[index]] * (index + 1), outputs=["n"], count=count)
+    spout.open(context(2))
+    spout.next_ranges({}, 100)
+    assert spout.unread({"generator-0": 0, "generator-1": 1}) == {"generator-0": True, "generator-1": True}
+    assert spout.unread({"generator-0": 2, "generator-1": 2}) == {}
+    alone_in_its_spout = GeneratorSpout(alone, outputs=["n"])
+    alone_in_its_spout.open(context(2))
+    assert alone_in_its_spout.unread({}) is None

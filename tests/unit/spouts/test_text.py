@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from sparkbolt.core.model.components import BadRecord, Range, TopologyContext
 from sparkbolt.core.model.config import Config
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts import JsonLinesSpout, TextSpout, lines, unpacking
+from sparkbolt.spouts import JsonLinesSpout, TextSpout, lines, planning, unpacking
 from sparkbolt.spouts.files import escape, unescape
 from sparkbolt.spouts.following import Follower
 from sparkbolt.spouts.identity import path_of
@@ -187,7 +187,7 @@ def test_a_large_file_is_split_over_all_tasks_and_small_ones_are_grouped(tmp_pat
     large.write_bytes(b"0123456789\n" * 100_000)
     for path in small:
         path.write_bytes(b"one\n")
-    spout = TextSpout(tmp_path)
+    spout = TextSpout(tmp_path, in_order=True)
     spout.open(context(4))
     ranges = spout.next_ranges({}, 400_000)
     assert [(range_.task, range_.end - range_.start) for range_ in ranges] == [(n, 100_000) for n in range(4)]
@@ -305,10 +305,55 @@ def test_followed_files_take_turns(tmp_path: Path) -> None:
     progress: dict[str, int] = {}
     turns = []
     for _ in range(4):
-        (range_,) = spout.next_ranges(progress, 20)
+        (range_,) = spout.next_ranges(progress, 1)
         progress[range_.source] = range_.end
         turns.append(Path(path_of(range_.source)).name)
     assert turns == ["a", "b", "a", "b"]
+
+
+def test_files_are_read_side_by_side_with_the_same_share(tmp_path: Path) -> None:
+    sizes = {"a": 1000, "b": 10, "c": 1000, **{f"d{number:02}": 1000 for number in range(planning.SIDE_BY_SIDE)}}
+    for name, size in sizes.items():
+        (tmp_path / name).write_bytes(b"x" * size)
+    spout = TextSpout(tmp_path)
+    spout.open(context())
+    ranges = spout.next_ranges({}, 1600)
+    read = {Path(range_.source).name: range_.end for range_ in ranges}
+    assert list(read) == sorted(sizes)[: planning.SIDE_BY_SIDE]
+    assert (read["b"], sum(read.values())) == (10, 1600)
+    assert all(100 <= size <= 106 for name, size in read.items() if name != "b")
+
+
+def test_in_order_a_file_begins_when_the_one_before_it_is_read(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).write_bytes(b"x" * 100)
+    a, b, c = (str(tmp_path / name) for name in "abc")
+    spout = TextSpout(tmp_path, in_order=True)
+    spout.open(context())
+    assert spout.next_ranges({}, 150) == [Range(0, a, 0, 100), Range(0, b, 0, 50)]
+    assert spout.unread({a: 50}) == {a: True, b: False}
+    assert spout.next_ranges({a: 100, b: 50}, 20) == [Range(0, b, 50, 70)]
+    assert (spout.unread({a: 100, b: 100}), spout.unread({a: 100, b: 100, c: 100})) == ({c: False}, {})
+    with pytest.raises(ConfigError, match="expected one of the two"):
+        TextSpout(tmp_path, in_order=True, follow=True)
+
+
+def test_a_file_is_unread_until_it_is_planned_to_its_end_and_a_followed_one_has_more_while_lines_wait(
+    tmp_path: Path,
+) -> None:
+    path, packed = tmp_path / "a.txt", tmp_path / "b.gz"
+    path.write_bytes(b"one\ntwo")
+    packed.write_bytes(gzip.compress(b"one\n"))
+    spout = TextSpout(tmp_path)
+    spout.open(context())
+    assert spout.unread({}) == {str(path): True, str(packed): True}
+    progress = {range_.source: range_.end for range_ in spout.next_ranges({}, 100)}
+    assert spout.unread(progress) == {}
+    followed = TextSpout(path, follow=True)
+    followed.open(context())
+    (range_,) = followed.next_ranges({}, 100)
+    assert followed.unread({}) == {range_.source: True}
+    assert followed.unread({range_.source: 4}) == {range_.source: False}
 
 
 def test_new_files_are_looked_for_once_a_second(tmp_path: Path) -> None:

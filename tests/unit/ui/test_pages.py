@@ -301,6 +301,14 @@ def test_open_trees_are_grouped_by_who_holds_them() -> None:
     assert "No tree is open" in held.words
 
 
+@pytest.mark.parametrize("late", [0, 37])
+def test_late_tuples_are_red_on_the_pages_of_the_topology_and_of_the_bolt(late: int) -> None:
+    operator = Shop()
+    operator.documents[ORDERS]["now"]["watermarks"]["revenue"]["late_tuples"] = late
+    pages = [client_of(operator).get(path).text for path in (BASE, f"{BASE}/components/revenue")]
+    assert ['Late tuples</dt><dd class="bad">' in page for page in pages] == [late > 0] * 2
+
+
 def test_the_slowest_tree_is_a_link_only_if_its_story_was_kept() -> None:
     operator = Shop()
     slowest = operator.documents[ORDERS]["now"]["slowest"]

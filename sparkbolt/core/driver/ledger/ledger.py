@@ -39,6 +39,7 @@ from sparkbolt.core.driver.ledger.outages import Outages
 from sparkbolt.core.driver.ledger.outbox_acks import OutboxAcks
 from sparkbolt.core.driver.ledger.outcomes import SpoutInfo
 from sparkbolt.core.driver.ledger.partition_manager import Retry
+from sparkbolt.core.driver.ledger.source_marks import SourceMarks
 from sparkbolt.core.driver.ledger.story_store import (
     STORIES_MAX,
     Ranges,
@@ -119,6 +120,8 @@ class Ledger:
         """The state of messages; other modules may read it."""
         self.outbox_acks = OutboxAcks(state.outbox_acks)
         """Outbox acks that no promoted plan has delivered to their tasks yet."""
+        self.marks = SourceMarks(state.marks)
+        """How far sources have come in event time; other modules may read it."""
         self._stories = Stories(stories_max, state.stories)
         self._task_owner = task_owner
         self._trees = RotatingMap.restore(rotations, *state.trees)
@@ -260,6 +263,7 @@ class Ledger:
         self._staged = None
         self.metrics.add(feedback.metrics)
         add_flows(self.flows, feedback.measured.flows)
+        self.marks.promote(plan, feedback.marks, self._task_owner)
 
         new_keys = verdicts.open_keys[verdicts.open_new]
         self.messages.admit(plan, np.concatenate((new_keys, verdicts.init_failed)))
@@ -396,6 +400,7 @@ class Ledger:
                 outbox_acks=self.outbox_acks.first(),
                 outages=self.outages.known,
                 flows=self.flows,
+                marks=self.marks.state(),
             )
         )
 

@@ -66,6 +66,7 @@ class State:
     outbox_acks: tuple[tuple[int, int, int], ...] = ()
     outages: dict[str, Outage] = field(default_factory=dict)
     flows: dict[Flow, FlowCounts] = field(default_factory=dict)
+    marks: list[list[Any]] = field(default_factory=list)
 
 
 def dump_entry(life: int, plan: MicroBatchPlan, feedback: Feedback, terms: Terms) -> bytes:
@@ -80,6 +81,7 @@ def dump_entry(life: int, plan: MicroBatchPlan, feedback: Feedback, terms: Terms
         "patience": terms.patience_ms,
         "healths": {name: list(health) for name, health in feedback.healths.items()},
         "flows": flows_to_json(feedback.measured.flows),
+        "marks": feedback.marks,
     }
     if feedback.hops or feedback.message_ids:
         body["told"] = [[hop.to_json() for hop in feedback.hops], list(feedback.message_ids.items())]
@@ -101,6 +103,7 @@ def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback, T
     feedback.message_ids = dict(message_ids)
     policies = {component: RetryPolicy.from_json(policy) for component, policy in body["policies"].items()}
     feedback.measured.flows = flows_from_json(body.get("flows", ()))
+    feedback.marks = [(bolt, component, stream, *mark) for bolt, component, stream, *mark in body.get("marks", ())]
     feedback.healths = {name: Health(*health) for name, health in body.get("healths", {}).items()}
     terms = Terms(policies, frozenset(body["lettered"]), body.get("patience"))
     return body["life"], MicroBatchPlan.from_json(body["plan"]), feedback, terms
@@ -128,6 +131,7 @@ def dump_snapshot(state: State) -> bytes:
         "settled": outbox_acks_to_json(state.outbox_acks),
         "outages": {name: known.to_json() for name, known in state.outages.items()},
         "flows": flows_to_json(state.flows),
+        "marks": state.marks,
     }
     columns = [
         pack_keys(keys),
@@ -173,6 +177,7 @@ def load_snapshot(data: bytes, name: str) -> State:
         outbox_acks=outbox_acks_from_json(body["settled"]),
         outages=outages_from_json(body.get("outages", {})),
         flows=flows_from_json(body.get("flows", ())),
+        marks=body.get("marks", []),
     )
 
 

@@ -133,22 +133,24 @@ class Messages:
         """The attempts at messages that may become dead letters."""
         self._managers: dict[str, dict[str, PartitionManager]] = {}
         self._progress: dict[str, dict[str, int]] = {}
-        self._retries = RetryQueue()
-        self._live = LiveEntries(state.live)
+        self.retries = RetryQueue()
+        """The records that wait for a retry; other modules may read it."""
+        self.live = LiveEntries(state.live)
+        """The entries with unfinished trees; other modules may read it."""
         self._restore(state.sources)
 
     def _restore(self, sources: Sequence[SourceState]) -> None:
         entries: dict[tuple[str, str], list[Live]] = {}
-        for live in self._live:
+        for live in self.live:
             if live.entry.source is not None:
                 entries.setdefault((self._spouts[live.entry.task].component, live.entry.source), []).append(live)
-        for live in self._live:
+        for live in self.live:
             self.attempt_store.started(self._spouts[live.entry.task].component, live.entry)
         for of in sources:
             place = of.component, of.source
             manager = PartitionManager.restore(of, entries.get(place, ()))
             self._managers.setdefault(of.component, {})[of.source] = manager
-            self._retries.note(manager)
+            self.retries.note(manager)
         self._show_progress(self._managers)
 
     def state(self) -> MessagesState:
@@ -158,7 +160,7 @@ class Messages:
             next_sequence=self._next_sequence,
             next_letter=self._next_letter,
             attempts=self.attempt_store.items(),
-            live=list(self._live),
+            live=list(self.live),
             set_aside=list(self.set_aside),
         )
 
@@ -167,7 +169,7 @@ class Messages:
     @property
     def entries(self) -> int:
         """How many entries have unfinished trees."""
-        return len(self._live)
+        return len(self.live)
 
     @property
     def progress(self) -> Mapping[str, Mapping[str, int]]:
@@ -208,17 +210,17 @@ class Messages:
 
     def waiting(self) -> dict[str, int]:
         """How many records of each component wait for a retry; components without any are left out."""
-        return self._retries.counts()
+        return self.retries.counts()
 
     def first_retries(
         self, limit: int, now_ms: int | None = None, rooms: Mapping[str, int] | None = None
     ) -> list[Retry]:
         """Up to ``limit`` records that are due at ``now_ms``, as in ``RetryQueue.first``."""
-        return self._retries.first(limit, now_ms, rooms)
+        return self.retries.first(limit, now_ms, rooms)
 
     def next_retry_ms(self, not_before: Mapping[str, int] | None = None) -> int | None:
         """When the first waiting record is due, as in ``RetryQueue.next_due_ms``."""
-        return self._retries.next_due_ms(not_before)
+        return self.retries.next_due_ms(not_before)
 
     def takes_more(self, component: str, source: str, max_uncommitted: int | None) -> bool:
         """Whether a new range of the source may be planned, as in ``PartitionManager.takes_more``."""
@@ -242,19 +244,19 @@ class Messages:
 
     def lives_of(self, keys: U64) -> list[Live | None]:
         """The entry of each key; None if there is none, as for trees that a window began."""
-        return [self._live[slot] if slot >= 0 else None for slot in self._live.slots_of(keys).tolist()]
+        return [self.live[slot] if slot >= 0 else None for slot in self.live.slots_of(keys).tolist()]
 
     def completed(self, keys: U64, counts: I64) -> list[Completed]:
         """When the trees of these keys began, ``counts[i]`` of them for ``keys[i]``; not those that bolts started.
 
         The entries of trees that have just finished are known until ``advance``.
         """
-        unique, first, places = np.unique(self._live.slots_of(keys), return_index=True, return_inverse=True)
+        unique, first, places = np.unique(self.live.slots_of(keys), return_index=True, return_inverse=True)
         trees = np.bincount(places, weights=counts, minlength=len(unique))
         found = []
         for slot, at, count in zip(unique.tolist(), first.tolist(), trees.tolist(), strict=True):
             if slot >= 0:
-                live = self._live[slot]
+                live = self.live[slot]
                 component, task = self._task_owner(live.entry.task)
                 found.append(Completed(component, task, live.born_ms, int(count), int(keys[at])))
         return found
@@ -287,7 +289,7 @@ class Messages:
                 new.append(live)
             if entry.source is not None:
                 self._change(self._spouts[entry.task].component, entry.source).admit(entry, live)
-        self._live.add(new)
+        self.live.add(new)
         self._count(unfinished, 1)
 
     def finish(self, keys: U64) -> None:
@@ -316,7 +318,7 @@ class Messages:
         Returns:
             Component -> source -> the position below which all is finished now; only what moved.
         """
-        self._live.keep(attrgetter("unfinished"))
+        self.live.keep(attrgetter("unfinished"))
         self.attempt_store.settle(lambda keys: trees.find(keys)[1], self._waits)
         moved: dict[str, dict[str, int]] = {}
         for component in sorted(self.changed):
@@ -324,7 +326,7 @@ class Messages:
                 position = manager.advance(trees)
                 if position is not None:
                     moved.setdefault(component, {})[source] = position
-                self._retries.note(manager)
+                self.retries.note(manager)
         self._show_progress(self.changed)
         return moved
 
@@ -336,7 +338,7 @@ class Messages:
         Returns:
             (task number, first sequence that is not void) of each task that had started trees.
         """
-        self._live.keep(lambda live: live.entry.source is not None)
+        self.live.keep(lambda live: live.entry.source is not None)
         return tuple(
             (task, self._next_letter.get(task, self._next_sequence[task]))
             for task, spout in sorted(self._spouts.items())
@@ -349,10 +351,10 @@ class Messages:
         """Add ``sign`` to the unfinished trees of an entry for each of its keys."""
         if len(keys) == 0:
             return
-        found = self._live.slots_of(keys)
+        found = self.live.slots_of(keys)
         counts = np.bincount(found[found >= 0])
         for slot in np.flatnonzero(counts).tolist():
-            live = self._live[slot]
+            live = self.live[slot]
             live.unfinished += sign * int(counts[slot])
             check(
                 live.unfinished >= 0,

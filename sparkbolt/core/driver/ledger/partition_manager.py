@@ -69,6 +69,11 @@ class Retry:
     ``attempt`` then counts the attempts at writing the dead letter, from 1.
     """
 
+    @property
+    def is_rest(self) -> bool:
+        """Whether it is a range that could not be read, and no record."""
+        return self.end is not None and self.letter is None
+
 
 @dataclass
 class Live:
@@ -122,6 +127,8 @@ class PartitionManager:
         """A heap of positions; some of them may not wait any more."""
         self._letters = 0
         """How many of the waiting records wait for their dead letters."""
+        self._rests = 0
+        """How many of the waiting records are unread rests of ranges."""
         self._postponed: set[int] = set()
         """The positions of waiting rests of ranges that were too large to be read at once.
 
@@ -145,6 +152,11 @@ class PartitionManager:
     def has_letters(self) -> bool:
         """Whether any record waits for its dead letter."""
         return self._letters > 0
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether the rest of a range waits that could not be read."""
+        return self._rests > 0
 
     def due(self, now_ms: int | None = None) -> Iterator[Retry]:
         """The retries due at ``now_ms`` (None: at any time), by due time; they stay until a promotion removes them."""
@@ -177,6 +189,7 @@ class PartitionManager:
             same_kind = queued is not None and (queued.letter is None) == (entry.letters is None)
             if queued is not None and same_kind and queued.attempt == entry.attempt:
                 self._letters -= queued.letter is not None
+                self._rests -= queued.is_rest
                 del self._waiting[position]
                 self._postponed.discard(position)
         if live is not None:
@@ -200,6 +213,7 @@ class PartitionManager:
         if before is None:
             heapq.heappush(self._by_position, retry.position)
         self._letters += (retry.letter is not None) - (before is not None and before.letter is not None)
+        self._rests += retry.is_rest - (before is not None and before.is_rest)
         self._waiting[retry.position] = retry
         self._by_due.put(retry.due_ms, retry)
 

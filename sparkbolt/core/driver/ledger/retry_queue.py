@@ -47,6 +47,10 @@ class RetryQueue:
             self._waiting[place] = due_ms, manager
             self._dues.put(due_ms, (place, due_ms))
 
+    def unread(self) -> set[tuple[str, str]]:
+        """(component, source) of each source with a range that could not be read yet."""
+        return {place for place, (_, manager) in self._waiting.items() if manager.has_unread}
+
     def counts(self) -> dict[str, int]:
         """How many records of each component wait; components without any are left out."""
         counts: dict[str, int] = {}

@@ -218,6 +218,28 @@ class OffsetPlanner:
         start = max(progress.get(named.name, -1), self._resumes.get(named.source, -1))
         return start if start >= 0 else first
 
+    def unread(
+        self,
+        progress: Mapping[str, int],
+        logs: Mapping[KafkaPartition, PartitionLog],
+        firsts: Mapping[KafkaPartition, int],
+        finished: Mapping[KafkaPartition, Intervals],
+    ) -> dict[str, bool]:
+        """Return the source of each kafka_partition, and whether the brokers have messages of it behind ``progress``.
+
+        >>> planner, place = OffsetPlanner(parallelism=1), KafkaPartition("orders", 0)
+        >>> planner.unread({"orders/0": 9}, {place: PartitionLog(0, 10)}, {}, {})
+        {'orders/0': True}
+        """
+        found = {}
+        for place, log in logs.items():
+            named = self._current(place, progress)
+            start = max(self._next_of(named, progress, firsts.get(place, -1)), log.first)
+            found[named.name] = (
+                first_outside(start, finished.get(place, ()) if named.source.turn == 0 else ()) < log.end
+            )
+        return found
+
     def planned_to(
         self,
         ends: Mapping[KafkaPartition, int],

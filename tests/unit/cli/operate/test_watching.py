@@ -195,13 +195,18 @@ def test_a_window_by_the_time_of_arrival_has_no_watermark(fake: FakeOperator) ->
     words = fake.document("words")
     counts = {
         "arrived": ComponentMetrics(windows=2),
-        "sent": ComponentMetrics(windows=2, watermark_ms=NOW_MS, watermark_behind_ms=1500),
+        "sent": ComponentMetrics(windows=2, watermark_ms=NOW_MS, watermark_behind_ms=1500, late_tuples=9),
     }
     words["now"] = now_of(TopologyView(TopologyState.ACTIVE, metrics=TopologyMetrics(counts)), NOW_MS)
     assert words["now"]["watermarks"]["arrived"] == {"windows": 2, "late_tuples": 0}
-    said = [line for line in stats_lines(words, "600", NOW_MS, 80) if "watermark" in line]
+    lines = stats_lines(words, "600", NOW_MS, 80)
+    assert any("sent: 9 late tuples in no window: raise with_lag" in line for line in lines)
+    said = [line for line in lines if "watermark 2" in line]
     assert len(said) == 1
     assert said[0].startswith("sent: watermark 2")
+    assert any(
+        "sent: 9 late tuples in no window: raise with_lag" in line for line in stats_lines(words, "600", NOW_MS, 80)
+    )
 
 
 @pytest.mark.parametrize("width", [80, 100, 132])

@@ -178,3 +178,11 @@ def test_a_leader_that_knows_less_for_a_moment_is_not_believed():
     assert plan(planner, progress, {ORDERS[0]: PartitionLog(0, 490)}, now_s=0.0) == ([], [])
     assert plan(planner, progress, {ORDERS[0]: PartitionLog(0, 510)}, now_s=1.0)[0] == [Range(0, "orders/0", 500, 510)]
     assert plan(planner, progress, {ORDERS[0]: PartitionLog(0, 490)}, now_s=BACKWARDS_SECS + 0.5) == ([], [])
+
+
+def test_a_kafka_partition_has_more_to_read_until_it_is_planned_to_the_end_of_its_log():
+    planner = OffsetPlanner(parallelism=1)
+    one, other, empty = (KafkaPartition("orders", number) for number in range(3))
+    logs = {one: PartitionLog(5, 10), other: PartitionLog(0, 10), empty: PartitionLog(7, 7)}
+    sources = planner.unread({"orders/0": 3, "orders/1": 8}, logs, {empty: 7}, {other: [(8, 10)]})
+    assert sources == {"orders/0": True, "orders/1": False, "orders/2": False}

@@ -1,0 +1,31 @@
+"""Unread sources: how a spout lists the sources for which the watermark of windows has to wait.
+
+Which question it answers: of which sources will a spout still read records?
+
+It is apart from ``components``, its only user, because it can be understood without any other method of a spout.
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class UnreadSources:
+    """The hook of a ``PartitionedSpout`` for windows in event time; it has a default, so a spout need not define it."""
+
+    def unread(self, progress: Mapping[str, int]) -> Mapping[str, bool] | None:
+        """Driver: list the sources that will still be read behind ``progress``.
+
+        Windows in event time hold the watermark back for each of these sources. Called only if a topology has such
+        windows, when a plan is made.
+
+        Args:
+            progress: for each source, the end of its planned positions, the plan that is made now included.
+
+        Returns:
+            For each source, whether it has records now. False means that nothing is there at present and more may come:
+            such a source is idle after a while. A source that was read to its end is left out. None: the spout does not
+            know its sources, and windows treat all its tuples as those of one source.
+        """
+        return None

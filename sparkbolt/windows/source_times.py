@@ -1,0 +1,89 @@
+"""Source times: how far the sources of a window's tuples have come in event time.
+
+Which question it answers: from which sources did the tuples of this micro-batch come, and for which of them does the
+watermark wait?
+Rule: a task knows a source by its own tuples of this micro-batch, and by what all tasks of the bolt saw in earlier
+ones. So a source whose tuples go to other tasks alone does not hold up this one for ever.
+
+Read before: ``core.protocol.stream_sources``, ``watermarks``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkbolt.core.protocol.stream_sources import NOTHING_YET, SourceRanges, StreamSources
+from sparkbolt.core.worker.tuple_batch import Rows
+from sparkbolt.windows.content import I64
+from sparkbolt.windows.watermarks import WaterMarkEventGenerator
+
+Stream: TypeAlias = tuple[str, str]
+"""(component, stream)."""
+
+
+class SourceTimes:
+    """The newest timestamps of one task in one micro-batch, by input stream and source."""
+
+    def __init__(self) -> None:
+        """Know of no sources."""
+        self.hear((), None)
+
+    def hear(self, streams: Sequence[StreamSources], ranges: SourceRanges | None) -> None:
+        """Begin a micro-batch with what its plan says."""
+        self._streams = {(one.component, one.stream): one for one in streams}
+        self._ranges = ranges
+        self._newest: dict[Stream, dict[int, int]] = {}
+        """By input stream and the code of the source, or -1."""
+
+    def note(self, stream: Stream, rows: Rows, times: I64, chosen: npt.NDArray[np.bool_]) -> None:
+        """Note the times of the chosen rows, bool[rows]; ``times`` is int64[rows]."""
+        if stream not in self._streams or self._ranges is None:
+            return
+        newest = self._newest.setdefault(stream, {})
+        newest[-1] = max(newest.get(-1, NOTHING_YET), int(times[chosen].max()))
+        if rows.anchoring is None:
+            return
+        if rows.anchoring.offsets is not None:
+            times = np.repeat(times, np.diff(rows.anchoring.offsets))
+            chosen = np.repeat(chosen, np.diff(rows.anchoring.offsets))
+        codes = self._ranges.codes_of(rows.anchoring.roots[chosen])
+        found = np.full(int(codes.max(initial=-1)) + 1, NOTHING_YET, dtype=np.int64)
+        np.maximum.at(found, codes[codes >= 0], times[chosen][codes >= 0])
+        for code in np.flatnonzero(found != NOTHING_YET).tolist():
+            newest[code] = max(newest.get(code, NOTHING_YET), int(found[code]))
+
+    def hold(self, marks: WaterMarkEventGenerator, now_ms: int) -> None:
+        """Tell the watermark of each stream how far its sources have come."""
+        for stream, told in self._streams.items():
+            newest = self._newest.get(stream, {})
+            if not told.has_sources and newest.keys() <= {-1}:  # no tuple of the stream belongs to any source
+                marks.hold(stream, None, unread=told.unread)
+                continue
+            if told.newest_ms != NOTHING_YET:
+                marks.learn(stream, told.newest_ms, now_ms)
+            held = [max(mark_ms, newest.get(code, NOTHING_YET)) for code, mark_ms in told.planned]
+            held += [] if told.others_ms is None else [told.others_ms]
+            marks.hold(stream, min(held, default=None), unread=told.unread)
+
+    def reports(self, bolt: str) -> list[tuple[str, str, str, int, int]]:
+        """What the driver has to know of this micro-batch (``source_marks.Report``)."""
+        return [
+            (bolt, *stream, code, mark_ms)
+            for stream, newest in self._newest.items()
+            for code, mark_ms in newest.items()
+        ]
+
+    @property
+    def release_ms(self) -> int | None:
+        """When the next source that has nothing at present stops to hold the watermark; None if none will."""
+        if any(told.unread for told in self._streams.values()):
+            return None
+        return min((told.release_ms for told in self._streams.values() if told.release_ms is not None), default=None)
+
+    def have_ended(self, streams: int) -> bool:
+        """Whether the sources of all input streams, so many, are read to their ends."""
+        return len(self._streams) == streams and all(told.ended for told in self._streams.values())
