@@ -7,13 +7,11 @@ from sparkbolt.core.model.causes import Cause, MessageOutcome
 from sparkbolt.core.model.committers import Committer
 from sparkbolt.core.model.components import (
     AsyncBolt,
-    BadRecord,
     BasicBolt,
     Bolt,
     ColumnBolt,
     Component,
     PartitionedSpout,
-    Range,
     Spout,
     StatefulBolt,
     TopologyContext,
@@ -31,6 +29,7 @@ from sparkbolt.core.model.interfaces import (
 )
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.progress import Progress
+from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.core.model.reports import ErrorReport, Fail, FailedTree, MicroBatchReport, Promotion
 from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.model.running import RunningTopology, Telemetry, TelemetrySink

@@ -30,10 +30,11 @@ from pyspark.sql.types import StructType
 from sparkbolt.core.base.arrow_values import array_of
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.model.committers import Committer, CommittingBolt
-from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range
+from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.groupings import ShuffleGrouping
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.metrics import unpack
+from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.story import short_values
 from sparkbolt.core.model.topology import ComponentSpec, Topology

@@ -22,8 +22,9 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from sparkbolt.core.model.components import BasicBolt, PartitionedSpout, Range, TopologyContext
+from sparkbolt.core.model.components import BasicBolt, PartitionedSpout, TopologyContext
 from sparkbolt.core.model.interfaces import BasicCollector
+from sparkbolt.core.model.ranges import Range
 from sparkbolt.core.model.topology import TopologyBuilder
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.errors import EngineError, SparkboltError

@@ -15,7 +15,8 @@ from typing import Any
 
 from sparkbolt.core.base.exceptions import pass_on
 from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range, TopologyContext
+from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
+from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.errors import ConfigError
 
 

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range
+from sparkbolt.core.model.components import PartitionedSpout
+from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.spouts.text import Paths, TextSpout
 
 

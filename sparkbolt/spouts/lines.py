@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.model.components import BadRecord, Range
+from sparkbolt.core.model.ranges import BadRecord, Range
 
 BLOCK_BYTES = 1 << 20
 """How many bytes are read, decoded and split at once."""

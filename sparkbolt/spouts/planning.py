@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Protocol
 
-from sparkbolt.core.model.components import Range
+from sparkbolt.core.model.ranges import Range
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.files import escape, find_files, tell_passed_over, unescape
 from sparkbolt.spouts.following import Follower

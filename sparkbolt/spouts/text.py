@@ -19,7 +19,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range, TopologyContext
+from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
+from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.files import PlainFile, escape, unescape
 from sparkbolt.spouts.identity import FileId, open_file, path_of

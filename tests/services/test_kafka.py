@@ -19,9 +19,10 @@ import pytest
 
 from sparkbolt import RetryPolicy, TopologyBuilder
 from sparkbolt.bolts import KafkaBolt
-from sparkbolt.core.model.components import BadRecord, Range, TopologyContext
+from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.dead_letters import Attempt, DeadLetter, RawMessage
+from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.errors import ConfigError
 from sparkbolt.operate.letters.topic import LetterTopic
 from sparkbolt.sim.engine import LocalEngine

@@ -38,9 +38,10 @@ from sparkbolt.core.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBu
 from sparkbolt.core.driver.timers import Ticks, Timers
 from sparkbolt.core.driver.watermarks import Watermarks
 from sparkbolt.core.model.causes import STOPPING
-from sparkbolt.core.model.components import PartitionedSpout, Range, Spout
+from sparkbolt.core.model.components import PartitionedSpout, Spout
 from sparkbolt.core.model.dead_letters import CHECKPOINT
 from sparkbolt.core.model.lane import Lane, policy_of
+from sparkbolt.core.model.ranges import Range
 from sparkbolt.core.protocol.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Record
 from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.errors import EngineError, check

@@ -15,7 +15,7 @@ from operator import index
 from typing import Any
 
 from sparkbolt.core.base.exceptions import printed
-from sparkbolt.core.model.components import Range
+from sparkbolt.core.model.ranges import Range
 from sparkbolt.errors import EmitError
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import median
 
-from sparkbolt.core.model.components import Range
+from sparkbolt.core.model.ranges import Range
 from sparkbolt.core.protocol.plan import Entry
 
 FULL = 0.9

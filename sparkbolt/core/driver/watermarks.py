@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from sparkbolt.core.base.exceptions import user_code
 from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.driver.ledger.source_marks import Place
-from sparkbolt.core.model.components import PartitionedSpout, Range
+from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.lane import Lane
+from sparkbolt.core.model.ranges import Range
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 from sparkbolt.core.protocol.stream_sources import NOTHING_YET, StreamSources

@@ -13,7 +13,8 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range
+from sparkbolt.core.model.components import PartitionedSpout
+from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.errors import EngineError
 
 

@@ -30,7 +30,7 @@ import numpy as np
 from sparkbolt.core.base.exceptions import pass_on
 from sparkbolt.core.base.ids import tree_key
 from sparkbolt.core.model.causes import Cause
-from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range
+from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.dead_letters import (
     CHECKPOINT,
     DeadLetter,
@@ -42,6 +42,7 @@ from sparkbolt.core.model.dead_letters import (
 )
 from sparkbolt.core.model.lane import policy_of
 from sparkbolt.core.model.progress import Activity
+from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.retry import refused
 from sparkbolt.core.model.tuples import DEFAULT_STREAM

@@ -20,10 +20,10 @@ import numpy as np
 
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.base.ids import mix64_array
-from sparkbolt.core.model.components import Range
 from sparkbolt.core.model.dead_letters import ExhaustedMessage
 from sparkbolt.core.model.inlets import InletSpout
 from sparkbolt.core.model.progress import Activity
+from sparkbolt.core.model.ranges import Range
 from sparkbolt.core.model.reports import ErrorReport
 from sparkbolt.core.model.story import short
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, TRACED

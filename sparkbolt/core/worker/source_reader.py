@@ -25,9 +25,10 @@ from sparkbolt.core.base.exceptions import is_of, line_of, pass_on
 from sparkbolt.core.base.ids import mix64, mix64_array, ordinals_within, run_lengths, run_starts, tree_key, xor_by_key
 from sparkbolt.core.base.intervals import Interval
 from sparkbolt.core.model.causes import Cause
-from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range
+from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.progress import Activity
+from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.core.model.reports import ErrorReport, Fail
 from sparkbolt.core.model.tuples import ATTEMPT_MAX, DEFAULT_STREAM, TRACED
 from sparkbolt.core.protocol.edges import Parents

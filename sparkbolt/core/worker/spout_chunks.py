@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.core.base.exceptions import line_of, pass_on, said
-from sparkbolt.core.model.components import BadRecord
+from sparkbolt.core.model.ranges import BadRecord
 from sparkbolt.core.protocol.frames import Column, part, sound_column, take
 from sparkbolt.errors import EmitError, EnoughRead
 

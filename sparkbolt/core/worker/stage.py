@@ -1,12 +1,9 @@
 """The stage: what one process does for one micro-batch, at the source or at a level.
 
-Which question it answers: rows come in; which tasks run on which rows, and which rows leave?
 Rule 1: data flows one way. Frames are sorted before user code sees them; a task returns what it did, and the stage
 folds that into its ``StageResult``. Ack partials are combined here, once for each stage.
 Rule 2: no task's state is committed before all tasks' states are known to be such that they can be kept. If one cannot
 be kept, the work is repeated, in the same process, without the tuple that is to blame (``crash_isolation``).
-
-Read before: ``results``, ``tasks``, ``worker``, ``hop_recorder``.
 """
 
 from __future__ import annotations
@@ -335,10 +332,7 @@ class Stage:
     def _flush(self, task: BoltTask, seen: list[Rows], own: Outbox | None = None) -> None:
         """Flush a task after its last rows of the micro-batch, and send what it emits.
 
-        Args:
-            task: the task.
-            seen: all rows that it got; if its ``flush`` fails, they fail.
-            own: its outbox, if it starts trees.
+        If ``flush`` fails, so do all rows that the task got, ``seen``. ``own`` is its outbox, if it starts trees.
         """
         clock = self.worker.environment.clock
         started = clock()

@@ -18,8 +18,9 @@ import numpy as np
 
 from sparkbolt.core.base.intervals import Intervals, clip, first_outside, union
 from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import BadRecord, PartitionedSpout, Range, TopologyContext
+from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
 from sparkbolt.core.model.dead_letters import DeadLetters, DeadLetterSink, RawMessage
+from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.core.model.reports import SourceView
 from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.model.trace_context import traceparent_of

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
-from sparkbolt.core.model.components import BadRecord, Range, TopologyContext
+from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.config import Config
+from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.spouts import TextSpout
 
 

@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkbolt.core.model.components import BadRecord, Range, TopologyContext
+from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.config import Config
+from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts import JsonLinesSpout, TextSpout, lines, planning, unpacking
 from sparkbolt.spouts.files import escape, unescape

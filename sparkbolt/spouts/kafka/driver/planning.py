@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from sparkbolt.core.base.intervals import Intervals, first_outside, subtract
-from sparkbolt.core.model.components import Range
+from sparkbolt.core.model.ranges import Range
 from sparkbolt.spouts.kafka.driver.sizing import Sizes
 from sparkbolt.spouts.kafka.sources import KafkaPartition, Source, mark_of, marked
 

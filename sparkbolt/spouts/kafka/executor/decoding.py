@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from sparkbolt.core.base.ids import I64
 from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import BadRecord
+from sparkbolt.core.model.ranges import BadRecord
 from sparkbolt.errors import ConfigError, SourceUnavailable, Unavailable
 from sparkbolt.spouts.kafka.settings import client_library, scrubbed
 

@@ -9,7 +9,8 @@ import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.core.driver.planner import Planner
-from sparkbolt.core.model.components import PartitionedSpout, Range
+from sparkbolt.core.model.components import PartitionedSpout
+from sparkbolt.core.model.ranges import Range
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, MicroBatchPlan
 from sparkbolt.core.protocol.verdicts import Feedback

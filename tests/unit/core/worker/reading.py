@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import pytest
 
 from sparkbolt.core.driver.ledger.ledger import FailedTree
-from sparkbolt.core.model.components import BadRecord, BasicBolt, PartitionedSpout, Range
+from sparkbolt.core.model.components import BasicBolt, PartitionedSpout
 from sparkbolt.core.model.config import Config
+from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.model.topology import Topology, TopologyBuilder
 from sparkbolt.core.model.tuples import Tuple

@@ -23,8 +23,9 @@ from sparkbolt import BasicBolt, Config, KeyValueState, Topology, TopologyBuilde
 from sparkbolt.core.base import native
 from sparkbolt.core.base.native import kernels
 from sparkbolt.core.base.text_arrays import buffers_of, crc32s, dictionary_of, joined, separated, strings_of, text_from
-from sparkbolt.core.model.components import BoltBase, PartitionedSpout, Range
+from sparkbolt.core.model.components import BoltBase, PartitionedSpout
 from sparkbolt.core.model.lane import lay_out
+from sparkbolt.core.model.ranges import Range
 from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.core.protocol.frames import Moment, spread
 from sparkbolt.core.protocol.plan import Entry

@@ -13,14 +13,9 @@ import pytest
 
 from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.driver.ledger.settings import ledger_settings
-from sparkbolt.core.model.components import (
-    BadRecord,
-    Bolt,
-    ColumnBolt,
-    Range,
-    TopologyContext,
-)
+from sparkbolt.core.model.components import Bolt, ColumnBolt, TopologyContext
 from sparkbolt.core.model.config import Config
+from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.model.topology import TopologyBuilder
 from sparkbolt.core.model.tuples import Tuple

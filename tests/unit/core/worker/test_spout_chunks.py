@@ -14,7 +14,8 @@ import pytest
 
 from sparkbolt.bolts.dead_letter_files import read_letters
 from sparkbolt.core.model.causes import Cause
-from sparkbolt.core.model.components import BadRecord, Range, TopologyContext
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.errors import EnoughRead
 from tests.unit.core.worker.reading import COUNT, SEEN, Columns, Numbers, run, what_came_again
 

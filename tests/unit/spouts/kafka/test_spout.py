@@ -15,7 +15,8 @@ from sparkbolt import Config, RetryPolicy, WindowedBolt
 from sparkbolt.cli import main
 from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.driver.ledger.settings import spout_infos
-from sparkbolt.core.model.components import Range, TopologyContext
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.ranges import Range
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts.kafka import KafkaMessage
 from sparkbolt.spouts.kafka.sources import KafkaPartition
