@@ -67,7 +67,7 @@ class SourceTimes:
                 marks.learn(stream, told.newest_ms, now_ms)
             held = [max(mark_ms, newest.get(code, NOTHING_YET)) for code, mark_ms in told.planned]
             held += [] if told.others_ms is None else [told.others_ms]
-            marks.hold(stream, min(held, default=None), unread=told.unread)
+            marks.hold(stream, min(held, default=None), unread=told.unread, ended=told.ended)
 
     def reports(self, bolt: str) -> list[tuple[str, str, str, int, int]]:
         """What the driver has to know of this micro-batch (``source_marks.Report``)."""

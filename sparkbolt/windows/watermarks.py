@@ -46,6 +46,8 @@ class WaterMarkEventGenerator:
         """How far the sources of a stream have come, where some are still to be read; negative: nowhere."""
         self._unread: set[Hashable] = set()
         """The streams whose sources have events that are not read yet: they are not silent."""
+        self._ended: set[Hashable] = set()
+        """The streams whose sources are all read: they hold nothing back."""
         self.last = 0
         """The last watermark that was returned, in milliseconds; 0 before the first."""
 
@@ -66,7 +68,7 @@ class WaterMarkEventGenerator:
         if latest is None or latest < newest_ms:
             self.note(stream, newest_ms, now_ms)
 
-    def hold(self, stream: Hashable, until_ms: int | None, *, unread: bool = False) -> None:
+    def hold(self, stream: Hashable, until_ms: int | None, *, unread: bool = False, ended: bool = False) -> None:
         """Let a stream count with this timestamp, if its latest one is newer; until the next call for the stream.
 
         Args:
@@ -74,6 +76,7 @@ class WaterMarkEventGenerator:
             until_ms: how far all sources have come that are still to be read; negative if one of them had no event yet,
                 so that there is no watermark; None if no source is still to be read.
             unread: whether a source has events that are not read yet: the stream is then not silent.
+            ended: whether all sources are read to their ends: the stream then holds back no other.
 
         >>> marks = WaterMarkEventGenerator(["log"])
         >>> marks.note("log", 90, now_ms=0)
@@ -85,6 +88,7 @@ class WaterMarkEventGenerator:
         if until_ms is not None:
             self._held[stream] = until_ms
         self._unread = self._unread | {stream} if unread else self._unread - {stream}
+        self._ended = self._ended | {stream} if ended else self._ended - {stream}
 
     def hear_all(self, now_ms: int) -> None:
         """Count the silence of every stream from now on."""
@@ -92,8 +96,9 @@ class WaterMarkEventGenerator:
 
     def candidate(self, now_ms: int) -> int | None:
         """The watermark that ``watermark`` would return now; None if there is no new one."""
-        latest = [self._come_to(stream) for stream in self._latest if not self._is_silent(stream, now_ms)]
-        if not latest:  # all streams are silent: the newest timestamp of all counts
+        going_on = (stream for stream in self._latest if stream not in self._ended)
+        latest = [self._come_to(stream) for stream in going_on if not self._is_silent(stream, now_ms)]
+        if not latest:  # all streams are silent or have ended: the newest timestamp of all counts
             latest = [self.newest_ms]
         known = [timestamp for timestamp in latest if timestamp is not None]
         if len(known) < len(latest):

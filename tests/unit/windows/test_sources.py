@@ -29,20 +29,23 @@ class Logs(PartitionedSpout):
 
     outputs = ["source", "at"]
 
+    def __init__(self, names: str = "abcdef") -> None:
+        self.names = names
+
+    @property
+    def times(self) -> dict[str, list[int]]:
+        return {source: times for source, times in TIMES.items() if source in self.names}
+
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
-        tasks = dict.fromkeys(TIMES, 0)
-        return [
-            Range(task, source, progress.get(source, 0), THERE.get(source, 0))
-            for source, task in tasks.items()
-            if THERE.get(source, 0) > progress.get(source, 0)
-        ]
+        spans = {source: (progress.get(source, 0), THERE.get(source, 0)) for source in self.times}
+        return [Range(0, source, start, end) for source, (start, end) in spans.items() if end > start]
 
     def unread(self, progress: Mapping[str, int]) -> Mapping[str, bool] | None:
         followed = {source: THERE.get(source, 0) > progress.get(source, 0) for source in FOLLOWED}
-        return {source: True for source, times in TIMES.items() if len(times) > progress.get(source, 0)} | followed
+        return {source: True for source, times in self.times.items() if len(times) > progress.get(source, 0)} | followed
 
     def finished(self, progress: Mapping[str, int]) -> bool:
-        return not FOLLOWED and all(progress.get(source, 0) >= len(times) for source, times in TIMES.items())
+        return not FOLLOWED and all(progress.get(source, 0) >= len(times) for source, times in self.times.items())
 
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]]]:
         for position in range(range_.start, range_.end):
@@ -141,6 +144,19 @@ def test_a_file_whose_tuples_go_to_another_task_is_waited_for_and_does_not_hold_
     assert runs.read(a=8) == []
     assert sorted(runs.read(e=4)) == [(5, "aaa"), (5, "ee")]
     assert runs.late == 0
+
+
+def test_a_stream_whose_sources_are_read_to_their_ends_holds_back_no_other_stream() -> None:
+    runs = Runs("a: x x\nb: x x x x x x x x")
+    builder = TopologyBuilder("streams")
+    builder.set_spout("short", Logs("a"))
+    builder.set_spout("long", Logs("b"))
+    builder.set_bolt("show", runs.windowed).global_grouping("short").global_grouping("long")
+    runs.engine.close()
+    runs.engine = LocalEngine(builder.build(), now_ms=100_000, capture=runs._capture)
+    assert runs.read(b=8) == []
+    assert runs.read(a=1) == []
+    assert runs.read(a=1) == [(5, "aabbb"), (10, "bb"), (15, "bbb")]
 
 
 def test_a_restart_in_the_middle_forgets_no_source() -> None:
