@@ -4,6 +4,8 @@ Which question it answers: has the broker taken this message?
 Rule 1: a message counts as published when the broker has confirmed it and has not returned it as unroutable.
 Rule 2: messages that are unconfirmed when a connection is lost are published again over the next one. So consumers may
 receive a message twice, under the same ``message_id``.
+A broker closes the channel or the connection because of one message, for example one that is too long. Then each of the
+unconfirmed ones is published again while no other is, so that this message is refused alone.
 Rule 3: events of an abandoned connection are ignored: its delivery tags now belong to other messages.
 Rule 4: heartbeats are off, because the event loop does not run between frames. A connection that was lost meanwhile is
 detected at its next use.
@@ -24,6 +26,8 @@ from sparkbolt.spouts.rabbitmq_link import parameters_of, pika, place_of, reason
 log = logging.getLogger(__name__)
 
 BACKOFF_SECS = 0.2
+OF_A_MESSAGE = frozenset({311, 406, 501, 502})
+"""The reply codes with which a broker closes a channel or a connection because of one message."""
 
 
 class RefusedError(FailedException):
@@ -32,6 +36,10 @@ class RefusedError(FailedException):
 
 class LostError(Exception):
     """The connection was lost before the broker confirmed the message."""
+
+
+class SuspectError(LostError):
+    """The broker has refused this message, or another one that was unconfirmed at the same time."""
 
 
 class Publisher:
@@ -49,6 +57,8 @@ class Publisher:
         self._tag = 0
         self._unconfirmed: dict[int, asyncio.Future[None]] = {}
         """Futures by the delivery tag that the broker will confirm, in the order of the tags."""
+        self._turn = asyncio.Lock()
+        """Held while a message is published, and by one that is published alone until it is confirmed."""
         self._tags: dict[str, int] = {}
         """Delivery tags by message id: a returned message carries its id and no tag."""
         self.trouble = "no answer"
@@ -67,20 +77,26 @@ class Publisher:
             RefusedError: The broker refuses the message or has no queue for it.
             AMQPError: The protocol cannot encode the message: a header is a float, for example.
         """
+        suspect = False
         while True:
-            await self._connected()
-            tag = self._tag + 1
             confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._unconfirmed[tag] = confirmed
-            self._tags[properties.message_id] = tag
             try:
-                self._channel.basic_publish(exchange, routing_key, body, properties, mandatory=True)
-                self._tag = tag  # the broker counts received messages; one that could not be encoded was not sent
+                async with self._turn:
+                    while suspect and self._unconfirmed:
+                        await asyncio.wait(self._unconfirmed.values())
+                    await self._connected()
+                    tag = self._tag + 1
+                    self._unconfirmed[tag] = confirmed
+                    self._tags[properties.message_id] = tag
+                    self._channel.basic_publish(exchange, routing_key, body, properties, mandatory=True)
+                    self._tag = tag  # the broker counts received messages; one that cannot be encoded is not sent
+                    if suspect:
+                        return await confirmed
                 return await confirmed
-            except LostError:
-                continue
+            except LostError as error:
+                suspect = suspect or isinstance(error, SuspectError)
             finally:
-                self._tags.pop(properties.message_id, None)
+                tag = self._tags.pop(properties.message_id, -1)
                 if self._unconfirmed.get(tag) is confirmed:
                     del self._unconfirmed[tag]
 
@@ -162,7 +178,7 @@ class Publisher:
     def _channel_closed(self, channel: Any, error: Exception) -> None:
         """Fail all messages in flight with the reason; the broker closes the channel if the exchange does not exist."""
         if channel.connection is self._connection and self._connection.is_open:
-            self._fail_all(RefusedError(f"RabbitMQ closed the channel: {reason_of(error)}"))
+            self._fail_all(self._meaning(error, RefusedError(f"RabbitMQ closed the channel: {reason_of(error)}")))
             self._channel = None
             self._connection.close()
 
@@ -175,10 +191,18 @@ class Publisher:
             log.warning(
                 "%s: the connection is lost (%s); it is made again when it is needed", self._place, self.trouble
             )
-            self._fail_all(LostError())
+            self._fail_all(self._meaning(error, LostError()))
         else:
             log.warning("%s: no connection (%s); next attempt in %s s", self._place, self.trouble, BACKOFF_SECS)
             asyncio.get_running_loop().call_later(BACKOFF_SECS, self._connect)
+
+    def _meaning(self, error: Any, otherwise: Exception) -> Exception:
+        """Return what the end of a channel or connection means for the messages in flight."""
+        if getattr(error, "reply_code", 0) not in OF_A_MESSAGE:
+            return otherwise
+        if len(self._unconfirmed) > 1:
+            return SuspectError()
+        return RefusedError(f"RabbitMQ refused the message: {reason_of(error)}")
 
     def _fail_all(self, error: Exception) -> None:
         waiting, self._unconfirmed = self._unconfirmed, {}

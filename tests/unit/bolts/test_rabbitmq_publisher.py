@@ -11,7 +11,7 @@ import pytest
 from pika import frame, spec
 from pika.exceptions import UnsupportedAMQPFieldException
 
-from sparkbolt.bolts.rabbitmq_publisher import Publisher
+from sparkbolt.bolts.rabbitmq_publisher import Publisher, RefusedError
 
 
 class Channel:
@@ -89,5 +89,32 @@ def test_what_is_under_way_on_a_connection_that_is_given_up_goes_over_the_next_o
         assert not waiting.done()
         confirm(publisher, following, 1)
         await waiting
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("ends", ["channel", "connection"])
+def test_a_message_because_of_which_the_broker_closes_the_channel_is_refused_alone(ends):
+    async def story() -> None:
+        publisher, channel = connected()
+        tasks = {name: publish(publisher, name) for name in ("first", "bad", "last")}
+        sent: list[list[bytes]] = []
+        for _ in range(20):
+            await asyncio.sleep(0)
+            if publisher._channel is None:
+                channel = connect(publisher)
+            unconfirmed = channel.bodies[len(channel.bodies) - len(publisher._unconfirmed) :]
+            if len(unconfirmed) == 3 or unconfirmed == [b"bad"]:
+                error = pika.exceptions.ChannelClosedByBroker(406, "message size is larger than the maximum")
+                end = publisher._channel_closed if ends == "channel" else publisher._lost
+                end(channel if ends == "channel" else channel.connection, error)
+            elif unconfirmed:
+                confirm(publisher, channel, len(channel.bodies))
+            sent += [unconfirmed] if unconfirmed else []
+        await tasks["first"]
+        await tasks["last"]
+        with pytest.raises(RefusedError, match="message size is larger"):
+            await tasks["bad"]
+        assert [len(bodies) for bodies in sent] == [3, 1, 1, 1], "each by itself, and once"
 
     asyncio.run(story())
