@@ -123,20 +123,20 @@ class WaterMarkEventGenerator:
         return max((known for known in self._latest.values() if known is not None), default=None)
 
     def clock_mark(self, now_ms: int) -> int | None:
-        """How far the watermark may rise with the clock: as far as time has passed since the last event.
+        """How far the watermark may rise with the clock: not quite as far as time has passed since the last event.
 
-        Only while all streams are silent; None at any other time. Events that come after such a silence are then in
-        time, if their delays differ by no more than the lag.
+        Only while all streams are silent; None at any other time. Events that come now or later are then in time, and
+        their windows are still to fire, if their delays differ by no more than the lag.
 
         >>> marks = WaterMarkEventGenerator(["log"], lag_ms=5, idle_timeout_ms=100)
         >>> marks.note("log", 1000, now_ms=50)
         >>> marks.clock_mark(149), marks.clock_mark(150)
-        (None, 1095)
+        (None, 1094)
         """
         newest_ms = self.newest_ms
         if newest_ms is None or not all(self._is_silent(stream, now_ms) for stream in self._latest):
             return None
-        return newest_ms - self.lag_ms + now_ms - max(self._heard_ms.values())
+        return newest_ms - self.lag_ms + now_ms - max(self._heard_ms.values()) - 1
 
     def watermark(self, now_ms: int) -> int | None:
         """Return the watermark if it has risen, otherwise None. Called once per interval."""

@@ -267,7 +267,7 @@ def test_a_silent_stream_closes_its_windows_with_the_clock_once_its_idle_timeout
     FOLLOWED.add("a")
     assert runs.read(a=7) == [(5, "aaa"), (10, "aa")]
     assert runs.wait(1980) == []
-    assert runs.wait(10) == [(15, "aa")]
+    assert runs.wait(20) == [(15, "aa")]
     assert runs.wait(60_000) == []
     runs.read(a=2)
     assert runs.late == 0
