@@ -39,6 +39,7 @@ class MistakeKind(StrEnum):
     FAILED = "failed"
     EXHAUSTED = "given up"
     NEVER_TAKEN = "never taken"
+    RAISED = "ended by an exception"
     CHANGED = "changed after being emitted"
 
 
@@ -49,7 +50,7 @@ class Mistake:
     kind: MistakeKind
     component: str
     messages: int
-    """How many messages are affected; for the kind ``CHANGED`` how many values."""
+    """How many messages are affected; for the kind ``CHANGED`` how many values, for ``RAISED`` how many calls."""
     example: str
     """The first affected message: where it comes from, and what happened to it."""
     likely: str
@@ -64,7 +65,7 @@ class Mistake:
           for example m[0] at 3: ...
           likely: no collector.ack(tup)
         """
-        thing = "value" if self.kind == MistakeKind.CHANGED else "message"
+        thing = {MistakeKind.CHANGED: "value", MistakeKind.RAISED: "call"}.get(self.kind, "message")
         count = f"1 {thing} was" if self.messages == 1 else f"{self.messages:,} {thing}s were"
         return f"{self.component!r}: {count} {self.kind}\n  for example {self.example}\n  likely: {self.likely}"
 
@@ -123,6 +124,13 @@ class _Mishaps(Checker):
             for change in seen.changes:
                 cause = "changed what it was given" if change.was_given else "changed what it emitted"
                 self._note(MistakeKind.CHANGED, change.component, cause, object(), change.example, held=False)
+
+    def told(self, driver: Driver) -> None:
+        """Record what the methods of spouts raised."""
+        for task in driver.spouts.values():
+            for report in task.reports:
+                self._note(MistakeKind.RAISED, report.component, MistakeKind.RAISED, object(), report.text, held=False)
+            task.reports.clear()
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
         """Record which component failed which tuple."""
@@ -193,6 +201,9 @@ class _Mishaps(Checker):
 _LIKELY: Mapping[str, str] = {
     Cause.EXCEPTION: (
         "code of the component does not expect this value: handle it, or let such messages become dead letters"
+    ),
+    MistakeKind.RAISED: (
+        "a method of the spout raises: a run reports it and calls the method again; correct what the example names"
     ),
     Cause.EMIT: "what is emitted does not fit the declared outputs: the reason says which and how to mend it",
     Cause.FAIL: "the bolt said so by collector.fail: it is given again, and fails again if nothing has changed",

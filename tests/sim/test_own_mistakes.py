@@ -363,3 +363,21 @@ def test_what_could_be_prepared_only_when_it_was_looked_at_again_is_named() -> N
     report = report_of(subject, run)
     assert report.component == "b"
     assert "  the first time:  'b' could not be prepared: OSError: locked\n" in report.story
+
+
+class Closed(Spout):
+    outputs = ["n"]
+
+    def open(self, context: Any) -> None:
+        raise ConnectionError("no such queue")
+
+    def next_tuple(self, collector: Any) -> None:
+        collector.emit([1], message_id=1)
+
+
+def test_a_spout_whose_open_raises_is_named_although_no_promise_is_broken() -> None:
+    builder = TopologyBuilder("small")
+    builder.set_spout("m", Closed())
+    (mistake,) = try_once(subject_of(builder.build())).mistakes
+    assert (mistake.kind, mistake.component) == (MistakeKind.RAISED, "m")
+    assert mistake.example == "open raised ConnectionError: no such queue"

@@ -160,7 +160,9 @@ def test_the_state_counts_all_tuples_but_those_that_killed(
     else:
         assert counts == EXPECTED
         raised = failed.pop(7)  # an exception like any other: nothing died
-        assert raised.startswith("SystemExit: 5 (the work was repeated without an earlier call of the same task: killed")
+        assert raised.startswith(
+            "SystemExit: 5 (the work was repeated without an earlier call of the same task: killed"
+        )
         assert failed == {number: f"killed its worker ({how})" for number, how in WAYS.items() if number != 7}
 
 
