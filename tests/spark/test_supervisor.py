@@ -284,7 +284,7 @@ class Unkept(BasicBolt):
     outputs = ["n"]
 
     def prepare(self, context):
-        self.socket = (number for number in range(3))
+        self.readers = [(number for number in range(3))]
 
     def execute(self, tup, collector):
         collector.emit([tup["n"]])
