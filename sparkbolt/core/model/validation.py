@@ -27,6 +27,7 @@ from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.base.ids import MAX_TASK_NUMBER
 from sparkbolt.core.base.words import Word
 from sparkbolt.core.model import arguments
+from sparkbolt.core.model.class_attributes import changed_class_attributes
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.components import AsyncBolt, BoltBase, ColumnBolt, Component, PartitionedSpout, Spout
 from sparkbolt.core.model.config import Config, did_you_mean
@@ -274,11 +275,17 @@ def _pickle_mistakes(declaration: Declaration) -> list[str]:
 
 
 def _statefulness_mistakes(bolt: BoltBase) -> Iterator[str]:
-    """Yield mistakes for attributes of ``__init__`` that can be sent to where tasks run, but cannot be stored there.
+    """Yield mistakes for state that a class holds, and for attributes of ``__init__`` that cannot be stored.
 
     Only attributes that must fail there are rejected: ``prepare`` does not set them, a copy that was pickled and
     unpickled has them too, and pickle itself cannot store them.
     """
+    if not bolt.stateless:
+        for name, method in changed_class_attributes(bolt):
+            yield (
+                f"{method} changes {name!r}, which its class holds: all tasks of a process share that, and it is not "
+                f"stored. Set self.{name} in prepare, or write transient = [{name!r}] if it may be lost"
+            )
     if not keeps_state(bolt) or all(_unkept(bolt, value) is None for value in lasting_attributes(bolt).values()):
         return
     try:
