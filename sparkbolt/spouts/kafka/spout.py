@@ -76,8 +76,9 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
 
     Where it begins: within one checkpoint, it continues where it stopped. With a new checkpoint it begins at the
     offsets that ``offsets`` holds for this spout of this topology. If there are none, ``start`` decides: ``earliest``,
-    ``latest``, a datetime, offsets by ``"topic/number"``, or ``uncommitted-earliest`` and ``uncommitted-latest``,
-    which also use offsets that another client has committed. Offsets that another topology stored are refused, unless
+    ``latest``, a datetime, offsets by ``"topic/number"`` (kafka_partitions that they do not name begin at their first
+    message), or ``uncommitted-earliest`` and ``uncommitted-latest``, which also use offsets that another client has
+    committed. Offsets that another topology stored are refused, unless
     ``other_topology`` is ``take_over`` (continue from them) or ``start_over`` (begin as ``start`` says). ``offsets``
     is ``group`` (the consumer group ``group``), ``file:PATH``, or ``ZooKeeperOffsets``; finished offsets are stored
     there after each commit.
@@ -158,7 +159,7 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
                 f"outputs={self.outputs}: value={value!r} has one value; expected one name for it besides "
                 f"{', '.join(sorted(PARTS))}"
             )
-        self.start = Start.parse(start)
+        self.start = Start.parse(start, self.topics)
         self.stop_at_end = arguments.flag("stop_at_end", stop_at_end)
         self.out_of_range = arguments.one_of("out_of_range", out_of_range, get_args(OutOfRange))
         guarantee = arguments.one_of("guarantee", guarantee, get_args(Guarantee))

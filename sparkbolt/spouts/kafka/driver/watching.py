@@ -93,6 +93,7 @@ class Watcher:
         self._ids: dict[str, str] = {}
         self._stored_ids: dict[KafkaPartition, str] = {}
         self._missing: frozenset[str] = frozenset()
+        self._start_missed: frozenset[KafkaPartition] = frozenset()
         self._silent_at_first: frozenset[KafkaPartition] = frozenset()
         """Silent at the first look; they are not new when they answer later."""
         self._thread = threading.Thread(target=self._live, name="kafka-watcher", daemon=True)
@@ -221,6 +222,7 @@ class Watcher:
             self._store.open(self._scope)
         places = self._cluster.kafka_partitions(self._wish.topics)
         self._say_what_is_missing(places)
+        self._say_what_start_misses(places)
         now_s = time.monotonic()
         ids = self._ids = self._cluster.ids()
         self._cluster.ask_ids({place.topic for place in places})
@@ -290,6 +292,19 @@ class Watcher:
             names = ", ".join(map(repr, sorted(missing)))
             log.warning("topic %s is not there: it is read as soon as it is; is the name right?", names)
         self._missing = missing
+
+    def _say_what_start_misses(self, places: Sequence[KafkaPartition]) -> None:
+        if self._opened:
+            return
+        missed = frozenset(self._wish.start.offsets or ()) - frozenset(places)
+        if missed - self._start_missed:
+            names = ", ".join(map(str, sorted(missed)))
+            log.warning(
+                "start= names %s, which the brokers do not have: this has no effect; a kafka_partition that is created "
+                "later is read from its first message",
+                names,
+            )
+        self._start_missed = missed
 
     def _publish(self, look: Look) -> None:
         with self._changed:
