@@ -126,6 +126,12 @@ class Cluster:
                 self._ids[name] = "" if topic_id == NO_ID else topic_id
         return dict(self._ids)
 
+    def forget_ids(self, topics: Iterable[str]) -> None:
+        """Forget the ids of topics, also those that were requested: only a later request's answer counts."""
+        for name in topics:
+            self._ids.pop(name, None)
+            self._asked.pop(name, None)
+
     def committed(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, tuple[int, str]]:
         """Return the group's offsets with their metadata, for kafka_partitions that have one.
 
