@@ -42,7 +42,7 @@ def _line(name: str, group: str, lags: Sequence[Lag]) -> str:
         | {"lag": lag.lag, "stored_by": lag.owner}
         for lag in lags
     ]
-    return json.dumps({"spout": name, "group": group, "lag": sum(lag.lag for lag in lags), "sources": sources})
+    return json.dumps({"spout": name, "group": group, "lag": _known(lags), "sources": sources})
 
 
 def _table(name: str, group: str, lags: Sequence[Lag]) -> list[str]:
@@ -50,9 +50,9 @@ def _table(name: str, group: str, lags: Sequence[Lag]) -> list[str]:
         (
             lag.source,
             "-" if lag.stored is None else str(lag.stored),
-            str(lag.end),
+            "?" if lag.end is None else str(lag.end),
             str(lag.ahead),
-            str(lag.lag),
+            "?" if lag.lag is None else str(lag.lag),
             lag.owner or "-",
         )
         for lag in lags
@@ -62,5 +62,9 @@ def _table(name: str, group: str, lags: Sequence[Lag]) -> list[str]:
         "  ".join(cell.ljust(width) if at in (0, 5) else cell.rjust(width) for at, (cell, width) in enumerate(cells))
         for cells in (list(zip(row, widths, strict=True)) for row in (_TITLES, *rows))
     ]
-    total = sum(lag.lag for lag in lags)
-    return [f"{name}  group {group}  lag {total}", *(line.rstrip() for line in shown)]
+    more = " + ?" if any(lag.lag is None for lag in lags) else ""
+    return [f"{name}  group {group}  lag {_known(lags)}{more}", *(line.rstrip() for line in shown)]
+
+
+def _known(lags: Sequence[Lag]) -> int:
+    return sum(lag.lag or 0 for lag in lags)

@@ -267,6 +267,7 @@ def test_a_topic_made_again_that_has_grown_beyond_what_was_read_is_read_whole(ka
     if stopped:
         engine.restart()
     run(engine, lambda: set(new) <= set(lines(name)) and engine.coordinator.in_force is None)
+    assert lines(name)[5:] == new, "nothing of the new one is read under the old one's offsets"
     assert progress()[f"{name}/0~1"] == 9
     assert "the topic was made again (its id was " in caplog.text
     for one in engine.coordinator.spouts.values():

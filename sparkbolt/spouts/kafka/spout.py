@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from sparkbolt.core.base.intervals import Intervals, clip, first_outside, union
+from sparkbolt.core.base.intervals import Intervals, clip, first_outside, size, union
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
 from sparkbolt.core.model.dead_letters import DeadLetters, DeadLetterSink, RawMessage
@@ -27,7 +27,15 @@ from sparkbolt.core.model.trace_context import traceparent_of
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters, raw_of
 from sparkbolt.spouts.kafka.driver.cluster import Cluster, Topics
-from sparkbolt.spouts.kafka.driver.offsets import OtherTopology, Owner, RehearsedOffsets, Scope, Stored, store_of
+from sparkbolt.spouts.kafka.driver.offsets import (
+    OtherTopology,
+    Owner,
+    RehearsedOffsets,
+    Scope,
+    Stored,
+    fitting,
+    store_of,
+)
 from sparkbolt.spouts.kafka.driver.planning import OffsetPlanner, OutOfRange
 from sparkbolt.spouts.kafka.driver.sizing import Sizes
 from sparkbolt.spouts.kafka.driver.starting import Start, StartSpec
@@ -76,8 +84,9 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
 
     Where it begins: within one checkpoint, it continues where it stopped. With a new checkpoint it begins at the
     offsets that ``offsets`` holds for this spout of this topology. If there are none, ``start`` decides: ``earliest``,
-    ``latest``, a datetime, offsets by ``"topic/number"``, or ``uncommitted-earliest`` and ``uncommitted-latest``,
-    which also use offsets that another client has committed. Offsets that another topology stored are refused, unless
+    ``latest``, a datetime, offsets by ``"topic/number"`` (kafka_partitions that they do not name begin at their first
+    message), or ``uncommitted-earliest`` and ``uncommitted-latest``, which also use offsets that another client has
+    committed. Offsets that another topology stored are refused, unless
     ``other_topology`` is ``take_over`` (continue from them) or ``start_over`` (begin as ``start`` says). ``offsets``
     is ``group`` (the consumer group ``group``), ``file:PATH``, or ``ZooKeeperOffsets``; finished offsets are stored
     there after each commit.
@@ -158,7 +167,7 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
                 f"outputs={self.outputs}: value={value!r} has one value; expected one name for it besides "
                 f"{', '.join(sorted(PARTS))}"
             )
-        self.start = Start.parse(start)
+        self.start = Start.parse(start, self.topics)
         self.stop_at_end = arguments.flag("stop_at_end", stop_at_end)
         self.out_of_range = arguments.one_of("out_of_range", out_of_range, get_args(OutOfRange))
         guarantee = arguments.one_of("guarantee", guarantee, get_args(Guarantee))
@@ -225,6 +234,8 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
         self._tokens, self._tokens_at = float(self.max_records_per_sec or 0), time.monotonic()
         self._asked: Sequence[Range] = ()
         self._skipped = 0
+        self._not_stored: dict[Source, int] = {}
+        """How many finished messages the last warning said that the offsets store has no room for."""
         self._topic_ids: dict[tuple[str, int], str] = {}
         """Ids of the topics whose offsets the ledger has, by kafka_partition and turn."""
 
@@ -312,9 +323,9 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
 
     def on_read(self, reads: Sequence[tuple[Range, int]]) -> None:
         """Learn the sizes of messages from ranges that executors have read."""
-        for range_, size in reads:
+        for range_, bytes_ in reads:
             if self._sizes is not None and not is_mark(range_.source):
-                self._sizes.learn(range_.source, range_.end - range_.start, size)
+                self._sizes.learn(range_.source, range_.end - range_.start, bytes_)
 
     def finished(self, progress: Mapping[str, int]) -> bool:
         """With ``stop_at_end``, whether everything is planned that existed when the topology started."""
@@ -353,10 +364,33 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
             newest = self._turns[source.place] = max(source.turn, self._turns.get(source.place, 0))
             if newest > source.turn:
                 continue
-            finished = clip(union(view.done(INTERVALS_MAX), earlier), start=position)
+            done = view.done(INTERVALS_MAX)
+            finished = clip(union(done, earlier), start=position)
             news[source.place] = self._told_as(source, position, finished)
+            cut = view.planned - done[-1][1] if len(done) == INTERVALS_MAX else 0
+            self._say_what_is_not_stored(source, news[source.place], cut)
         if not self.once:
             self._watcher.tell(news)
+
+    def _say_what_is_not_stored(self, source: Source, told: Stored, cut: int) -> None:
+        """Warn of finished messages that are not stored; again when there are more than ten times as many.
+
+        Args:
+            source: Their source.
+            told: What the store is given; the group keeps as many of its intervals as have room.
+            cut: How many offsets behind those intervals may be finished, too.
+        """
+        kept = fitting(told) if self.offsets == "group" else len(told.finished)
+        lost = size(told.finished[kept:]) + cut
+        if lost > 10 * self._not_stored.get(source, 0):
+            self._not_stored[source] = lost
+            log.warning(
+                "%s: only the first %d finished intervals behind the committed offset are stored; a new checkpoint "
+                "would process up to %d finished messages again",
+                source,
+                kept,
+                lost,
+            )
 
     def lag(self) -> dict[str, int]:
         """Return the number of unfinished offsets by source, from the brokers' last answer."""

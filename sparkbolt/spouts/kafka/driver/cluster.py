@@ -25,6 +25,17 @@ Topics: TypeAlias = tuple[str, ...] | re.Pattern[str]
 """Topics by name, or those whose whole name matches a pattern."""
 
 
+def is_among(topics: Topics, name: str) -> bool:
+    """Whether ``topics`` names a topic, or matches its name; a pattern matches none of Kafka's own topics.
+
+    >>> is_among(("orders",), "invoices"), is_among(re.compile("o.*"), "orders")
+    (False, True)
+    """
+    if isinstance(topics, re.Pattern):
+        return topics.fullmatch(name) is not None and not name.startswith("__")
+    return name in topics
+
+
 NONE_SO_LATE = -1
 """The offset that brokers return for a time if all records are older."""
 NO_ID = "A" * 22
@@ -72,7 +83,7 @@ class Cluster:
         known: dict[str, Any] = {}
         if isinstance(topics, re.Pattern):
             every = self._topics(None)
-            known = {name: every[name] for name in every if topics.fullmatch(name) and not name.startswith("__")}
+            known = {name: every[name] for name in every if is_among(topics, name)}
         else:
             for name in topics:
                 known |= self._topics(name)
@@ -114,6 +125,12 @@ class Cluster:
                 topic_id = str(asked.result().topic_id)
                 self._ids[name] = "" if topic_id == NO_ID else topic_id
         return dict(self._ids)
+
+    def forget_ids(self, topics: Iterable[str]) -> None:
+        """Forget the ids of topics, also those that were requested: only a later request's answer counts."""
+        for name in topics:
+            self._ids.pop(name, None)
+            self._asked.pop(name, None)
 
     def committed(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, tuple[int, str]]:
         """Return the group's offsets with their metadata, for kafka_partitions that have one.

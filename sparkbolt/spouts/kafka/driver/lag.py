@@ -24,16 +24,19 @@ class Lag:
     source: str
     stored: int | None
     """The stored offset; None if nothing is stored."""
-    first: int
-    end: int
+    first: int | None
+    end: int | None
+    """``first`` and ``end`` are None if no broker answers for it, because it has no leader, for example."""
     ahead: int
     """How many offsets beyond ``stored`` are finished already."""
     owner: str
     """Id of the owner that stored it; empty if unknown."""
 
     @property
-    def lag(self) -> int:
-        """How many existing offsets are not finished."""
+    def lag(self) -> int | None:
+        """How many existing offsets are not finished; None if it is unknown."""
+        if self.first is None or self.end is None:
+            return None
         begin = self.first if self.stored is None else max(self.stored, self.first)
         return max(0, self.end - begin - self.ahead)
 
@@ -55,11 +58,9 @@ def lags_of(spout: KafkaSpout) -> list[Lag]:
         cluster.close()
     found = []
     for place in places:
-        if place not in firsts or place not in ends:
-            continue  # it has no leader at the moment
         known = stored.get(place)
-        end = ends[place]
+        end = ends.get(place)
         ahead = size(clip(known.finished, end=end)) if known else 0
         owner = known.owner.id if known and known.owner else ""
-        found.append(Lag(str(place), known.offset if known else None, firsts[place], end, ahead, owner))
+        found.append(Lag(str(place), known.offset if known else None, firsts.get(place), end, ahead, owner))
     return found

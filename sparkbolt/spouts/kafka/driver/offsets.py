@@ -11,6 +11,7 @@ Read before: ``sources``, ``cluster``.
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -95,24 +96,39 @@ def packed(stored: Stored, characters_max: int = METADATA_CHARACTERS_MAX) -> str
     >>> packed(Stored(40, Owner("word-count/lines", "word-count", "ab12"), [(45, 50), (52, 53)]))
     '{"sparkbolt":1,"id":"word-count/lines","topology":"word-count","version":"ab12","finished":[5,5,2,1]}'
     """
-    owner = stored.owner or Owner("", "")
-    head = {"sparkbolt": 1, "id": owner.id, "topology": owner.name, "version": owner.version, **_of_topic(stored)}
-    room = characters_max - len(json.dumps({**head, "finished": []}, separators=(",", ":")))
+    head, room = _head_and_room(stored, characters_max)
     if room < 0:
+        owner_id = stored.owner.id if stored.owner else ""
         raise ConfigError(
-            f"the names of topology and spout, {owner.id[:40]!r}..., are {-room} characters too long for what brokers "
+            f"the names of topology and spout, {owner_id[:40]!r}..., are {-room} characters too long for what brokers "
             "keep with an offset: use shorter ones, or other offsets="
         )
-    steps: list[int] = []
-    at = stored.offset
-    for start, end in stored.finished:
-        step = [start - at, end - start]
-        room -= sum(len(str(number)) + 1 for number in step)
-        if room < 0:
-            break
-        steps += step
-        at = end
+    steps = [number for step in _steps(stored)[: fitting(stored, characters_max)] for number in step]
     return json.dumps({**head, "finished": steps}, separators=(",", ":"))
+
+
+def fitting(stored: Stored, characters_max: int = METADATA_CHARACTERS_MAX) -> int:
+    """Return how many of the finished intervals ``packed`` keeps.
+
+    >>> fitting(Stored(40, Owner("a/b", "a"), [(45, 50), (52, 53)]), 72)
+    1
+    """
+    _, room = _head_and_room(stored, characters_max)
+    lengths = (sum(len(str(number)) + 1 for number in step) for step in _steps(stored))
+    return sum(1 for used in itertools.accumulate(lengths) if used <= room)
+
+
+def _head_and_room(stored: Stored, characters_max: int) -> tuple[dict[str, Any], int]:
+    """Return the metadata without intervals, and how many characters are left for them."""
+    owner = stored.owner or Owner("", "")
+    head = {"sparkbolt": 1, "id": owner.id, "topology": owner.name, "version": owner.version, **_of_topic(stored)}
+    return head, characters_max - len(json.dumps({**head, "finished": []}, separators=(",", ":")))
+
+
+def _steps(stored: Stored) -> list[tuple[int, int]]:
+    """Return the distance of each finished interval from the one before, and its length."""
+    ends = [stored.offset, *(end for _, end in stored.finished)]
+    return [(start - at, end - start) for at, (start, end) in zip(ends, stored.finished, strict=False)]
 
 
 def unpacked(offset: int, metadata: str) -> Stored:

@@ -32,6 +32,9 @@ BACKWARDS_SECS = 10.0
 """How long the brokers must report that a log ends before the part that was read, until this is believed, in seconds: a
 new leader may know less for a moment. Time in which the brokers give no answer does not count."""
 
+UNNAMED_SECS = 10.0
+"""How long nothing more is planned of a topic because the brokers do not tell its id, in seconds of their answers."""
+
 
 @dataclass(frozen=True)
 class PartitionLog:
@@ -142,6 +145,8 @@ class OffsetPlanner:
     _resumes: dict[Source, int] = field(default_factory=dict)
     """Where reading goes on after a gap, until the progress shows it."""
     _behind_since: dict[Source, float] = field(default_factory=dict)
+    _unnamed_since: dict[KafkaPartition, float] = field(default_factory=dict)
+    """Since when the id of a kafka_partition's topic is unknown, although it was known before."""
     _turn: int = 0
     _first: dict[KafkaPartition, Named] = field(default_factory=dict)
     """The first source of each kafka_partition that was ever planned."""
@@ -188,6 +193,8 @@ class OffsetPlanner:
                 continue
             log = logs[place]
             was, now = _id_of(named, place, known, ids), ids.now.get(place.topic)
+            if self._awaits_id(place, was, now, now_s):
+                continue
             other = (was, now) if was and now and was != now else None
             gap = self._made_again(source, start, log, other) if other else self._gap(source, start, log, now_s)
             if gap is not None:
@@ -212,6 +219,13 @@ class OffsetPlanner:
             for first, end in subtract([(start, start + shares[index])], done):
                 ranges.append(Range(index % self.parallelism, str(source), first, end))
         return ranges, gaps
+
+    def _awaits_id(self, place: KafkaPartition, was: str | None, now: str | None, now_s: float) -> bool:
+        """Whether the brokers may still tell that the topic is another one than the one that was read."""
+        if not was or now is not None:
+            self._unnamed_since.pop(place, None)
+            return False
+        return now_s - self._unnamed_since.setdefault(place, now_s) < UNNAMED_SECS
 
     def _next_of(self, named: Named, progress: Mapping[str, int], first: int) -> int:
         """Return the next offset of a source: ``first`` if it was never planned; -1 if it is unknown."""

@@ -24,19 +24,23 @@ Read before: ``offsets``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from sparkbolt.core.base.words import Word
 from sparkbolt.errors import ConfigError
+from sparkbolt.spouts.kafka.driver.cluster import Topics, is_among
 from sparkbolt.spouts.kafka.driver.offsets import OtherTopology, Owner, Stored
 from sparkbolt.spouts.kafka.sources import KafkaPartition, Source
 
 Named = Literal["earliest", "latest", "uncommitted-earliest", "uncommitted-latest"]
 StartSpec: TypeAlias = Named | datetime | Mapping[Any, int]
 """A name, a time with a time zone, or offsets by ``(topic, partition)`` or ``"topic/partition"``."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class StartAt(Word):
@@ -64,32 +68,39 @@ class Start:
     offsets: Mapping[KafkaPartition, int] | None = None
 
     @classmethod
-    def parse(cls, start: Any) -> Start:
-        """Parse the ``start=`` argument of a spout.
+    def parse(cls, start: Any, topics: Topics) -> Start:
+        """Parse the ``start=`` argument of a spout that reads ``topics``.
+
+        A time before 1970 is the beginning: Kafka counts from 1970 on, and gives negative times other meanings.
 
         Raises:
-            ConfigError: It is invalid.
+            ConfigError: It is invalid, or has an offset of a topic that the spout does not read.
 
-        >>> Start.parse({"orders/1": 17}).offsets
+        >>> Start.parse({"orders/1": 17}, ("orders",)).offsets
         {KafkaPartition(topic='orders', number=1): 17}
         """
         expected = f"expected one of {', '.join(map(repr, get_args(Named)))}, a datetime with a zone, or offsets"
         if isinstance(start, str) and start in get_args(Named):
             return cls(cast("Named", start))
         if isinstance(start, datetime):
-            if start.tzinfo is None:
+            if start.utcoffset() is None:
                 raise ConfigError(f"start={start!r} has no zone: give one, as in datetime.now(UTC)")
-            return cls(None, timestamp_ms=int(start.timestamp() * 1000))
+            timestamp_ms = (start - EPOCH) // timedelta(milliseconds=1)
+            return cls("earliest") if timestamp_ms < 0 else cls(None, timestamp_ms=timestamp_ms)
         if isinstance(start, Mapping):
             try:
-                offsets = {
-                    (Source.parse(key).place if isinstance(key, str) else KafkaPartition(*key)): int(offset)
-                    for key, offset in start.items()
-                }
+                names = {(key if isinstance(key, str) else str(KafkaPartition(*key))): at for key, at in start.items()}
+                offsets = {Source.parse(name).place: int(offset) for name, offset in names.items()}
             except (TypeError, ValueError) as error:
                 raise ConfigError(f"start={start!r}: {error}; {expected} as {{'topic/0': 17}}") from None
             if min(offsets.values(), default=0) < 0:
                 raise ConfigError(f"start={start!r}: an offset is not negative")
+            for place in offsets:
+                if not is_among(topics, place.topic):
+                    raise ConfigError(
+                        f"start={start!r}: {str(place)!r} is of a topic that the spout does not read; its topics are "
+                        + (repr(topics.pattern) if isinstance(topics, re.Pattern) else ", ".join(map(repr, topics)))
+                    )
             return cls(None, offsets=offsets)
         raise ConfigError(f"start={start!r}: {expected}")
 

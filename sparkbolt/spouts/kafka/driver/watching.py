@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from sparkbolt.core.base.intervals import Intervals
@@ -56,7 +56,7 @@ class Look:
     silent: frozenset[KafkaPartition] = frozenset()
     """Kafka_partitions that exist but whose end is unknown yet, because they have no leader, for example."""
     ids: TopicIds = NO_IDS
-    """The topics' ids; never newer than ``logs``."""
+    """The topics' ids; never newer than ``logs``, and missing while the topic may be another one than before."""
     asked_s: float = 0.0
     """When the brokers were asked for the ends of ``logs``, in seconds of the monotonic clock."""
 
@@ -91,8 +91,12 @@ class Watcher:
         self._next_tell_again = time.monotonic() + TELL_AGAIN_SECS
         self._first: dict[KafkaPartition, int] = {}
         self._ids: dict[str, str] = {}
+        self._last_ids: dict[str, str] = {}
+        """The id of each topic when it was known last."""
+        self._answering: frozenset[KafkaPartition] = frozenset()
         self._stored_ids: dict[KafkaPartition, str] = {}
         self._missing: frozenset[str] = frozenset()
+        self._start_missed: frozenset[KafkaPartition] = frozenset()
         self._silent_at_first: frozenset[KafkaPartition] = frozenset()
         """Silent at the first look; they are not new when they answer later."""
         self._thread = threading.Thread(target=self._live, name="kafka-watcher", daemon=True)
@@ -188,6 +192,7 @@ class Watcher:
         except Exception as error:  # noqa: BLE001  brokers, ZooKeeper or a disk failed: each may recover
             if self._error is None and was_opened:
                 log.error("%s; nothing new is read or told until that is mended, it is tried again and again", error)
+            self._answering = frozenset()
             with self._changed:
                 self._error = error
                 self._changed.notify_all()
@@ -203,10 +208,11 @@ class Watcher:
             self._look_around()
             self._next_look = now + LOOK_SECS
         else:
-            logs = self.look.logs
-            ends = self._cluster.ends(list(logs))
-            logs = {place: PartitionLog(log.first, ends.get(place, log.end)) for place, log in logs.items()}
-            self._publish(replace(self.look, logs=logs, problem=None, asked_s=now))
+            before = self.look.logs
+            ends = self._cluster.ends(list(before))
+            logs = {place: PartitionLog(log.first, ends.get(place, log.end)) for place, log in before.items()}
+            ids = TopicIds(self._without_doubtful(self.look.ids.now, ends.keys(), logs), self.look.ids.stored)
+            self._publish(replace(self.look, logs=logs, problem=None, ids=ids, asked_s=now))
         if now >= self._next_tell_again:
             with self._changed:
                 self._to_tell = {**self._was_told, **self._to_tell}
@@ -221,16 +227,17 @@ class Watcher:
             self._store.open(self._scope)
         places = self._cluster.kafka_partitions(self._wish.topics)
         self._say_what_is_missing(places)
+        self._say_what_start_misses(places)
         now_s = time.monotonic()
-        ids = self._ids = self._cluster.ids()
-        self._cluster.ask_ids({place.topic for place in places})
+        ids = self._cluster.ids()
         firsts, ends = self._cluster.firsts(places), self._cluster.ends(places)
-        before = self.look.logs
-        logs = {
-            place: PartitionLog(firsts[place], ends[place]) if place in firsts and place in ends else before[place]
-            for place in places
-            if (place in firsts and place in ends) or place in before
-        }
+        answering = firsts.keys() & ends.keys()
+        others = {topic for topic, topic_id in ids.items() if self._last_ids.get(topic, topic_id) != topic_id}
+        logs = {place: log for place, log in self.look.logs.items() if place in places and place.topic not in others}
+        logs |= {place: PartitionLog(firsts[place], ends[place]) for place in answering}
+        ids = self._ids = self._without_doubtful(ids, answering, logs)
+        self._last_ids |= ids
+        self._cluster.ask_ids({place.topic for place in places})
         silent = frozenset(places) - logs.keys()
         if silent - self.look.silent:
             names = ", ".join(map(str, sorted(silent)))
@@ -241,10 +248,25 @@ class Watcher:
         finished = dict(self.look.finished)
         if fresh:
             self._begin_with(fresh, logs, finished)
-        older = {place.topic for place in places if place not in firsts or place not in ends}
-        known = {topic: topic_id for topic, topic_id in ids.items() if topic not in older}
-        told_ids = TopicIds(known, dict(self._stored_ids))
+        told_ids = TopicIds(ids, dict(self._stored_ids))
         self._publish(Look(logs, dict(self._first), finished, silent=silent, ids=told_ids, asked_s=now_s))
+
+    def _without_doubtful(
+        self,
+        ids: Mapping[str, str],
+        answering: Set[KafkaPartition],
+        logs: Mapping[KafkaPartition, PartitionLog],
+    ) -> dict[str, str]:
+        """Return the ids without those of topics that may have been made again since, which are requested anew.
+
+        Such a topic has a kafka_partition that answers again, or no longer, or whose log ends earlier than before.
+        """
+        before = self.look.logs
+        doubtful = {place.topic for place in self._answering ^ answering} if self._opened else set()
+        doubtful |= {place.topic for place, log in logs.items() if place in before and log.end < before[place].end}
+        self._answering = frozenset(answering)
+        self._cluster.forget_ids(doubtful)
+        return {topic: topic_id for topic, topic_id in ids.items() if topic not in doubtful}
 
     def _begin_with(
         self,
@@ -290,6 +312,19 @@ class Watcher:
             names = ", ".join(map(repr, sorted(missing)))
             log.warning("topic %s is not there: it is read as soon as it is; is the name right?", names)
         self._missing = missing
+
+    def _say_what_start_misses(self, places: Sequence[KafkaPartition]) -> None:
+        if self._opened:
+            return
+        missed = frozenset(self._wish.start.offsets or ()) - frozenset(places)
+        if missed - self._start_missed:
+            names = ", ".join(map(str, sorted(missed)))
+            log.warning(
+                "start= names %s, which the brokers do not have: this has no effect; a kafka_partition that is created "
+                "later is read from its first message",
+                names,
+            )
+        self._start_missed = missed
 
     def _publish(self, look: Look) -> None:
         with self._changed:

@@ -127,6 +127,23 @@ def test_a_thread_that_outlives_its_spout_tells_nothing_old(kafka, name, monkeyp
     assert Store.told == [0]
 
 
+def test_finished_messages_that_are_not_stored_with_the_offset_are_told(kafka, name, caplog):
+    kafka.produce(name, ["a"], kafka_partition=0)
+    own = spout(kafka.brokers, name)
+    own.open(context_of(lay_out(topology(name, own), 1), 1))
+    for planned in (1800, 4000, 4000, 6000):
+        every_second = [(at, at + 1) for at in range(1, planned, 2)]
+        done = lambda limit, found=every_second: found[:limit]  # noqa: E731
+        view = SourceView(planned=planned, finished=0, waiting=planned // 2, open=0, away=0, _done=done)
+        own.on_sources_changed({f"{name}/0": view})
+    own.close()
+    kept = len(unpacked(*committed(kafka.brokers, name)[0]).finished)
+    assert 900 < kept < 1000
+    told = f"only the first {kept} finished intervals behind the committed offset are stored"
+    assert caplog.text.count(told) == 1
+    assert f"would process up to {1000 - kept + 2000} finished messages again" in caplog.text
+
+
 def test_who_starts_over_where_another_topology_was_takes_nothing_as_finished_from_it(kafka, name):
     kafka.produce(name, ["a", "b", "c", "d"], kafka_partition=0)
     theirs = Owner("audit/orders", "audit")

@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError
 
+from sparkbolt.core.model.ranges import Range
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts.kafka import dead_letters
 from sparkbolt.spouts.kafka.dead_letters import LettersNotTakenError, read_topic
 from sparkbolt.spouts.kafka.driver import planning, watching
 from sparkbolt.spouts.kafka.driver.cluster import BrokersAwayError, Cluster, topic_exists
-from sparkbolt.spouts.kafka.driver.planning import PartitionLog
+from sparkbolt.spouts.kafka.driver.offsets import Owner
+from sparkbolt.spouts.kafka.driver.planning import OffsetPlanner, PartitionLog
+from sparkbolt.spouts.kafka.driver.starting import Start
+from sparkbolt.spouts.kafka.driver.watching import Watcher, Wish
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 from tests.kafka import SEEN, close, run, run_to_end, spout, topology
@@ -72,6 +76,40 @@ def test_the_id_of_a_topic_is_unknown_until_the_brokers_tell_it():
     own = cluster()
     own.ask_ids(["orders"])
     assert own.ids() == {}
+
+
+@pytest.mark.parametrize("between", [{}, {PLACES[0]: 3}, BrokersAwayError("no answer")])
+def test_a_topic_that_was_made_again_and_has_outgrown_the_old_one_is_not_read_before_its_id_is_told(between):
+    brokers = SimpleNamespace(topic_id="A", ends={PLACES[0]: 5})
+
+    def ends(_: Any) -> Any:
+        if isinstance(brokers.ends, Exception):
+            raise brokers.ends
+        return brokers.ends
+
+    def describe_topics(*_: Any, request_timeout: float) -> dict[str, Future[Any]]:
+        answer: Future[Any] = Future()
+        answer.set_result(SimpleNamespace(topic_id=brokers.topic_id))
+        return {"orders": answer}
+
+    own = cluster()
+    own.kafka_partitions, own.firsts, own.ends = lambda _: PLACES[:1], lambda _: {PLACES[0]: 0}, ends
+    own._admin = SimpleNamespace(describe_topics=describe_topics)
+    store = SimpleNamespace(open=lambda _: None, load=lambda _: {}, save=lambda _: None)
+    watcher = Watcher(own, store, Wish(("orders",), Start("earliest"), Owner("t/s", "t"), "refuse"), None)
+    planner, progress = OffsetPlanner(1), {"orders/0": 5, "orders/0#A": 1}
+
+    def next_ranges() -> list[Range]:
+        watcher._once()
+        look = watcher.look
+        return planner.plan(progress, look.logs, look.firsts, {}, budget=100, now_s=0.0, ids=look.ids)[0]
+
+    assert [next_ranges() for _ in range(4)] == [[]] * 4
+    brokers.ends = between
+    assert next_ranges() == []
+    brokers.topic_id, brokers.ends = "B", {PLACES[0]: 9}
+    found = [ranges for _ in range(5) if (ranges := next_ranges())]
+    assert found[0] == found[-1] == [Range(0, "orders/0~1", 0, 9)]
 
 
 @pytest.mark.parametrize(

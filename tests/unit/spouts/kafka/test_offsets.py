@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from sparkbolt.bolts import KafkaBolt
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.config import Config
 from sparkbolt.errors import ConfigError
+from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka.driver.offsets import (
     METADATA_CHARACTERS_MAX,
     FileOffsets,
@@ -42,7 +44,7 @@ STARTS = {
 
 
 def where(start, stored, *, other="refuse", new=False):
-    return Start.parse(STARTS[start]).where(PLACE, stored, OURS, other=other, new=new)
+    return Start.parse(STARTS[start], ("orders",)).where(PLACE, stored, OURS, other=other, new=new)
 
 
 def test_metadata_gives_back_what_was_packed():
@@ -118,7 +120,25 @@ def test_offsets_of_another_topic_are_not_mixed_up_with_ours():
 @pytest.mark.parametrize("start", ["soon", datetime(2026, 1, 1), {"orders": 1}, {"orders/0": -1}, 17])
 def test_a_start_that_means_nothing_is_refused(start):
     with pytest.raises(ConfigError, match="start="):
-        Start.parse(start)
+        Start.parse(start, ("orders",))
+
+
+@pytest.mark.parametrize("topics", ["invoices", ["invoices", "orders.eu"], re.compile("order")])
+def test_an_offset_of_a_topic_that_is_not_read_is_refused(topics):
+    with pytest.raises(ConfigError, match="'orders/0' is of a topic that the spout does not read"):
+        KafkaSpout("localhost:9092", topics, group="g", start={"orders/0": 17})
+
+
+def test_offsets_are_named_by_a_text_or_by_topic_and_number():
+    for start in ({"orders/0": 17}, {("orders", 0): 17}, {("orders", "0"): 17}):
+        assert Start.parse(start, re.compile("orders?")).offsets == {PLACE: 17}
+
+
+@pytest.mark.parametrize("before", [datetime(1, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)])
+def test_a_time_before_1970_is_the_beginning(before):
+    """Brokers take the times -1 and -2 for the end and the beginning, and refuse others before 1970."""
+    assert Start.parse(before, ("orders",)).where(PLACE, None, OURS, other="refuse", new=False) == "first"
+    assert Start.parse(datetime(1970, 1, 1, tzinfo=UTC), ("orders",)).timestamp_ms == 0
 
 
 def test_a_file_of_offsets_is_replaced_whole_and_read_again(tmp_path):

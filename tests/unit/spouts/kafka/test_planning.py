@@ -8,6 +8,7 @@ from sparkbolt.core.model.ranges import Range
 from sparkbolt.spouts.kafka.driver.planning import (
     BACKWARDS_SECS,
     NO_IDS,
+    UNNAMED_SECS,
     OffsetPlanner,
     PartitionLog,
     TopicIds,
@@ -143,7 +144,8 @@ def test_a_mark_is_planned_once_and_not_before_its_source_is_read():
 def test_a_new_checkpoint_notices_a_topic_that_is_another_one_than_its_stored_offsets_are_of():
     planner, logs, firsts = OffsetPlanner(1), {ORDERS[0]: PartitionLog(0, 900)}, {ORDERS[0]: 500}
     unknown, other = TopicIds({}, {ORDERS[0]: "A"}), TopicIds({"orders": "B"}, {ORDERS[0]: "A"})
-    ranges, _ = planner.plan({}, logs, firsts, {}, budget=100, now_s=0.0, ids=unknown)
+    assert planner.plan({}, logs, firsts, {}, budget=100, now_s=0.0, ids=unknown) == ([], [])
+    ranges, _ = planner.plan({}, logs, firsts, {}, budget=100, now_s=UNNAMED_SECS, ids=unknown)
     marks = planner.marks({}, ranges, logs, unknown)
     assert (ranges, marks) == ([Range(0, "orders/0", 500, 600)], [Range(0, "orders/0#A", 0, 1)])
     for progress in ({}, {"orders/0": 600, "orders/0#A": 1}):
@@ -168,9 +170,15 @@ def test_what_is_read_to_its_end_is_finished_unless_it_is_another_topic_that_is_
     assert not finished(B, planner=planner), "of the other one nothing is planned"
 
 
-def test_without_ids_nothing_is_taken_for_another_topic():
-    progress, logs = {"orders/0": 500, "orders/0#A": 1}, {ORDERS[0]: PartitionLog(0, 900)}
-    assert plan(OffsetPlanner(1), progress, logs) == ([Range(0, "orders/0", 500, 900)], [])
+def test_a_topic_whose_id_is_not_known_now_is_not_read_on_until_it_is_told_or_does_not_come():
+    progress, logs, planner = {"orders/0": 500, "orders/0#A": 1}, {ORDERS[0]: PartitionLog(0, 900)}, OffsetPlanner(1)
+    next_ranges = lambda now_s, ids=NO_IDS: planner.plan(progress, logs, {}, {}, budget=1000, now_s=now_s, ids=ids)  # noqa: E731
+    rest = ([Range(0, "orders/0", 500, 900)], [])
+    assert next_ranges(0.0) == ([], [])
+    assert next_ranges(1.0, A) == rest
+    assert next_ranges(1.0, TopicIds({"orders": ""})) == rest, "the brokers know no ids"
+    assert next_ranges(2.0) == ([], []), "the wait begins anew"
+    assert next_ranges(2.0 + UNNAMED_SECS) == rest, "it is taken for the same"
 
 
 def test_a_leader_that_knows_less_for_a_moment_is_not_believed():

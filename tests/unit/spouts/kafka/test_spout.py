@@ -13,12 +13,14 @@ import pytest
 
 from sparkbolt import Config, RetryPolicy, WindowedBolt
 from sparkbolt.cli import main
+from sparkbolt.cli.lag import report
 from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.driver.ledger.settings import spout_infos
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.ranges import Range
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts.kafka import KafkaMessage
+from sparkbolt.spouts.kafka.driver.cluster import Cluster
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 from tests.kafka import SEEN, Keep, close, committed, finished, poll, run, run_to_end, see, spout, topology
 
@@ -280,6 +282,19 @@ def test_the_command_tells_the_lag_of_each_source(kafka, name, tmp_path, monkeyp
     assert main(["lag", f"{module}:builder", "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert (body["spout"], body["lag"], body["sources"][2]["end"]) == ("orders", 3, 3)
+
+
+def test_a_kafka_partition_that_does_not_answer_has_an_unknown_lag(kafka, name, monkeypatch):
+    for number in range(4):
+        kafka.produce(name, ["a", "b", "c"], kafka_partition=number)
+    ends, silent = Cluster.ends, KafkaPartition(name, 2)
+    monkeypatch.setattr(Cluster, "ends", lambda *asked: {p: end for p, end in ends(*asked).items() if p != silent})
+    built = topology(name, spout(kafka.brokers, name))
+    lines = report(built, as_json=False)
+    assert lines[0] == f"messages  group {name}  lag 9 + ?"
+    assert lines[4].split() == [f"{name}/2", "-", "?", "0", "?", "-"]
+    body = json.loads(report(built, as_json=True)[0])
+    assert (body["lag"], body["sources"][2]["source"], body["sources"][2]["lag"]) == (9, f"{name}/2", None)
 
 
 def test_no_more_is_read_than_max_records_per_sec(kafka, name, monkeypatch):
