@@ -159,8 +159,7 @@ class Follower:
         self._next_look = self._clock() + LOOK_SECS
         there = find_files(self._patterns)
         found = there.files
-        tell_passed_over({path: why for path, why in there.passed_over.items() if path not in self._passed_over})
-        self._passed_over = set(there.passed_over)
+        self._passed_over = tell_passed_over(there, self._passed_over)
         self._find_again(found, progress)
         self._changed = [one for one in self._changed if one.id.source not in self.live]
         marked = [one.path for one in self.live.values() if one.id.is_mark]

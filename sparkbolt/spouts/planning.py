@@ -135,7 +135,7 @@ class FilePlanner:
         self._follower = Follower(patterns, clock) if follow else None
         self._ends: dict[str, FileEnd] = {}
         if not follow:
-            tell_passed_over(there.passed_over)
+            tell_passed_over(there)
             self._ends = {escape(path): UnpackedEnd(path) if is_compressed(path) else FixedEnd(path) for path in found}
         self._unread = dict.fromkeys(self._ends)
         """Sources in the order of their paths, without those that were planned to their ends when they were last looked
