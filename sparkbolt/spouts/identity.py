@@ -12,6 +12,7 @@ that were found under one path, the oldest one comes first in the order of the s
 
 A file without a whole line has no beginning by which it could be known later. Its source is a mark, whose length is 0
 and whose digest is zeros. A mark has the one position 0 and no line: once it is planned, the checkpoint knows the file.
+A file that waits for its turn to be read gets a mark, too.
 
 Rule 1: a range of such a source is read from the file with this inode, time of creation and beginning, whatever its
 current name, or not at all. Content alone never identifies a file.
@@ -70,6 +71,11 @@ class FileId:
     def mark(cls, path: str, inode: int, birth: int, generation: int = 1) -> FileId:
         """Return the mark of a file that has no whole line yet."""
         return cls(path, inode, birth, 0, _NO_DIGEST, generation)
+
+    @property
+    def mark_source(self) -> str:
+        """The name of the mark of this file."""
+        return FileId.mark(self.path, self.inode, self.birth, self.generation).source
 
     @property
     def is_mark(self) -> bool:

@@ -3,7 +3,8 @@
 Which question it answers: given how far each file is planned, which bytes does the next micro-batch read, and which
 task reads which of them?
 
-Rule 1: a plan covers at most its budget of bytes, and at most ``RANGES_MAX`` ranges per task.
+Rule 1: a plan covers at most its budget of bytes, and at most ``RANGES_MAX`` ranges per task. With ``follow`` the marks
+of files that have not begun come on top.
 Rule 2: two tasks of one plan never read the same compressed file.
 Rule 3: files are read side by side, ``SIDE_BY_SIDE`` at a time, each with the same share of the budget; a file that has
 less leaves the rest to the others. In order, only one file is read at a time.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Protocol
@@ -150,7 +151,19 @@ class FilePlanner:
             sources = sorted(self._ends)
             first = bisect.bisect_right(sources, self._last)
             self._unread = dict.fromkeys(sources[first:] + sources[:first])
-        return spread(self._pieces(progress, budget), self._parallelism)
+        pieces = self._pieces(progress, budget)
+        return spread([*pieces, *self._marks(progress, pieces)], self._parallelism)
+
+    def _marks(self, progress: Mapping[str, int], pieces: Sequence[_Piece]) -> Iterator[_Piece]:
+        """Yield a mark for each followed file that has not begun, so that the next driver knows it, too."""
+        if self._follower is None:
+            return
+        begun = {piece.source for piece in pieces}
+        for source in self._unread:
+            if source not in progress and source not in begun:
+                mark = self._follower.live[source].id.mark_source
+                if mark not in progress and mark not in begun:
+                    yield _Piece(mark, 0, 1, True)
 
     def _pieces(self, progress: Mapping[str, int], budget: int) -> list[_Piece]:
         """Return what can be read, up to the budget; followed files take turns in being the first."""

@@ -106,3 +106,17 @@ def test_without_times_of_creation_a_mark_is_dropped_once_its_file_has_lines(
     assert tail.read() == ["one"]
     tail.start()
     assert tail.read() == []
+
+
+def test_files_that_wait_for_their_turn_are_known_after_a_restart(tmp_path: Path) -> None:
+    logs = [tmp_path / f"{number}.log" for number in range(40)]
+    for log in logs:
+        append(log, *[log.name] * 100)
+    tail = Tail(tmp_path / "*.log")
+    found = tail.lines_of(tail.plan(budget=100))
+    for log in logs:
+        rotate(log)
+        append(log, "new")
+    tail.start()
+    found += tail.read()
+    assert sorted(found) == sorted([log.name for log in logs] * 100 + ["new"] * 40)
