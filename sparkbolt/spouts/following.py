@@ -39,7 +39,7 @@ from itertools import chain
 from sparkbolt.spouts.files import PlainFile, escape, find_files, tell_passed_over
 from sparkbolt.spouts.followed import SEARCHES_MAX, FileChange, FileSight, Followed, Inode, Progress, adds_to
 from sparkbolt.spouts.identity import FileId, files_in
-from sparkbolt.spouts.unpacking import DAMAGE_SECS, UnpackedFile, is_compressed
+from sparkbolt.spouts.unpacking import DAMAGE_SECS, UnpackedFile, is_compressed, tell_if_packed
 
 log = logging.getLogger(__name__)
 
@@ -232,11 +232,14 @@ class Follower:
         if before or begin > met.size:
             log.warning(
                 "%s was emptied or written anew since it was read up to byte %d: what it holds now is read from its "
-                "start",
+                "start; lines that it gained behind that byte and then lost are not read: look for them in a copy "
+                "beside it, such as %s",
                 escape(path),
                 max(before, begin),
+                escape(f"{os.path.realpath(path)}.1"),
             )
             begin = 0
+        tell_if_packed(path, met.head)
         self._begin_with(met, _before_end(path, begin), since)
         self._paths.pop(path, None)
         return True

@@ -17,15 +17,16 @@ from __future__ import annotations
 import bisect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Protocol
 
 from sparkbolt.core.model.ranges import Range
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts.files import escape, find_files, tell_passed_over, unescape
+from sparkbolt.spouts.files import PlainFile, escape, find_files, tell_passed_over, unescape
 from sparkbolt.spouts.following import Follower
-from sparkbolt.spouts.unpacking import UnpackedEnd, check_unpackable, is_compressed
+from sparkbolt.spouts.unpacking import MAGIC_BYTES, UnpackedEnd, check_unpackable, is_compressed, tell_if_packed
 
 RANGES_MAX = 64
 """The most ranges that a task gets in one plan."""
@@ -67,8 +68,10 @@ class FixedEnd:
     splittable = True
 
     def __init__(self, path: str) -> None:
-        """Read the size."""
-        self._size = os.path.getsize(path)
+        """Read the size, and warn if the content seems to be compressed."""
+        with closing(PlainFile(path)) as file:
+            self._size = file.size
+            tell_if_packed(path, file.read_at(0, MAGIC_BYTES, 0))
 
     def reach(self, start: int, want: int) -> int:
         """Return the end of a range from ``start``: the wanted position or the file's end."""
