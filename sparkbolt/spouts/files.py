@@ -3,7 +3,9 @@
 Rule 1: only regular files are opened. Opening a named pipe waits for a writer, perhaps for ever, and opening a device
 may have an effect. So listings skip everything that is not a regular file, and a file that something else has replaced
 since then counts as gone.
-Rule 2: paths are kept as the system returns them, with Python's surrogates for bytes that are not UTF-8; a path that
+Rule 2: a file with several names (links, hard links, a directory that is a link) is found once, under the name with
+the fewest links in it, and of these under the first.
+Rule 3: paths are kept as the system returns them, with Python's surrogates for bytes that are not UTF-8; a path that
 leaves this process is escaped.
 """
 
@@ -17,8 +19,9 @@ import logging
 import os
 import stat
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
@@ -64,6 +67,8 @@ class FilesFound:
     """The patterns that name no file."""
     passed_over: Mapping[str, str]
     """What exists but cannot be read as a file, and why; by path: ``is a link to ..., which does not exist``."""
+    other_names: Mapping[str, str]
+    """Further names of files, and the name under which each is found."""
 
 
 def find_files(patterns: Sequence[str]) -> FilesFound:
@@ -84,7 +89,29 @@ def find_files(patterns: Sequence[str]) -> FilesFound:
         found.update(files)
         if not files:
             missing.append(pattern)
-    return FilesFound(sorted(found), missing, passed_over)
+    other_names = _other_names(found)
+    return FilesFound(sorted(found - other_names.keys()), missing, passed_over, other_names)
+
+
+def _other_names(paths: Iterable[str]) -> dict[str, str]:
+    """Return the names of files that have a better one among the paths, with the better one."""
+    names: dict[tuple[int, int], list[str]] = {}
+    for path in paths:
+        try:
+            found = os.stat(path)
+        except OSError:  # the error is reported when it is opened
+            continue
+        names.setdefault((found.st_dev, found.st_ino), []).append(path)
+    others: dict[str, str] = {}
+    for same in names.values():
+        if len(same) > 1:
+            best = min(same, key=lambda path: (_links_in(path), path))
+            others.update((path, best) for path in same if path != best)
+    return others
+
+
+def _links_in(path: str) -> int:
+    return sum(os.path.islink(part) for part in (path, *map(str, PurePath(path).parents)))
 
 
 def _files_below(directory: str, passed_over: dict[str, str]) -> Iterator[str]:
@@ -128,12 +155,18 @@ def _kind(mode: int) -> str:
     return "a socket" if stat.S_ISSOCK(mode) else "a device"
 
 
-def tell_passed_over(passed_over: Mapping[str, str]) -> None:
-    """Log a WARNING that names the skipped paths and the reasons; log nothing if there are none."""
-    if passed_over:
-        told = [f"{escape(path)} {why} and is passed over" for path, why in sorted(passed_over.items())]
-        more = f"; so are {len(told) - TOLD_MAX} more" if len(told) > TOLD_MAX else ""
-        log.warning("%s%s", "; ".join(told[:TOLD_MAX]), more)
+def tell_passed_over(there: FilesFound, told: Set[str] = frozenset()) -> set[str]:
+    """Log which paths are skipped and why, without those that were ``told`` before; return all that are skipped.
+
+    What cannot be read is a WARNING; another name of a file that is read is not.
+    """
+    others = {path: f"is another name of {escape(best)}" for path, best in there.other_names.items()}
+    for level, reasons in ((logging.WARNING, there.passed_over), (logging.INFO, others)):
+        new = [f"{escape(path)} {why} and is passed over" for path, why in sorted(reasons.items()) if path not in told]
+        if new:
+            more = f"; so are {len(new) - TOLD_MAX} more" if len(new) > TOLD_MAX else ""
+            log.log(level, "%s%s", "; ".join(new[:TOLD_MAX]), more)
+    return {*there.passed_over, *others}
 
 
 def open_regular(path: str, flags: int = os.O_RDONLY) -> int:

@@ -21,6 +21,8 @@ from sparkbolt.spouts.files import PlainFile
 from sparkbolt.spouts.identity import HEAD_BYTES, FileId, folders_of
 from sparkbolt.spouts.unpacking import UnpackedEnd, UnpackedFile, head_of, is_compressed
 
+Inode: TypeAlias = tuple[int | None, int]
+"""(Device, inode)."""
 Progress: TypeAlias = Mapping[str, int]
 """End of the planned part, by source."""
 
@@ -43,6 +45,8 @@ class FileChange(Enum):
     NONE = "none"
     MOVED = "moved"
     EMPTIED = "emptied"
+    TOUCHED = "touched"
+    """It had no whole line, and has changed."""
     COMPLETED = "completed"
     """It was a compressed file that counted as cut, and has grown."""
 
@@ -89,6 +93,8 @@ class Followed:
         """
         self.id = id_
         self.path = path
+        self.target = os.path.realpath(path)
+        """The file itself, if the path is a link to it."""
         self.device = device
         self.begin = begin
         self.seen = 0
@@ -98,8 +104,8 @@ class Followed:
         """Whether another file continues it."""
         self.searches = SEARCHES_MAX
         """In how many further looks the file is searched for while it is gone."""
-        self.unpacked = UnpackedEnd(path, idle_secs=0.0) if is_compressed(path) else None
-        self._changed_at = changed_at
+        self.unpacked = UnpackedEnd(path, idle_secs=0.0) if is_compressed(path) and not id_.is_mark else None
+        self.changed_at = changed_at
         self._whole = self._searched = 0
         self._marked, self._mark = 0, b""
         """A position, and the bytes before it."""
@@ -111,16 +117,23 @@ class Followed:
         return self.unpacked is None
 
     @property
+    def place(self) -> Inode:
+        """Where it is on its device, whatever its names are."""
+        return self.device, self.id.inode
+
+    @property
     def folders(self) -> set[str]:
         """The directories in which it may be found under another name."""
         return folders_of(self.path) | folders_of(self.id.path)
 
     def position(self, progress: Progress) -> int:
         """Return how far the file is planned."""
-        return progress.get(self.id.source, self.begin)
+        return 0 if self.id.is_mark else progress.get(self.id.source, self.begin)
 
     def reach(self, start: int, want: int) -> int:
         """Return the end of the line in which the wanted end is, or of the last whole line if that comes first."""
+        if self.id.is_mark:
+            return 1
         if self.unpacked is not None:
             return self.unpacked.reach(start, want)
         stop = start + want
@@ -133,7 +146,9 @@ class Followed:
             return start
 
     def reached(self, position: int) -> bool:
-        """Whether it is a compressed file that is planned to its end; any other file may grow."""
+        """Whether it is a mark, or a compressed file, that is planned to its end; any other file may grow."""
+        if self.id.is_mark:
+            return position > 0
         return self.unpacked is not None and self.unpacked.reached(position)
 
     def look(self, position: int, now: float) -> FileChange:
@@ -148,21 +163,27 @@ class Followed:
                     change = self._look_into(file, position)
                 if change is not FileChange.NONE:
                     return change
-                if self._as_it_was is not None or self._changed_at is None:
-                    self._changed_at = now
+                if self._as_it_was is not None or self.changed_at is None:
+                    self.changed_at = now
         except FileNotFoundError:
             return FileChange.MOVED
+        is_touched = self.id.is_mark and as_it_is != self._as_it_was
         self._as_it_was, self.device = as_it_is, found.st_dev
+        if is_touched:
+            return FileChange.TOUCHED
         if self.unpacked is not None:
             if self.unpacked.is_below(position):
                 return FileChange.EMPTIED
-            self.unpacked.idle_secs = now - (self._changed_at or 0.0)
+            self.unpacked.idle_secs = now - (self.changed_at or 0.0)
         return FileChange.NONE
 
     def _look_into(self, file: PlainFile, position: int) -> FileChange:
         if not self._is(file.status) or not self.id.is_born_with(file):
             return FileChange.MOVED
         size = file.size
+        if self.id.is_mark:
+            self.seen = size
+            return FileChange.NONE
         if self.unpacked is not None:
             if not self.unpacked.has_grown_from(file):
                 return FileChange.EMPTIED
@@ -203,7 +224,7 @@ class Followed:
     def comes_back_as(self, path: str, position: int) -> bool:
         """Whether it is the file that is now at ``path``; if so, this path is stored as its place."""
         try:
-            if is_compressed(path) != (self.unpacked is not None):
+            if is_compressed(path) != (self.unpacked is not None) and not self.id.is_mark:
                 return False
             with closing(PlainFile(path)) as file:
                 found = file.status
@@ -217,7 +238,7 @@ class Followed:
                     return False
         except OSError:
             return False
-        self.path, self.device, self._as_it_was = path, found.st_dev, None
+        self.path, self.target, self.device, self._as_it_was = path, os.path.realpath(path), found.st_dev, None
         return True
 
     def may_be_continued_by(self, path: str) -> bool:
@@ -227,7 +248,7 @@ class Followed:
         if path == self.path or not (self.emptied or is_compressed(path)):
             return False
         end = _ENDING if self.emptied else _NUMBER
-        return any(adds_to(end.sub("", name), path) for name in (self.path, self.id.path))
+        return any(adds_to(end.sub("", name), path) for name in (self.path, self.target, self.id.path))
 
     def is_continued_by(self, path: str) -> bool:
         """Whether a new file holds what was read of this one, judged by its beginning and the mark."""

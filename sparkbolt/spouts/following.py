@@ -6,7 +6,9 @@ planned?
 ========= ============================================ =============================================================
 a file    condition                                    what happens next
 ========= ============================================ =============================================================
-new       its inode and time of creation are not known it is read from its start, once it has a whole line
+new       its inode and time of creation are not known it is read from its start, once it has a whole line; until then
+                                                       its mark is live, so that it is found again, also by the next
+                                                       driver
 live      it is where it was seen last                 bytes that are added are planned, up to its last newline
 moved     another file, or none, is at its path        it is looked for beside its old name and among the patterns,
                                                        by inode; if found, it is live again; else it is gone
@@ -30,20 +32,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
-from typing import TypeAlias
 
 from sparkbolt.spouts.files import PlainFile, escape, find_files, tell_passed_over
-from sparkbolt.spouts.followed import SEARCHES_MAX, FileChange, FileSight, Followed, Progress, adds_to
+from sparkbolt.spouts.followed import SEARCHES_MAX, FileChange, FileSight, Followed, Inode, Progress, adds_to
 from sparkbolt.spouts.identity import FileId, files_in
-from sparkbolt.spouts.unpacking import DAMAGE_SECS, UnpackedFile, is_compressed
+from sparkbolt.spouts.unpacking import DAMAGE_SECS, UnpackedFile, is_compressed, tell_if_packed
 
 log = logging.getLogger(__name__)
-
-Inode: TypeAlias = tuple[int | None, int]
-"""(Device, inode)."""
 
 LOOK_SECS = 1.0
 """How often new files are looked for, in seconds."""
@@ -64,7 +62,9 @@ class Follower:
         self.live: dict[str, Followed] = {}
         """Files that are there, by source."""
         self._there: dict[str, Followed] = {}
-        """The live files by path, while new files are met."""
+        """The live files by their paths and link targets, while new files are met."""
+        self._marks: dict[Inode, Followed] = {}
+        """The live files without a whole line, while new files are met."""
         self._gone: dict[str, Followed] = {}
         self._changed: list[Followed] = []
         """Files that are gone or were emptied, as this look has found; a copy may continue them."""
@@ -74,8 +74,6 @@ class Follower:
         """Positions by path, from checkpoints in which sources were only paths."""
         self._known: set[str] = set()
         """The sources of the checkpoint."""
-        self._unborn: dict[str, tuple[tuple[int, ...], float]] = {}
-        """New files without a whole line, with their state at the last look, and since when it is the same."""
         self._copies: dict[str, tuple[int, int]] = {}
         """New files that may be copies in progress: their size, and for how many looks it has not changed."""
         self._told: set[str] = set()
@@ -91,9 +89,12 @@ class Follower:
         first = self._next_look is None
         self._learn(progress)
         looked = set(self.live)
+        touched = []
         for source, one in list(self.live.items()):
             change = self._look_at(one, progress)
-            if change is FileChange.NONE:
+            if change is FileChange.TOUCHED:
+                touched.append(one.path)
+            if change in (FileChange.NONE, FileChange.TOUCHED):
                 continue
             looked.discard(source)
             del self.live[source]
@@ -110,8 +111,7 @@ class Follower:
         if self._changed or self._next_look is None or self._clock() >= self._next_look:
             self._look(progress, first=first)
         else:
-            grown = [path for path, (was, _) in self._unborn.items() if _state(path) != was]
-            self._meet_all(grown, progress, first=False)
+            self._meet_all(touched, progress, first=False)
         for one in self._changed:
             self._tell_change(one, progress)
         self._changed.clear()
@@ -140,11 +140,14 @@ class Follower:
                 # An older checkpoint may name the file twice: also by an unescaped path.
                 found[id_] = max(found.get(id_, 0), progress[source])
         self._known.update(progress)
+        for id_ in found:
+            if not id_.is_mark:
+                self._generations[id_.inode, id_.birth] = max(id_.generation, self._generation(id_))
         # Only the last generation of each file. Longer beginnings first, since they identify a file better.
         last: dict[tuple[object, ...], FileId] = {}
         for id_ in sorted(found, key=lambda id_: id_.generation):
-            last[(id_.inode, id_.birth) if id_.birth else (id_.path, id_.inode, id_.digest)] = id_
-            self._generations[id_.inode, id_.birth] = id_.generation
+            if not id_.is_mark or id_.generation > self._generation(id_):
+                last[(id_.inode, id_.birth) if id_.birth else (id_.path, id_.inode, id_.digest)] = id_
         for id_ in sorted(last.values(), key=lambda id_: (not id_.birth, -id_.length)):
             self._gone[id_.source] = one = Followed(id_, id_.path, None, found[id_])
             one.searches = 1
@@ -156,20 +159,18 @@ class Follower:
         self._next_look = self._clock() + LOOK_SECS
         there = find_files(self._patterns)
         found = there.files
-        tell_passed_over({path: why for path, why in there.passed_over.items() if path not in self._passed_over})
-        self._passed_over = set(there.passed_over)
+        self._passed_over = tell_passed_over(there, self._passed_over)
         self._find_again(found, progress)
         self._changed = [one for one in self._changed if one.id.source not in self.live]
-        self._meet_all(found, progress, first=first)
+        marked = [one.path for one in self.live.values() if one.id.is_mark]
+        self._meet_all(dict.fromkeys([*found, *marked]), progress, first=first)
         for one in self._changed:
             self._seek_copy(one, progress)
         for one in self._gone.values():
             one.searches -= 1
-        for path in self._unborn.keys() - set(found):
-            del self._unborn[path]
 
     def _taken(self) -> set[Inode]:
-        return {(one.device, one.id.inode) for one in self.live.values()}
+        return {one.place for one in self.live.values()}
 
     def _find_again(self, found: Sequence[str], progress: Progress) -> None:
         """Find files that have moved, by inode, among the patterns and beside their old names."""
@@ -190,18 +191,20 @@ class Follower:
                     self._told.discard(source)
                     log.info("%s is there again, as %s: it is read on", escape(one.id.path), escape(path))
                 self.live[source] = self._gone.pop(source)
-                taken.add((one.device, one.id.inode))
+                taken.add(one.place)
                 break
 
-    def _meet_all(self, paths: Sequence[str], progress: Progress, *, first: bool) -> None:
-        """Start to follow unknown files that have a whole line."""
-        taken = self._taken() if paths else set()
-        self._there = {one.path: one for one in self.live.values()} if paths else {}
+    def _meet_all(self, paths: Collection[str], progress: Progress, *, first: bool) -> None:
+        """Start to follow unknown files; those without a whole line by a mark."""
+        if not paths:
+            return
+        known = [one for one in self.live.values() if not one.id.is_mark]
+        taken = {one.place for one in known}
+        self._there = {path: one for one in known for path in (one.path, one.target)}
+        self._marks = {one.place: one for one in self.live.values() if one.id.is_mark}
         for path in paths:
             inode = _inode(path)
-            if inode is None or inode in taken:
-                self._unborn.pop(path, None)
-            else:
+            if inode is not None and inode not in taken:
                 try:
                     if self._meet(path, progress, first=first):
                         taken.add(inode)
@@ -211,13 +214,14 @@ class Follower:
                     self._tell_once(path, "%s cannot be read (%s): it is tried again until it can be", error)
 
     def _meet(self, path: str, progress: Progress, *, first: bool) -> bool:
-        now, state = self._clock(), _state(path)
-        was, since = self._unborn.pop(path, (state, now))
-        since = since if was == state else now
         met = FileSight.of(path)
-        is_damaged = is_compressed(path) and met.size > 0 and now - since >= DAMAGE_SECS
+        mark = self._marks.get((met.device, met.inode))
+        since = mark.changed_at if mark is not None else None
+        is_idle = since is not None and self._clock() - since >= DAMAGE_SECS
+        is_damaged = is_compressed(path) and met.size > 0 and is_idle
         if not met.head and not is_damaged:
-            self._unborn[path] = state, since
+            if mark is None:
+                self._mark(met)
             return False
         if not first and self._is_in_the_making(met):
             return False
@@ -228,11 +232,14 @@ class Follower:
         if before or begin > met.size:
             log.warning(
                 "%s was emptied or written anew since it was read up to byte %d: what it holds now is read from its "
-                "start",
+                "start; lines that it gained behind that byte and then lost are not read: look for them in a copy "
+                "beside it, such as %s",
                 escape(path),
                 max(before, begin),
+                escape(f"{os.path.realpath(path)}.1"),
             )
             begin = 0
+        tell_if_packed(path, met.head)
         self._begin_with(met, _before_end(path, begin), since)
         self._paths.pop(path, None)
         return True
@@ -240,7 +247,8 @@ class Follower:
     def _seek_copy(self, one: Followed, progress: Progress) -> None:
         """Look beside a file that has changed for a copy that continues it and that no pattern names."""
         taken = self._taken()
-        for path in files_in(os.path.dirname(one.path)):
+        folders = {os.path.dirname(one.path), os.path.dirname(one.target)}
+        for path in chain.from_iterable(map(files_in, sorted(folders))):
             if not one.may_be_continued_by(path) or _inode(path) in taken:
                 continue
             try:
@@ -271,10 +279,22 @@ class Follower:
         except OSError:  # the next look finds it
             self._gone[one.id.source] = one
 
+    def _generation(self, one: FileId | FileSight) -> int:
+        return self._generations.get((one.inode, one.birth), 0)
+
+    def _mark(self, met: FileSight) -> None:
+        id_ = FileId.mark(met.path, met.inode, met.birth, self._generation(met) + 1)
+        self.live[id_.source] = one = Followed(id_, met.path, met.device)
+        self._marks[one.place] = one
+
     def _begin_with(self, met: FileSight, begin: int, changed_at: float | None = None) -> None:
-        generation = self._generations.get((met.inode, met.birth), 0) + 1
+        generation = self._generation(met) + 1
         self._generations[met.inode, met.birth] = generation
-        id_ = FileId.of_head(met.path, met.inode, met.birth, met.head, generation)
+        mark = self._marks.pop((met.device, met.inode), None)
+        if mark is not None:
+            self.live.pop(mark.id.source, None)
+        path = mark.id.path if mark is not None else met.path
+        id_ = FileId.of_head(path, met.inode, met.birth, met.head, generation)
         self.live[id_.source] = self._there[met.path] = Followed(id_, met.path, met.device, begin, changed_at)
 
     def _is_in_the_making(self, met: FileSight) -> bool:
@@ -343,14 +363,6 @@ def _inode(path: str) -> Inode | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _state(path: str) -> tuple[int, ...]:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return ()
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _before_end(path: str, position: int) -> int:

@@ -10,6 +10,10 @@ reuse the inode of a deleted file, and the digest because a file may be emptied 
 emptied gets a number at the end: ``PATH#BIRTH:INODE-LENGTH-DIGEST.2``. ``PATH`` is escaped (``files``). Of the files
 that were found under one path, the oldest one comes first in the order of the sources.
 
+A file without a whole line has no beginning by which it could be known later. Its source is a mark, whose length is 0
+and whose digest is zeros. A mark has the one position 0 and no line: once it is planned, the checkpoint knows the file.
+A file that waits for its turn to be read gets a mark, too.
+
 Rule 1: a range of such a source is read from the file with this inode, time of creation and beginning, whatever its
 current name, or not at all. Content alone never identifies a file.
 Rule 2: the device is not part of the identity: machines of a cluster number a shared device differently, and so may
@@ -32,6 +36,8 @@ from sparkbolt.spouts.unpacking import UnpackedFile, is_compressed
 HEAD_BYTES = 512
 """How many bytes of a file's beginning its digest covers, if it has so many when it is found."""
 
+_NO_DIGEST = "0" * 16
+"""In place of the digest of a mark."""
 _NAME = re.compile(r"(.+)#(?:(\d+):)?(\d+)-(\d+)-([0-9a-f]{16})(?:\.(\d+))?", re.DOTALL)
 
 
@@ -62,6 +68,21 @@ class FileId:
         return cls(path, inode, birth, len(head), _digest(head), generation)
 
     @classmethod
+    def mark(cls, path: str, inode: int, birth: int, generation: int = 1) -> FileId:
+        """Return the mark of a file that has no whole line yet."""
+        return cls(path, inode, birth, 0, _NO_DIGEST, generation)
+
+    @property
+    def mark_source(self) -> str:
+        """The name of the mark of this file."""
+        return FileId.mark(self.path, self.inode, self.birth, self.generation).source
+
+    @property
+    def is_mark(self) -> bool:
+        """Whether it stands for a file that had no whole line when it was seen."""
+        return self.digest == _NO_DIGEST
+
+    @classmethod
     def parse(cls, source: str) -> FileId | None:
         """Parse a source; return None if it is only a path, which is the source of a file that is not followed."""
         found = _NAME.fullmatch(source)
@@ -83,7 +104,7 @@ class FileId:
 
     def has_head(self, head: bytes) -> bool:
         """Whether content that begins with ``head`` may belong to the file."""
-        return len(head) >= self.length and _digest(head[: self.length]) == self.digest
+        return self.is_mark or (len(head) >= self.length and _digest(head[: self.length]) == self.digest)
 
 
 def path_of(source: str) -> str:

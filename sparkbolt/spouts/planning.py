@@ -3,7 +3,8 @@
 Which question it answers: given how far each file is planned, which bytes does the next micro-batch read, and which
 task reads which of them?
 
-Rule 1: a plan covers at most its budget of bytes, and at most ``RANGES_MAX`` ranges per task.
+Rule 1: a plan covers at most its budget of bytes, and at most ``RANGES_MAX`` ranges per task. With ``follow`` the marks
+of files that have not begun come on top.
 Rule 2: two tasks of one plan never read the same compressed file.
 Rule 3: files are read side by side, ``SIDE_BY_SIDE`` at a time, each with the same share of the budget; a file that has
 less leaves the rest to the others. In order, only one file is read at a time.
@@ -15,16 +16,17 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Protocol
 
 from sparkbolt.core.model.ranges import Range
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts.files import escape, find_files, tell_passed_over, unescape
+from sparkbolt.spouts.files import PlainFile, escape, find_files, tell_passed_over, unescape
 from sparkbolt.spouts.following import Follower
-from sparkbolt.spouts.unpacking import UnpackedEnd, check_unpackable, is_compressed
+from sparkbolt.spouts.unpacking import MAGIC_BYTES, UnpackedEnd, check_unpackable, is_compressed, tell_if_packed
 
 RANGES_MAX = 64
 """The most ranges that a task gets in one plan."""
@@ -66,8 +68,10 @@ class FixedEnd:
     splittable = True
 
     def __init__(self, path: str) -> None:
-        """Read the size."""
-        self._size = os.path.getsize(path)
+        """Read the size, and warn if the content seems to be compressed."""
+        with closing(PlainFile(path)) as file:
+            self._size = file.size
+            tell_if_packed(path, file.read_at(0, MAGIC_BYTES, 0))
 
     def reach(self, start: int, want: int) -> int:
         """Return the end of a range from ``start``: the wanted position or the file's end."""
@@ -135,7 +139,7 @@ class FilePlanner:
         self._follower = Follower(patterns, clock) if follow else None
         self._ends: dict[str, FileEnd] = {}
         if not follow:
-            tell_passed_over(there.passed_over)
+            tell_passed_over(there)
             self._ends = {escape(path): UnpackedEnd(path) if is_compressed(path) else FixedEnd(path) for path in found}
         self._unread = dict.fromkeys(self._ends)
         """Sources in the order of their paths, without those that were planned to their ends when they were last looked
@@ -150,7 +154,19 @@ class FilePlanner:
             sources = sorted(self._ends)
             first = bisect.bisect_right(sources, self._last)
             self._unread = dict.fromkeys(sources[first:] + sources[:first])
-        return spread(self._pieces(progress, budget), self._parallelism)
+        pieces = self._pieces(progress, budget)
+        return spread([*pieces, *self._marks(progress, pieces)], self._parallelism)
+
+    def _marks(self, progress: Mapping[str, int], pieces: Sequence[_Piece]) -> Iterator[_Piece]:
+        """Yield a mark for each followed file that has not begun, so that the next driver knows it, too."""
+        if self._follower is None:
+            return
+        begun = {piece.source for piece in pieces}
+        for source in self._unread:
+            if source not in progress and source not in begun:
+                mark = self._follower.live[source].id.mark_source
+                if mark not in progress and mark not in begun:
+                    yield _Piece(mark, 0, 1, True)
 
     def _pieces(self, progress: Mapping[str, int], budget: int) -> list[_Piece]:
         """Return what can be read, up to the budget; followed files take turns in being the first."""

@@ -212,6 +212,8 @@ class TextSpout(OpenedInEachProcess, PartitionedSpout):
     def chunks(self, range_: Range) -> Iterator[Lines | BadRecord]:
         """Yield blocks of lines with their offsets, and a ``BadRecord`` for each line that is too long."""
         id_ = FileId.parse(range_.source) if self.follow else None
+        if id_ is not None and id_.is_mark:
+            return
         try:
             file = self._take(range_, id_)
         except FileNotFoundError:

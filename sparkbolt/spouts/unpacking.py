@@ -127,6 +127,11 @@ _FORMATS = {
 }
 
 
+_ZIP = re.compile(rb"PK\x03\x04")
+MAGIC_BYTES = 6
+"""So many bytes show how a file is compressed."""
+
+
 def is_compressed(path: str) -> bool:
     """Whether the name's extension marks a compressed file: ``.gz``, ``.bz2``, ``.xz`` or ``.zst``."""
     return _extension(path) in _FORMATS
@@ -134,6 +139,21 @@ def is_compressed(path: str) -> bool:
 
 def _extension(path: str) -> str:
     return os.path.splitext(path)[1].lower()
+
+
+def tell_if_packed(path: str, head: bytes) -> None:
+    """Log a WARNING if a file that is read as it is begins as a compressed one does."""
+    if is_compressed(path):
+        return
+    for extension, magic in (*((name, one.magic) for name, one in _FORMATS.items()), (".zip", _ZIP)):
+        if magic.match(head):
+            log.warning(
+                "%s begins as a compressed file (%s) does, but is read as it is: only files whose names end with %s "
+                "are unpacked",
+                escape(path),
+                extension,
+                ", ".join(_FORMATS),
+            )
 
 
 def check_unpackable(path: str) -> None:
@@ -277,6 +297,12 @@ def is_damage(error: Exception) -> bool:
     return isinstance(error, EOFError | zlib.error | lzma.LZMAError) or type(error).__name__ == "ZstdError"
 
 
+def _advice(error: Exception) -> str:
+    if "too much memory" not in str(error):
+        return ""
+    return "; it may be whole, but its window is larger than 128 MiB: compress it again with --long=27 or less"
+
+
 class UnpackedFile:
     """The unpacked content of a compressed file, read forwards."""
 
@@ -338,7 +364,7 @@ class UnpackedFile:
             if not is_damage(error):
                 raise
             piece = self._members.rest_before_damage(self.unpacked)
-            self.is_cut, self.damage, self._is_done = False, str(error), True
+            self.is_cut, self.damage, self._is_done = False, f"{error}{_advice(error)}", True
             self.end = self.unpacked + len(piece)
         self.unpacked += len(piece)
         return piece

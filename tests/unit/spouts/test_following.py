@@ -196,6 +196,7 @@ def test_a_file_that_was_emptied_while_the_driver_was_down_begins_anew(
         append(log, *range(100))
         tail.read()
     assert caplog.text.count("was emptied or written anew since") == 2
+    assert f"look for them in a copy beside it, such as {log}.1" in caplog.text
 
 
 def test_what_copytruncate_leaves_is_read_of_the_copy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkbolt import TopologyBuilder, bolt
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.ranges import Range
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import JsonLinesSpout, TextSpout, unpacking
@@ -156,3 +158,25 @@ def test_a_damaged_file_of_json_lines_is_one_dead_letter_and_no_number_is_cut(tm
     metrics = engine.ledger.metrics.of("rows")
     assert (metrics.acked, metrics.dead_letters) == (2, 1)
     engine.close()
+
+
+@pytest.mark.parametrize("follow", [True, False])
+@pytest.mark.parametrize("content", [gzip.compress(b"one\n") + b"\n", bz2.compress(b"") + b"\n", b"PK\x03\x04\n"])
+def test_a_compressed_file_under_another_name_is_read_as_it_is_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes, follow: bool
+) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(content)
+    spout = TextSpout(path, follow=follow)
+    spout.open(TopologyContext("t", "lines", 0, 1, 1, Config()))
+    spout.next_ranges({}, 100)
+    assert caplog.text.count(f"{path} begins as a compressed file") == 1
+
+
+def test_a_window_that_is_too_large_is_named_as_what_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "a.zst"
+    path.write_bytes(b"\x28\xb5\x2f\xfd\x00\xa8\x0d\x00\x00a")  # a window of 2 GiB
+    file = unpacking.UnpackedFile(str(path))
+    assert file.advance() == b""
+    assert file.damage is not None
+    assert "compress it again with --long=27" in file.damage
