@@ -4,20 +4,16 @@ Which question it answers: how does a tuple become a line of JSON, and when is i
 Rule: a tuple that JSON cannot represent fails alone, in ``execute``; ``flush`` writes only lines that are encoded
 already.
 
-Read before: ``part_files``.
+Read before: ``json_values``, ``part_files``.
 """
 
 from __future__ import annotations
 
-import base64
-import datetime as dt
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
-import numpy as np
-
+from sparkbolt.bolts.json_values import json_of
 from sparkbolt.bolts.part_files import WritesPartFiles
 from sparkbolt.core.model.components import BasicBolt, TopologyContext
 from sparkbolt.core.model.tuples import Tuple
@@ -26,36 +22,14 @@ if TYPE_CHECKING:
     from sparkbolt.core.model.interfaces import BasicCollector
 
 
-def _other(value: Any) -> Any:
-    """Convert a value that JSON has no type for: bytes to base64, times to ISO 8601, numpy numbers to numbers.
-
-    A value with ``keys``, such as a ``LateTuple``, becomes an object.
-    """
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return base64.b64encode(value).decode("ascii")
-    if isinstance(value, (dt.datetime, dt.date, dt.time)):
-        return value.isoformat()
-    if isinstance(value, np.generic):
-        return value.item()
-    if hasattr(value, "keys"):
-        return dict(value)
-    raise TypeError(
-        f"JSON cannot hold {value!r:.80} of type {type(value).__name__}: "
-        "emit a str, a number, a list or a dict of those"
-    )
-
-
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_other).encode
-
-
 class JsonLinesBolt(WritesPartFiles, BasicBolt):
     """Writes each tuple as one JSON object of its fields to files in the directory ``path``.
 
     Each task writes one file per micro-batch. In a transactional topology the driver writes one file per micro-batch,
     with the rows of the messages that have succeeded.
 
-    Bytes become base64, dates and times ISO 8601, and a ``LateTuple`` an object of its fields. A tuple with NaN, an
-    infinity or a value of any other type fails. A micro-batch that runs again replaces its files. The rows of one
+    Bytes become base64, dates and times ISO 8601, and a ``LateTuple`` an object of its fields. A tuple with NaN, NaT,
+    an infinity or a value of any other type fails. A micro-batch that runs again replaces its files. The rows of one
     micro-batch and task are held in memory. On a cluster ``path`` must be a directory that all machines share. The
     simulator and ``TopologyTestDriver`` write nothing there (``TopologyContext.output_path``).
 
@@ -85,11 +59,11 @@ class JsonLinesBolt(WritesPartFiles, BasicBolt):
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
         """Encode the tuple as a line and keep it until ``flush``, or for ``commit``."""
         if self._commits:
-            self.keep(_encode(dict(tup)).encode())
+            self.keep(json_of(dict(tup)))
             return
         if self._gathered != self._context.micro_batch_id:
             self._lines, self._gathered = [], self._context.micro_batch_id
-        self._lines.append(_encode(dict(tup)).encode())
+        self._lines.append(json_of(dict(tup)))
 
     def flush(self) -> None:
         """Write the file of the micro-batch; if every tuple failed, remove the file of an earlier attempt."""

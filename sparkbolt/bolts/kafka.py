@@ -14,12 +14,12 @@ Read before: ``core.model.committers``, ``core.model.unsent``, ``spouts.kafka.se
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from sparkbolt.bolts.json_values import json_of
 from sparkbolt.bolts.kafka_committer import IN_DOUBT, TXID_HEADER, KafkaCommitter, TopicChecks
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.committers import Committer
@@ -47,8 +47,8 @@ class KafkaBolt(Committer):
     Give either ``topic``, the name of the topic, or ``topic_field``, the field that holds the name. ``key``, ``value``
     and ``headers`` are each the name of a field or a function of the tuple. Without ``value`` the message is a JSON
     object of all fields. Bytes are written unchanged, a str as UTF-8, None as a null key or value, and anything else
-    as JSON. Headers are a mapping or an iterable of pairs. ``client`` takes further client properties, such as those
-    for SASL and TLS; they are never printed.
+    as JSON, as ``JsonLinesBolt`` writes it. Headers are a mapping or an iterable of pairs. ``client`` takes further
+    client properties, such as those for SASL and TLS; they are never printed.
 
     In a transactional topology (``Config(transactional=True)``) the messages of a micro-batch are sent by the driver,
     in one Kafka transaction, when the micro-batch has succeeded. A consumer with
@@ -236,7 +236,7 @@ def encoded(value: Any) -> bytes | None:
         return value.encode()
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return json_of(value)
 
 
 def header_pairs(headers: Mapping[str, Any] | Iterable[tuple[str, Any]] | None) -> list[tuple[str, bytes | None]]:

@@ -12,11 +12,11 @@ Read before: ``core.model.components``, ``core.model.unsent``, ``rabbitmq_publis
 from __future__ import annotations
 
 import asyncio
-import json
 import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from sparkbolt.bolts.json_values import json_of
 from sparkbolt.bolts.rabbitmq_publisher import Publisher
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import AsyncBolt, TopologyContext
@@ -39,8 +39,8 @@ class RabbitMQBolt(AsyncBolt):
     ``exchange`` must exist; without it the routing key is the name of a queue. Give either ``routing_key`` or
     ``routing_key_field``, the field that holds the routing key. ``value`` and ``headers`` are each the name of a field
     or a function of the tuple. Without ``value`` the message is a JSON object of all fields. Bytes are published
-    unchanged, a str as UTF-8, and anything else as JSON. With ``durable=False`` messages do not survive a restart of
-    the broker. The URL is never printed.
+    unchanged, a str as UTF-8, and anything else as JSON, as ``JsonLinesBolt`` writes it. With ``durable=False``
+    messages do not survive a restart of the broker. The URL is never printed.
 
     A tuple fails if its message cannot be encoded, is refused, is routed to no queue, or is not confirmed within
     ``confirm_secs``. If the connection is lost, the bolt reconnects and publishes unconfirmed messages again. The
@@ -157,4 +157,4 @@ def _bytes(value: Any) -> bytes:
         return bytes(value)
     if isinstance(value, str):
         return value.encode()
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return json_of(value)

@@ -48,6 +48,8 @@ class KeptFrames(ColumnBolt, CommittingBolt):
     """The types that the target does not have."""
     _schema: TableSchema | None = None
     """The columns; None if they follow the values."""
+    _otherwise = "give the sink schema= with a type that holds it, or emit a str"
+    """Advice for a value of which no column type can be found."""
 
     def _unfit(self, fields: Sequence[str]) -> str | None:
         return None if self._schema is None else self._schema.unfit(fields)

@@ -71,7 +71,8 @@ class TableSchema:
             ConfigError: it is no schema, or has a type that is not supported.
         """
         if isinstance(given, pa.Schema):
-            self.arrow = given
+            fields = [field.with_type(_with_room(field.type)) for field in given]
+            self.arrow = pa.schema(fields, given.metadata)
         elif isinstance(given, str):
             self.arrow = _Reader(given).schema()
         else:
@@ -188,14 +189,29 @@ def _plain(kind: Any, lacks: Lacks = ()) -> Any:
     return _with_parts(kind, lambda part: _plain(part, lacks))
 
 
+def _with_room(kind: Any) -> Any:
+    """Return a type whose dictionaries have room for as many values as a file may hold, and not only for 128.
+
+    >>> _with_room(pa.list_(pa.dictionary(pa.int8(), pa.string())))
+    ListType(list<item: dictionary<values=string, indices=int32, ordered=0>>)
+    """
+    if _is.is_dictionary(kind):
+        return pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
+    return _with_parts(kind, _with_room)
+
+
 def _with_parts(kind: Any, convert: Callable[[Any], Any]) -> Any:
     """Return a type with other types within it, if it is a struct, a list or a map."""
     if _is.is_struct(kind):
         return pa.struct([field.with_type(convert(field.type)) for field in kind])
     if _is.is_list(kind):
         return pa.list_(kind.value_field.with_type(convert(kind.value_type)))
+    if _is.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(convert(kind.value_type)))
+    if _is.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(convert(kind.value_type)), kind.list_size)
     if _is.is_map(kind):
-        return pa.map_(convert(kind.key_type), kind.item_field.with_type(convert(kind.item_type)))
+        return pa.map_(convert(kind.key_type), kind.item_field.with_type(convert(kind.item_type)), kind.keys_sorted)
     return kind
 
 

@@ -215,7 +215,9 @@ def test_what_brokers_would_refuse_fails_its_tuple_alone(kafka: str, topic: str)
     bolt = KafkaBolt(kafka, topic_field="topic", key="key", value=lambda tup: {"n": tup["n"]})
     sent, failed = rows(bolt, whose, to(n=1), *bad, to(n=2))
     assert [str(error).partition(topic)[0] for error in failed] == [
-        "its message for topic '", "Object of type set is not JSON serializable", "topic '",
+        "its message for topic '",
+        "JSON cannot hold {1} of type set: emit a str, a number, a list or a dict of those",
+        "topic '",
         "its message has no key, and topic '", "field 'topic' holds '', expected the name of a topic",
     ]  # fmt: skip
     patiently(lambda: driver(bolt, whose).commit(1, sent))

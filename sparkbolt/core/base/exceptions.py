@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from sparkbolt.core.base.tracebacks import OURS, lines_of
-from sparkbolt.errors import PrepareError, SparkboltError
+from sparkbolt.errors import InvariantError, PrepareError, SparkboltError, Unavailable
 
 TRACEBACK_CHARACTERS_MAX = 4000
 CAUSES_MAX = 20
@@ -204,10 +204,12 @@ def line_and_owner(error: BaseException) -> str:
 def preparing(what: str) -> Iterator[None]:
     """Turn an exception that a component raises before its first tuple into one that names the component and the line.
 
-    A ``SparkboltError`` is raised unchanged, because its text names the component already.
+    ``Unavailable`` is raised unchanged; what any other exception means for the tuples is read from the cause
+    (``failure_of``).
 
     Raises:
         PrepareError: user code raised, or called ``sys.exit``.
+        Unavailable: user code raised it.
 
     >>> with preparing("prepare of 'count'"):
     ...     open("/no/such/file")
@@ -216,11 +218,12 @@ def preparing(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except SparkboltError:
+    except (Unavailable, InvariantError):
         raise
     except BaseException as error:
         pass_on(error)
-        raise PrepareError(f"{what} raised {line_of(error)}{_came_through(error)[1]}") from error
+        kind = f"{name_of(type(error))}: " if is_of(error, SparkboltError) else ""
+        raise PrepareError(f"{what} raised {kind}{line_of(error)}{_came_through(error)[1]}") from error
 
 
 def raised_by(part: str, error: BaseException) -> str:

@@ -20,6 +20,7 @@ from sparkbolt.errors import (
     EngineError,
     FailedException,
     KilledWorkerError,
+    PrepareError,
     Reject,
     ReportedFailedException,
     Unavailable,
@@ -58,6 +59,8 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(Cause.STATE if is_of(error, UnkeptError) else Cause.KILLED, line_of(error))
     if is_of(error, Unavailable):
         return Failure(Cause.UNAVAILABLE, line_of(error) or "it depends on something that is away")
+    if is_of(error, PrepareError) and error.__cause__ is not None:
+        return Failure(failure_of(error.__cause__).cause, line_of(error), text_of(error))
     if is_of(error, Reject):
         return Failure(Cause.REJECTED, line_of(error) or "rejected by the bolt")
     cause = Cause.EMIT if is_of(error, EmitError) else Cause.EXCEPTION

@@ -8,7 +8,16 @@ import pytest
 
 from sparkbolt import BasicBolt, Bolt, Config, Count, TopologyBuilder, Unavailable, WindowedBolt
 from sparkbolt.core.model.outage import PROBE_TUPLES
-from sparkbolt.errors import PrepareError
+from sparkbolt.errors import (
+    ConfigError,
+    EmitError,
+    FailedException,
+    PrepareError,
+    Reject,
+    ReportedFailedException,
+    SourceUnavailable,
+    StateError,
+)
 from sparkbolt.testing import TopologyTestDriver
 from tests.unit.outages import WORLD, Log, Run, Store, calls_between
 from tests.unit.outages import _new_world as _new_world
@@ -122,6 +131,56 @@ def test_a_mistake_in_prepare_fails_tuples_with_its_place(bolt: type[BasicBolt])
     method = "prepare" if bolt is Vain else "init_state"
     said = f"{method} of 'vain' raised FileNotFoundError: [Errno 2] No such file or directory: '/no/such/file'"
     assert f"{said}, at test_unavailable.py:" in failure.story
+
+
+class Refuses(BasicBolt):
+    def __init__(self, where: str, error: Exception) -> None:
+        self.where, self.error = where, error
+
+    def prepare(self, context: Any) -> None:
+        self.reach("prepare")
+
+    def init_state(self, state: Any) -> None:
+        self.reach("init_state")
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.reach("execute")
+
+    def flush(self) -> None:
+        self.reach("flush")
+
+    def reach(self, where: str) -> None:
+        if where == self.where:
+            raise self.error
+
+
+@pytest.mark.parametrize("where", ["prepare", "init_state", "execute", "flush"])
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (Reject("no licence"), "rejected"),
+        (FailedException("no licence"), "fail"),
+        (ReportedFailedException("no licence"), "fail"),
+        (EmitError("no licence"), "emit"),
+        (ConfigError("no licence"), "exception"),
+        (StateError("no licence"), "exception"),
+        (SourceUnavailable("no licence"), "exception"),
+    ],
+)
+def test_each_error_means_the_same_for_the_tuples_wherever_a_bolt_raises_it(
+    where: str, error: Exception, cause: str
+) -> None:
+    builder = TopologyBuilder("vain")
+    builder.set_spout("orders", Log(3))
+    builder.set_bolt("vain", Refuses(where, error)).shuffle_grouping("orders")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.feed("orders", [1], message_id=1)
+        driver.run_until_idle()
+        (failure,) = driver.failed("orders")
+    assert failure.cause == cause
+    if where in ("prepare", "init_state"):
+        said = f"{where} of 'vain' raised {type(error).__name__}: no licence, at test_unavailable.py:"
+        assert failure.reason.startswith(said)
 
 
 def test_a_window_that_cannot_be_prepared_fails_the_query_with_its_place() -> None:

@@ -1,0 +1,94 @@
+"""JSON values: how values of tuples become JSON, for each sink that writes it.
+
+Which question it answers: does JSON hold a value as it is, and what stands for a value that it has no type for?
+Rule: nothing of a value is lost. What JSON cannot hold is a ``TypeError`` or ``ValueError`` that shows the value.
+
+Read before: nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+from typing import Any
+
+import numpy as np
+
+_PLAIN = frozenset({str, int, float, bool, type(None), bytes, dt.datetime, dt.date})
+"""Types of values with no keys in them."""
+
+
+def json_of(value: Any) -> bytes:
+    """Encode a value as JSON in UTF-8.
+
+    Bytes become base64, dates and times (NumPy's and pandas' too) ISO 8601, numpy numbers numbers, and a value with
+    ``keys``, such as a ``LateTuple``, an object.
+
+    Raises:
+        TypeError: JSON has no type for a value, or two keys of an object would be the same text.
+        ValueError: a number is NaN or an infinity, or a text is no Unicode.
+
+    >>> json_of({"at": np.datetime64("2024-02-29T12:00:00.000000000"), "name": "né"}).decode()
+    '{"at":"2024-02-29T12:00:00","name":"né"}'
+    """
+    _check_keys(value)
+    return _encode(value).encode()
+
+
+def _other(value: Any) -> Any:
+    """Convert a value that JSON has no type for."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode("ascii")
+    converted = _python(value) if isinstance(value, np.generic) else value
+    if isinstance(converted, dt.datetime | dt.date | dt.time) and converted == converted:  # NaT equals nothing
+        return converted.isoformat()
+    if isinstance(converted, bool | int | float):
+        return converted
+    if hasattr(value, "keys"):
+        converted = dict(value)
+        _check_keys(converted)
+        return converted
+    raise TypeError(
+        f"JSON cannot hold {value!r:.80} of type {type(value).__name__}: "
+        "emit a str, a number, a list or a dict of those"
+    )
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_other).encode
+
+
+def _python(value: np.generic) -> Any:
+    """Return a value of NumPy as one of Python; a time that Python has no type for stays as it is."""
+    item = value.item()
+    if not isinstance(value, np.datetime64 | np.timedelta64) or not isinstance(item, int):
+        return item
+    if isinstance(value, np.timedelta64):
+        return value
+    whole = value.astype("datetime64[us]")
+    return whole.item() if whole.astype(value.dtype) == value else value
+
+
+def _check_keys(value: Any) -> None:
+    """Refuse a dict with keys that JSON writes as the same text, such as 1 and "1"."""
+    if isinstance(value, dict):
+        if any(type(key) is not str for key in value):
+            _check_texts(value)
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return
+    for item in value:
+        if type(item) not in _PLAIN:
+            _check_keys(item)
+
+
+def _check_texts(keys: dict[Any, Any]) -> None:
+    seen: dict[str, Any] = {}
+    for key in keys:
+        text = key if isinstance(key, str) else _encode(key)
+        if text in seen:
+            raise TypeError(
+                f"JSON cannot hold {seen[text]!r:.80} and {key!r:.80} as keys of one object, since both are written as "
+                f"{text!r:.80}: emit a dict whose keys are all str"
+            )
+        seen[text] = key
