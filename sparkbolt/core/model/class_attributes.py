@@ -20,22 +20,11 @@ from sparkbolt.core.model.pickling import attributes_of
 _CONTAINERS = (dict, list, set, deque, bytearray)
 _CHANGING = frozenset(
     [
-        "add",
-        "append",
-        "appendleft",
-        "clear",
-        "discard",
-        "extend",
-        "extendleft",
-        "insert",
-        "pop",
-        "popitem",
-        "popleft",
-        "remove",
-        "setdefault",
-        "update",
+        *("add", "append", "appendleft", "clear", "discard", "extend", "extendleft", "insert", "pop", "popitem"),
+        *("popleft", "remove", "setdefault", "update"),
     ]
 )
+_DECLARATIONS = ("outputs", "transient")
 
 
 def changed_class_attributes(bolt: BoltBase) -> Iterator[tuple[str, str]]:
@@ -48,13 +37,9 @@ def changed_class_attributes(bolt: BoltBase) -> Iterator[tuple[str, str]]:
     >>> list(changed_class_attributes(Count()))
     []
     """
-    own = attributes_of(bolt)
+    own = {*attributes_of(bolt), *bolt.transient, *_DECLARATIONS}
     for cls in type(bolt).__mro__:
-        shared = {
-            name
-            for name, value in vars(cls).items()
-            if isinstance(value, _CONTAINERS) and name not in own and name not in bolt.transient
-        }
+        shared = {name for name, value in vars(cls).items() if isinstance(value, _CONTAINERS) and name not in own}
         if shared and not is_ours(cls):
             methods = [method for user in type(bolt).__mro__ if not is_ours(user) for method in _methods(user)]
             replaced = {name for method in methods for name in _stored(method)}
@@ -67,7 +52,7 @@ def changed_class_attributes(bolt: BoltBase) -> Iterator[tuple[str, str]]:
 def _methods(cls: type) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
-    except (OSError, TypeError, SyntaxError):
+    except (OSError, TypeError, SyntaxError, SystemError):  # the last one of Python's parser, after an interruption
         return []
     body: list[Any] = getattr(tree.body[0], "body", [])
     return [one for one in body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.args.args]

@@ -98,6 +98,7 @@ class Emits(ColumnBolt):
 
 
 class Sees(BasicBolt):
+    transient = ["seen"]
     seen: ClassVar[list[int]] = []
 
     def execute(self, tup: Any, collector: Any) -> None:

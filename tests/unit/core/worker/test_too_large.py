@@ -36,6 +36,7 @@ class Texts(BasicBolt):
 
 
 class See(BasicBolt):
+    transient = ["seen"]
     seen: ClassVar[list[int]] = []
 
     def execute(self, tup: Any, collector: Any) -> None:
