@@ -123,3 +123,14 @@ def test_a_table_that_is_gone_a_right_that_is_missing_and_a_server_that_is_read_
     ask(url, "DROP TABLE numbers")
     with pytest.raises(Unavailable, match="doesn't exist"):
         own.write(1, numbered(2))
+
+
+def test_a_session_is_strict_and_a_table_without_transactions_is_waited_for(url: str) -> None:
+    ask(url, "CREATE TABLE names (id smallint, name varchar(3))")
+    lax = {"connect_args": {"init_command": "SET sql_mode = ''"}}
+    given = rows({"id": 1, "name": "abc"}, {"id": 99999, "name": "a"}, {"id": 2, "name": "abcd"})
+    assert list(writer(url, "names", options=lax).write(0, given)) == [1, 2]
+    assert ask(url, "SELECT * FROM names") == [(1, "abc")]
+    ask(url, "ALTER TABLE names ENGINE=MyISAM")
+    with pytest.raises(Unavailable, match=r"has no transactions.* ALTER TABLE names ENGINE=InnoDB"):
+        writer(url, "names").write(1, given)
