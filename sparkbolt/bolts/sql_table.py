@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from sparkbolt.bolts.sql_link import WITHOUT_ZONES, without_zone
-from sparkbolt.bolts.sql_values import PLAIN, check_of, plain
+from sparkbolt.bolts.sql_values import PLAIN, check_of, coarse, plain
 from sparkbolt.errors import Unavailable
 
 MODES = ("append", "upsert", "merge")
@@ -133,8 +133,11 @@ class Target:
         return [column for column in columns if column not in self.columns]
 
     def order_of(self, values: Mapping[str, Any]) -> str:
-        """Return by what rows are sorted, so that tasks that update the same rows lock them in one order."""
-        return repr([values.get(key) for key in self.keys])
+        """Return by what rows are sorted, so that tasks that update the same rows lock them in one order.
+
+        Keys that the database may find equal are equal here, so that their rows keep their order: the last one wins.
+        """
+        return repr([coarse(values.get(key)) for key in self.keys])
 
     def for_database(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values as the driver takes them."""

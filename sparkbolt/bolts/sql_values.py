@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
@@ -83,6 +84,29 @@ def _moment_of_pandas(value: Any) -> Any:
     if hasattr(value, "to_pydatetime"):
         return value.to_pydatetime()
     return value.to_pytimedelta() if hasattr(value, "to_pytimedelta") else value
+
+
+def coarse(value: Any) -> str:
+    """Return a text that is the same for all keys that a database may find equal, whatever its types and collation.
+
+    >>> len(set(map(coarse, [5, "5", 5.0, Decimal("5.00"), " 5"])))
+    1
+    >>> coarse("Straße ") == coarse("STRASSE"), coarse("a") == coarse("b")
+    (True, False)
+    """
+    try:
+        text = str(int(value) if isinstance(value, bool) else value).strip()
+    except Exception:  # noqa: BLE001  a value's own __str__ may raise anything
+        return ""
+    try:
+        return repr(float(text))
+    except ValueError:
+        pass
+    moment = _moment_in(text)
+    if moment is not None:
+        return str(without_zone(moment))
+    letters = unicodedata.normalize("NFKD", text).casefold()
+    return "".join(letter for letter in letters if letter.isalnum())
 
 
 def check_of(kind: Any, dialect: str) -> ColumnCheck:

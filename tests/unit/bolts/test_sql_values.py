@@ -32,8 +32,13 @@ def url(tmp_path: Path) -> str:
 
 def refused(url: str, values: list[Any], **others: Any) -> list[int]:
     """Write values into the column ``v`` of the table ``t``; which ones are refused."""
+    return written(url, [(1, value) for value in values], **others)
+
+
+def written(url: str, pairs: list[tuple[Any, Any]], **others: Any) -> list[int]:
+    """Write rows with the columns ``k`` and ``v`` into the table ``t``; which ones are refused."""
     settings = WriterSettings(url, TableSettings("t", **others), "commits", 1000, 1.0)
-    rows = [SqlRow(number, {"k": 1, "v": value}) for number, value in enumerate(values, 1)]
+    rows = [SqlRow(number, {"k": key, "v": value}) for number, (key, value) in enumerate(pairs, 1)]
     return list(SqlWriter(settings, Author(CHECKPOINT, "out", 7, "shop")).write(0, rows))
 
 
@@ -112,6 +117,22 @@ def test_a_sum_takes_no_nan_and_goes_on(url: str) -> None:
     query(url, "CREATE TABLE t (k integer PRIMARY KEY, v double)")
     assert refused(url, [1.0, NAN, 2.0], mode="merge", combine=(("v", "add"),)) == [1]
     assert query(url, "SELECT v FROM t") == [(3.0,)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        ("text", [5, "5"]),
+        ("text", ["5", 5]),
+        ("text collate nocase", ["b", "B"]),
+        ("text collate rtrim", ["b ", "b"]),
+        ("integer", ["7", 7, 7.0, True, 7]),
+    ],
+)
+def test_the_last_row_of_a_key_wins_although_python_has_several_keys(url: str, kind: str, keys: list[Any]) -> None:
+    query(url, f"CREATE TABLE t (k {kind} PRIMARY KEY, v integer)")
+    assert written(url, [(key, number) for number, key in enumerate(keys)], mode="upsert") == []
+    assert query(url, "SELECT max(v) FROM t") == [(len(keys) - 1,)]
 
 
 def test_a_created_table_has_a_column_for_a_timedelta_and_none_for_nat(url: str) -> None:
