@@ -84,6 +84,12 @@ class Target:
         """
         self.table, self._settings, self._dialect = table, settings, dialect
         self.columns = frozenset(column.name for column in table.columns)
+        self.generated = frozenset(
+            column.name
+            for column in table.columns
+            if column.computed is not None or (column.identity is not None and column.identity.always)
+        )
+        """Columns that only the database fills."""
         self.keys = settings.keys or tuple(column.name for column in table.primary_key)
         self._texts = frozenset(column.name for column in table.columns if isinstance(column.type, sa.String))
         self._checks = {column.name: check_of(column.type, dialect) for column in table.columns}
@@ -129,8 +135,8 @@ class Target:
             )
 
     def missing(self, columns: Iterable[str]) -> list[str]:
-        """Return the columns that the table does not have."""
-        return [column for column in columns if column not in self.columns]
+        """Return the columns that the table does not have, or fills by itself."""
+        return [column for column in columns if column not in self.columns or column in self.generated]
 
     def order_of(self, values: Mapping[str, Any]) -> str:
         """Return by what rows are sorted, so that tasks that update the same rows lock them in one order.
