@@ -28,6 +28,7 @@ Check: TypeAlias = Callable[[Any], Any]
 """Returns a value as the column holds it; raises ``TypeError`` if something of it would be lost."""
 PLAIN = frozenset({str, int, float, bool, bytes})
 _FRACTION = re.compile(r"\.(\d+)")
+_NO_LETTERS = re.compile(r"[\W_]+")
 _FINEST = 6
 """How many digits a second has at most, in Python and in every database."""
 
@@ -77,6 +78,8 @@ def _moment_of_numpy(value: Any) -> Any:
 
 
 def _moment_of_pandas(value: Any) -> Any:
+    if type(value) is dt.datetime:
+        return value
     if value != value:
         raise TypeError("NaT is no time: emit None for NULL")
     if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
@@ -98,15 +101,16 @@ def coarse(value: Any) -> str:
         text = str(int(value) if isinstance(value, bool) else value).strip()
     except Exception:  # noqa: BLE001  a value's own __str__ may raise anything
         return ""
+    if text[:1].isalpha() and text.isascii():
+        return _NO_LETTERS.sub("", text.lower())
     try:
         return repr(float(text))
     except ValueError:
         pass
-    moment = _moment_in(text)
-    if moment is not None:
-        return str(without_zone(moment))
-    letters = unicodedata.normalize("NFKD", text).casefold()
-    return "".join(letter for letter in letters if letter.isalnum())
+    try:
+        return str(without_zone(dt.datetime.fromisoformat(text)))
+    except (OverflowError, ValueError):
+        return _NO_LETTERS.sub("", unicodedata.normalize("NFKD", text).casefold())
 
 
 def check_of(kind: Any, dialect: str) -> ColumnCheck:
@@ -205,6 +209,8 @@ def _digits_of(kind: Any) -> int:
 
 
 def _check_digits(value: Any, digits: int) -> None:
+    if digits == _FINEST and not isinstance(value, str):
+        return
     if isinstance(value, str):
         found = _FRACTION.search(value)
         fraction = found[1] if found else ""
@@ -214,10 +220,13 @@ def _check_digits(value: Any, digits: int) -> None:
         raise TypeError(f"{printed(value):.80} has a fraction of a second of which the column holds {digits} digits")
 
 
-def _moment_in(text: Any) -> dt.datetime | None:
+def _moment_in(value: Any) -> dt.datetime | None:
+    """Return a datetime, or the one in a text; None for anything else."""
+    if isinstance(value, dt.datetime) or not isinstance(value, str):
+        return value if isinstance(value, dt.datetime) else None
     try:
-        return dt.datetime.fromisoformat(text)
-    except (TypeError, ValueError):
+        return dt.datetime.fromisoformat(value)
+    except ValueError:
         return None
 
 
@@ -225,10 +234,9 @@ def _day(_kind: Any, _dialect: str) -> Check:
     def check(value: Any) -> Any:
         if isinstance(value, dt.time | dt.timedelta):
             raise TypeError(f"{value!r} is no day, which the column holds")
-        moment = value if isinstance(value, dt.datetime) else _moment_in(value)
+        moment = without_zone(_moment_in(value))
         if moment is None:
             return value
-        moment = without_zone(moment)
         if moment.time() != dt.time():
             raise TypeError(f"{printed(value):.80} has a time (in UTC: {moment.time()}), and the column holds days")
         return moment.date() if isinstance(value, dt.datetime) else value
@@ -246,7 +254,7 @@ def _moment(kind: Any, dialect: str) -> Check:
         if has_zone:
             return value
         moment = _moment_in(value)  # PostgreSQL would drop the zone of a text
-        return without_zone(value if moment is None or moment.tzinfo is None else moment)
+        return value if moment is None or moment.tzinfo is None else without_zone(moment)
 
     return check
 
