@@ -92,15 +92,15 @@ class Target:
         """Columns that only the database fills."""
         self.keys = settings.keys or tuple(column.name for column in table.primary_key)
         self._texts = frozenset(column.name for column in table.columns if isinstance(column.type, sa.String))
+        self._jsons = frozenset(column.name for column in table.columns if isinstance(column.type, sa.JSON))
         self._checks = {column.name: check_of(column.type, dialect) for column in table.columns}
         # SQLite stores NaN as NULL. Elsewhere it stays: a sum with it is NaN for ever, and it is newer than all.
         ways = [name for name, way in settings.combine if way in ("add", "min", "max")]
         self._numbers = self.columns if dialect == "sqlite" else frozenset([*ways, settings.newest])
         self._as_is = {
-            name: check.as_is - {float} if name in self._numbers else check.as_is
+            name: check.as_is - {float} if name in self._numbers | self._jsons else check.as_is
             for name, check in self._checks.items()
         }
-        self._jsons = frozenset(column.name for column in table.columns if isinstance(column.type, sa.JSON))
         for column in table.columns:
             if isinstance(column.type, sa.JSON):
                 column.type.none_as_null = True  # None is NULL, as in any other column, and not the null of JSON
@@ -158,10 +158,11 @@ class Target:
                 value = plain(value)
             if isinstance(value, float | decimal.Decimal) and value != value and name in self._numbers:
                 raise TypeError(f"{value!r} is no number: emit None for NULL")
-            if isinstance(value, dict | list) and (name in self._texts or name in self._jsons):
-                text = json.dumps(value, allow_nan=False)  # JSON has no NaN
-                return text if name in self._texts and self._dialect in WITHOUT_ZONES else value
+            if name in self._jsons:  # the engine may have a serializer that knows more types, but JSON has no NaN
+                json.dumps(value, allow_nan=False, skipkeys=True, default=str)
             if name in self._texts and self._dialect in WITHOUT_ZONES:
+                if isinstance(value, dict | list):  # MariaDB's JSON is a text
+                    return json.dumps(value, allow_nan=False)
                 if isinstance(value, decimal.Decimal | uuid.UUID | dt.timedelta):
                     return str(value)
                 value = without_zone(value)
