@@ -97,7 +97,7 @@ class RowInserter:
             whole: wait for a column that any row needs; by default such rows are refused if others can be written.
 
         Raises:
-            Unavailable: the table lacks a column.
+            Unavailable: the table lacks a column, or can take no row as it is written here.
             DBAPIError: the database is away, as far as its answers to these rows and others tell.
         """
         groups: dict[tuple[str, ...], list[int]] = {}
@@ -130,11 +130,12 @@ class RowInserter:
                 check_fit()
 
         def check_fit() -> None:
-            if unfit and len(self.refused) - before == len(unfit) and not self._takes_rows:
-                raise Unavailable(self._no_default(next(iter(unfit.values()))))
+            if unfit and not self._takes_rows:
+                column = next(iter(unfit.values()))
+                if self._needs(column):
+                    raise Unavailable(self._no_default(column))
 
         unfit: dict[int, str] = {}
-        before = len(self.refused)
         find_refused(chunks, attempt, refuse, sample=self._takes_sample, probe=self._takes_probe)
         check_fit()
 
@@ -176,10 +177,20 @@ class RowInserter:
             raise error
         return error
 
-    def _takes_sample(self) -> bool | None:
+    def _sample(self) -> Mapping[str, Any] | None:
         values = _taken.get(self._place_key)
-        if values is None or self._target.missing(values):
-            values = self._row_of_table()
+        return self._row_of_table() if values is None or self._target.missing(values) else values
+
+    def _needs(self, column: str) -> bool:
+        """Whether each row needs a value for a column, as far as a row tells that the table took before."""
+        values = self._sample()
+        if values is None or column in values:
+            return True
+        error = self._error_of([values], keep=False)
+        return error is not None and unfilled_column(error) is not None
+
+    def _takes_sample(self) -> bool | None:
+        values = self._sample()
         if values is None:
             return None
         error = self._error_of([values], keep=False)

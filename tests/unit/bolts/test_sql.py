@@ -354,6 +354,7 @@ def test_a_trigger_may_fill_a_column_and_a_row_for_which_it_does_not_fails_alone
         "SELECT RAISE(ABORT, 'NOT NULL constraint failed: orders.z'); END",
     )
     assert list(writer(url, ORDERS).write(0, numbered(1, 2, 3))) == [1]
+    assert list(writer(url, ORDERS).write(1, numbered(2))) == [0], "a retry has no other rows beside it"
 
 
 def test_in_a_rehearsal_rows_are_recorded_and_nothing_is_connected(tmp_path: Path) -> None:
