@@ -56,10 +56,10 @@ class SqlBolt(Committer):
     a tuple again that comes again; the others do not. With ``newest``, the name of a column, a tuple whose value there
     is less than the row's replaces nothing.
 
-    A tuple fails if the database refuses its row; the other rows are written. While the database is away, the bolt
-    waits ``wait_secs``; then its tuples fail without costing an attempt (``Unavailable``), and so they do while the
-    table does not exist or lacks the columns. The simulator and ``TopologyTestDriver`` record rows instead of writing
-    them (``TopologyTestDriver.unsent``).
+    A tuple fails if the database refuses its row, or would alter a value of it; the other rows are written. While the
+    database is away, the bolt waits ``wait_secs``; then its tuples fail without costing an attempt (``Unavailable``),
+    and so they do while the table does not exist, lacks the columns or needs others. The simulator and
+    ``TopologyTestDriver`` record rows instead of writing them (``TopologyTestDriver.unsent``).
 
     >>> print(SqlBolt("sqlite:////srv/shop.db", "orders", mode="upsert", keys=["id"]))
     SqlBolt(upsert into orders at sqlite:////srv/shop.db)
