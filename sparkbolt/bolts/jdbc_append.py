@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
 
-from sparkbolt.bolts.sql_link import TO_UTC
+from sparkbolt.bolts.sql_link import SESSIONS
 from sparkbolt.bolts.table_committer import owner_of, refuse_older
 from sparkbolt.core.base.exceptions import cause_in_jvm, line_of
 from sparkbolt.core.model import arguments
@@ -171,8 +171,8 @@ class JdbcAppend:
         )
         connection = self._dialect(spark).createConnectionFactory(options).apply(_CONNECT)
         try:
-            if (to_utc := TO_UTC.get(self._database)) is not None:
-                _execute(connection, to_utc)
+            if (session := SESSIONS.get(self._database)) is not None:
+                _execute(connection, session)
             yield connection
         finally:
             connection.close()

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sparkbolt.bolts.sql_link import checked_url, parsed_url, place_of
+from sparkbolt.bolts.sql_link import check_transactions, checked_url, parsed_url, place_of
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.committers import Committer
 from sparkbolt.core.model.components import TopologyContext
@@ -56,10 +56,10 @@ class SqlBolt(Committer):
     a tuple again that comes again; the others do not. With ``newest``, the name of a column, a tuple whose value there
     is less than the row's replaces nothing.
 
-    A tuple fails if the database refuses its row; the other rows are written. While the database is away, the bolt
-    waits ``wait_secs``; then its tuples fail without costing an attempt (``Unavailable``), and so they do while the
-    table does not exist or lacks the columns. The simulator and ``TopologyTestDriver`` record rows instead of writing
-    them (``TopologyTestDriver.unsent``).
+    A tuple fails if the database refuses its row, or would alter a value of it; the other rows are written. While the
+    database is away, the bolt waits ``wait_secs``; then its tuples fail without costing an attempt (``Unavailable``),
+    and so they do while the table does not exist, lacks the columns or needs others. The simulator and
+    ``TopologyTestDriver`` record rows instead of writing them (``TopologyTestDriver.unsent``).
 
     >>> print(SqlBolt("sqlite:////srv/shop.db", "orders", mode="upsert", keys=["id"]))
     SqlBolt(upsert into orders at sqlite:////srv/shop.db)
@@ -108,7 +108,7 @@ class SqlBolt(Committer):
             trial: in a transactional topology: try each row on executors before it counts. It costs about as much as to
                 write the rows, in parallel, once in each execution of a micro-batch. Without it a row that the
                 database refuses stops the topology.
-            engine: further arguments of SQLAlchemy's ``create_engine``.
+            engine: further arguments of SQLAlchemy's ``create_engine``. Autocommit is refused.
 
         Raises:
             ConfigError: An argument is wrong, or the package or the driver is not installed.
@@ -128,6 +128,7 @@ class SqlBolt(Committer):
         self.commits = arguments.text("commits", commits, "the name of a table")
         self.trial = arguments.flag("trial", trial)
         self.engine = arguments.properties("engine", engine)
+        check_transactions("SqlBolt", self.url, self.engine)
         self._check_mode()
 
     def _check_columns(self) -> None:

@@ -7,7 +7,9 @@ another, so it has about as many connections as there are worker processes, howe
 Rule 3: a forked child never uses a connection of its parent (``crash_isolation`` forks): it makes an engine of its own.
 
 Rule 4: the time zone of a session is UTC. So values with a zone and columns without one mean the same instant whatever
-the server, its user or the machine is set to.
+the server, its user or the machine is set to. MySQL and MariaDB are strict there: they cut no text, and
+refuse a number out of range.
+Rule 5: what writes has transactions. A connection that commits each statement is refused.
 
 Read before: ``core.model.arguments``.
 """
@@ -17,6 +19,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
+import re
 import sqlite3
 from collections.abc import Mapping
 from enum import Enum
@@ -34,12 +37,13 @@ CONNECT_SECS = 10
 _DRIVERS = {"psycopg": "'psycopg[binary]'", "psycopg2": "psycopg2-binary", "pymysql": "pymysql"}
 WITHOUT_ZONES = ("sqlite", "mysql", "mariadb")
 """The databases that have no type for a value with a zone; their drivers drop it."""
-TO_UTC = {
-    "mariadb": "SET time_zone = '+00:00'",
-    "mysql": "SET time_zone = '+00:00'",
+_MYSQL_SESSION = "SET time_zone = '+00:00', sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')"
+SESSIONS = {
+    "mariadb": _MYSQL_SESSION,
+    "mysql": _MYSQL_SESSION,
     "postgresql": "SET TIME ZONE 'UTC'",
 }
-"""By database whose values depend on the time zone of the session: what makes it UTC."""
+"""By database whose values depend on the settings of the session: the statement that sets them."""
 _engines: dict[tuple[int, str, bool, str], Engine] = {}
 """By process, URL, whether it writes, and options."""
 
@@ -105,6 +109,22 @@ def checked_url(who: str, url: Any) -> str:
     return text
 
 
+def check_transactions(who: str, url: str, options: Mapping[str, Any]) -> None:
+    """Refuse a URL and options of an engine that commit each statement by itself.
+
+    Raises:
+        ConfigError: They do.
+    """
+    levels = [part.get("isolation_level") for part in (options, options.get("execution_options") or {})]
+    # The text of a URL reaches some drivers as it is, and "false" is true for them.
+    commits = "autocommit" in parsed_url(url).query or (options.get("connect_args") or {}).get("autocommit")
+    if commits or "AUTOCOMMIT" in [str(level).upper() for level in levels]:
+        raise ConfigError(
+            f"{who}: the url or engine=... asks for autocommit: leave it out. Rows are written in one transaction with "
+            "a note of the micro-batch, so that none is written twice"
+        )
+
+
 def parsed_url(url: str) -> URL:
     """Return a URL in its parts."""
     parsed: URL = library().make_url(url)
@@ -160,15 +180,15 @@ def _made(url: str, options: dict[str, Any], writes: bool) -> Engine:
         if parsed.get_driver_name() == "psycopg" and "connect_timeout" not in parsed.query:
             options["connect_args"] = {"connect_timeout": CONNECT_SECS, **options.get("connect_args", {})}
         made: Engine = sqlalchemy.create_engine(parsed, **{**defaults, **options})
-        if (to_utc := TO_UTC.get(parsed.get_backend_name())) is not None:
+        if (session := SESSIONS.get(parsed.get_backend_name())) is not None:
 
-            def in_utc(connection: Any, _: Any) -> None:
+            def begin_session(connection: Any, _: Any) -> None:
                 cursor = connection.cursor()
-                cursor.execute(to_utc)
+                cursor.execute(session)
                 cursor.close()
                 connection.commit()
 
-            sqlalchemy.event.listen(made, "connect", in_utc)
+            sqlalchemy.event.listen(made, "connect", begin_session)
         return made
     options["connect_args"] = {"timeout": SQLITE_WAIT_SECS, **options.get("connect_args", {})}
     made = sqlalchemy.create_engine(parsed, **{"poolclass": sqlalchemy.NullPool, **options})
@@ -235,6 +255,20 @@ def trouble_of(error: BaseException) -> Trouble:
             return Trouble.TABLE
         return Trouble.AWAY if state[:2] in _AWAY_CLASSES else Trouble.ROW
     return Trouble.AWAY if isinstance(error, exc.OperationalError | exc.InterfaceError) else Trouble.ROW
+
+
+_DEFAULT_MISSING = re.compile(r"NOT NULL constraint failed: .*?([^. ]+)$|Field '(.+)' doesn't have a default")
+"""What SQLite, and MySQL and MariaDB, say of a column that has to be filled."""
+
+
+def unfilled_column(error: BaseException) -> str | None:
+    """Return the column of which an error says that it has to be filled; None if it says something else."""
+    cause: Any = getattr(error, "orig", None)
+    if "23502" in (getattr(cause, "sqlstate", None), getattr(cause, "pgcode", None)):
+        name: str | None = cause.diag.column_name
+        return name
+    found = _DEFAULT_MISSING.search(str(cause))
+    return found and (found[1] or found[2])
 
 
 def error_text(error: BaseException) -> str:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from sparkbolt.bolts.sql_link import Trouble, engine_of, error_text, trouble_of
-from sparkbolt.bolts.sql_search import find_refused
+from sparkbolt.bolts.sql_link import Trouble, engine_of, error_text, trouble_of, unfilled_column
+from sparkbolt.bolts.sql_search import SUSPECTS_MAX, find_refused
 from sparkbolt.bolts.sql_table import TableSettings, Target, described
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.errors import Unavailable
@@ -85,6 +85,8 @@ class RowInserter:
         """By index of each row that the database refuses: why."""
         self.postponed = False
         """Whether an error was raised that a search may explain."""
+        self._takes_rows = False
+        """Whether the table has taken a row in this transaction."""
 
     def insert(self, rows: Sequence[SqlRow], left: Sequence[int], *, whole: bool = False) -> None:
         """Insert some rows, by chunks of the same columns.
@@ -95,7 +97,7 @@ class RowInserter:
             whole: wait for a column that any row needs; by default such rows are refused if others can be written.
 
         Raises:
-            Unavailable: the table lacks a column.
+            Unavailable: the table lacks a column, or can take no row as it is written here.
             DBAPIError: the database is away, as far as its answers to these rows and others tell.
         """
         groups: dict[tuple[str, ...], list[int]] = {}
@@ -121,8 +123,27 @@ class RowInserter:
 
         def refuse(index: int, error: Exception) -> None:
             self.refused[index] = self._refusal(rows[index].values, error)
+            unfilled = unfilled_column(error)
+            if unfilled is not None and unfilled not in rows[index].values:
+                unfit[index] = unfilled
+            if len(unfit) == SUSPECTS_MAX:
+                check_fit()
 
+        def check_fit() -> None:
+            if unfit and not self._takes_rows:
+                column = next(iter(unfit.values()))
+                if self._needs(column):
+                    raise Unavailable(self._no_default(column))
+
+        unfit: dict[int, str] = {}
         find_refused(chunks, attempt, refuse, sample=self._takes_sample, probe=self._takes_probe)
+        check_fit()
+
+    def _no_default(self, column: str) -> str:
+        return (
+            f"{self._place} has a column {column!r} that has to be filled, has no default, and is not written: ALTER "
+            f"TABLE {self._settings.table.name} so that it has a default or takes NULL, or write it, too"
+        )
 
     def _no_column(
         self,
@@ -134,6 +155,11 @@ class RowInserter:
         wanted = described(TableSettings(self._settings.table.name), [rows[index].values for index in groups[columns]])
         dialect = engine_of(self._settings.url, self._settings.options, writes=True).dialect
         missing = lacking[columns][0]
+        if missing in self._target.generated:
+            return (
+                f"{self._place} fills its column {missing!r} by itself (GENERATED ALWAYS): choose with columns=[...] "
+                "what is written, or change the column"
+            )
         kind = wanted.c[missing].type.compile(dialect=dialect)
         return (
             f"{self._place} has no column {missing!r} (it has {', '.join(sorted(self._target.columns))}): ALTER TABLE "
@@ -145,15 +171,26 @@ class RowInserter:
         error = self._error_of(values)
         if error is None:
             _taken[self._place_key] = values[-1]
+            self._takes_rows = True
         elif not self._searching and trouble_of(error) is Trouble.AWAY:
             self.postponed = True
             raise error
         return error
 
-    def _takes_sample(self) -> bool | None:
+    def _sample(self) -> Mapping[str, Any] | None:
         values = _taken.get(self._place_key)
-        if values is None or self._target.missing(values):
-            values = self._row_of_table()
+        return self._row_of_table() if values is None or self._target.missing(values) else values
+
+    def _needs(self, column: str) -> bool:
+        """Whether each row needs a value for a column, as far as a row tells that the table took before."""
+        values = self._sample()
+        if values is None or column in values:
+            return True
+        error = self._error_of([values], keep=False)
+        return error is not None and unfilled_column(error) is not None
+
+    def _takes_sample(self) -> bool | None:
+        values = self._sample()
         if values is None:
             return None
         error = self._error_of([values], keep=False)

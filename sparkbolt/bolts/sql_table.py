@@ -5,7 +5,7 @@ Rule 1: what two attempts or two tasks write in either order is the same where t
 ``newest``, and ``merge`` with ``min`` and ``max``.
 Rule 2: a table that has to be changed by someone is ``Unavailable``, with the statement that changes it.
 
-Read before: ``sql_link``.
+Read before: ``sql_link``, ``sql_values``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from sparkbolt.bolts.sql_link import WITHOUT_ZONES, without_zone
+from sparkbolt.bolts.sql_values import PLAIN, check_of, coarse, plain
 from sparkbolt.errors import Unavailable
 
 MODES = ("append", "upsert", "merge")
@@ -30,8 +30,10 @@ COMBINATIONS = ("last", "first", "add", "min", "max")
 _INSERTS: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 UPSERTING = tuple(_INSERTS)
 """The databases in which a row can be inserted or updated in one statement, as far as this bolt knows."""
-_PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
 _MYSQL = ("mysql", "mariadb")
+_WITHOUT_TRANSACTIONS = frozenset({"myisam", "aria", "memory", "csv", "archive", "mrg_myisam", "blackhole"})
+"""Engines of MySQL and MariaDB whose rows stay when a transaction is rolled back."""
+_INNODB: dict[str, Any] = {f"{name}_engine": "InnoDB" for name in _MYSQL}
 _MOMENT, _ZONED_MOMENT = (
     sa.DateTime(timezone=zoned).with_variant(mysql.DATETIME(fsp=6), *_MYSQL) for zoned in (False, True)
 )
@@ -46,7 +48,7 @@ _TYPES: tuple[tuple[Any, Any], ...] = (
     (dt.datetime, _ZONED_MOMENT),
     (dt.date, sa.Date()),
     (dt.time, _TIME),
-    (dt.timedelta, sa.Interval().with_variant(mysql.TIME(fsp=6), *_MYSQL)),
+    (dt.timedelta, sa.Interval().with_variant(sa.Text(), "sqlite").with_variant(mysql.TIME(fsp=6), *_MYSQL)),
     (uuid.UUID, sa.Uuid().with_variant(sa.Text(), "sqlite")),
     ((dict, list), sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")),
 )
@@ -78,24 +80,37 @@ class Target:
         """Find the keys.
 
         Raises:
-            Unavailable: No unique index is on the keys.
+            Unavailable: No unique index is on the keys, or the table has no transactions.
         """
         self.table, self._settings, self._dialect = table, settings, dialect
         self.columns = frozenset(column.name for column in table.columns)
-        self.keys = settings.keys or tuple(column.name for column in table.primary_key)
-        self._texts = frozenset(column.name for column in table.columns if isinstance(column.type, sa.String))
-        self._without_zone = frozenset(
+        self.generated = frozenset(
             column.name
             for column in table.columns
-            if dialect in WITHOUT_ZONES
-            or (
-                isinstance(column.type, sa.DateTime | sa.Time | sa.Date) and not getattr(column.type, "timezone", False)
-            )
+            if column.computed is not None or (column.identity is not None and column.identity.always)
         )
+        """Columns that only the database fills."""
+        self.keys = settings.keys or tuple(column.name for column in table.primary_key)
+        self._texts = frozenset(column.name for column in table.columns if isinstance(column.type, sa.String))
+        self._jsons = frozenset(column.name for column in table.columns if isinstance(column.type, sa.JSON))
+        self._checks = {column.name: check_of(column.type, dialect) for column in table.columns}
+        # SQLite stores NaN as NULL. Elsewhere it stays: a sum with it is NaN for ever, and it is newer than all.
+        ways = [name for name, way in settings.combine if way in ("add", "min", "max")]
+        self._numbers = self.columns if dialect == "sqlite" else frozenset([*ways, settings.newest])
+        self._as_is = {
+            name: check.as_is - {float} if name in self._numbers | self._jsons else check.as_is
+            for name, check in self._checks.items()
+        }
         for column in table.columns:
             if isinstance(column.type, sa.JSON):
                 column.type.none_as_null = True  # None is NULL, as in any other column, and not the null of JSON
         self._statements: dict[tuple[str, ...], sa.Insert] = {}
+        engines = [table.kwargs.get(name) for name in _INNODB]
+        if not _WITHOUT_TRANSACTIONS.isdisjoint(str(engine).lower() for engine in engines):
+            raise Unavailable(
+                f"table {settings.name} has no transactions, so rows would be written more than once: ALTER TABLE "
+                f"{settings.name} ENGINE=InnoDB"
+            )
         if settings.mode != "append":
             self._check_keys()
 
@@ -120,27 +135,40 @@ class Target:
             )
 
     def missing(self, columns: Iterable[str]) -> list[str]:
-        """Return the columns that the table does not have."""
-        return [column for column in columns if column not in self.columns]
+        """Return the columns that the table does not have, or fills by itself."""
+        return [column for column in columns if column not in self.columns or column in self.generated]
 
     def order_of(self, values: Mapping[str, Any]) -> str:
-        """Return by what rows are sorted, so that tasks that update the same rows lock them in one order."""
-        return repr([values.get(key) for key in self.keys])
+        """Return by what rows are sorted, so that tasks that update the same rows lock them in one order.
+
+        Keys that the database may find equal are equal here, so that their rows keep their order: the last one wins.
+        """
+        return repr([coarse(values.get(key)) for key in self.keys])
 
     def for_database(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values as the driver takes them."""
         return {
-            name: value if type(value) in _PLAIN else self._converted(name, value) for name, value in values.items()
+            name: value if value is None or type(value) in self._as_is[name] else self._converted(name, value)
+            for name, value in values.items()
         }
 
     def _converted(self, name: str, value: Any) -> Any:
-        value = plain(value)
-        if name in self._texts and self._dialect in WITHOUT_ZONES:
-            if isinstance(value, decimal.Decimal | uuid.UUID):
-                return str(value)
-            if isinstance(value, dict | list):  # MariaDB's JSON is a text
-                return json.dumps(value)
-        return without_zone(value) if name in self._without_zone else value
+        try:
+            if type(value) not in PLAIN:
+                value = plain(value)
+            if isinstance(value, float | decimal.Decimal) and value != value and name in self._numbers:
+                raise TypeError(f"{value!r} is no number: emit None for NULL")
+            if name in self._jsons:  # the engine may have a serializer that knows more types, but JSON has no NaN
+                json.dumps(value, allow_nan=False, skipkeys=True, default=str)
+            if name in self._texts and self._dialect in WITHOUT_ZONES:
+                if isinstance(value, dict | list):  # MariaDB's JSON is a text
+                    return json.dumps(value, allow_nan=False)
+                if isinstance(value, decimal.Decimal | uuid.UUID | dt.timedelta):
+                    return str(value)
+                value = without_zone(value)
+            return self._checks[name].check(value)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"column {name!r}: {error}") from error
 
     def statement(self, columns: tuple[str, ...]) -> sa.Insert:
         """Return the statement that writes rows with these columns."""
@@ -189,23 +217,6 @@ class Target:
         return found
 
 
-def plain(value: Any) -> Any:
-    """Return a value of numpy, a bytearray or a mapping as what drivers know.
-
-    >>> plain(np.int64(3)), plain(bytearray(b"a")), plain((1, 2))
-    (3, b'a', [1, 2])
-    """
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, bytearray | memoryview):
-        return bytes(value)
-    if isinstance(value, tuple):
-        return list(value)
-    if hasattr(value, "keys") and not isinstance(value, dict):  # a LateTuple
-        return dict(value)
-    return value
-
-
 def type_of(values: Iterable[Any]) -> Any:
     """Return the type of a column for these values; text if all are None.
 
@@ -216,7 +227,11 @@ def type_of(values: Iterable[Any]) -> Any:
     (BigInteger(), Double())
     """
     found: dict[str, Any] = {}
-    for value in map(plain, values):
+    for given in values:
+        try:
+            value = plain(given)
+        except TypeError:  # it fails its row
+            continue
         if value is None:
             continue
         kind = next((made for known, made in _TYPES if isinstance(value, known)), None)
@@ -245,7 +260,7 @@ def described(settings: TableSettings, rows: Sequence[Mapping[str, Any]]) -> sa.
         )
         for column in names
     ]
-    return sa.Table(name, sa.MetaData(schema=schema), *columns)
+    return sa.Table(name, sa.MetaData(schema=schema), *columns, **_INNODB)
 
 
 def commits_table(name: str) -> sa.Table:
@@ -262,6 +277,7 @@ def commits_table(name: str) -> sa.Table:
         sa.Column("rows_written", sa.BigInteger, nullable=False),
         sa.Column("edges", sa.LargeBinary().with_variant(mysql.LONGBLOB(), *_MYSQL), nullable=False),
         sa.Column("committed_at", sa.DateTime(timezone=True), nullable=False),
+        **_INNODB,
     )
 
 

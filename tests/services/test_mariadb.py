@@ -123,3 +123,39 @@ def test_a_table_that_is_gone_a_right_that_is_missing_and_a_server_that_is_read_
     ask(url, "DROP TABLE numbers")
     with pytest.raises(Unavailable, match="doesn't exist"):
         own.write(1, numbered(2))
+
+
+def test_a_session_is_strict_and_a_table_without_transactions_is_waited_for(url: str) -> None:
+    ask(url, "CREATE TABLE names (id smallint, name varchar(3))")
+    lax = {"connect_args": {"init_command": "SET sql_mode = ''"}}
+    given = rows({"id": 1, "name": "abc"}, {"id": 99999, "name": "a"}, {"id": 2, "name": "abcd"})
+    assert list(writer(url, "names", options=lax).write(0, given)) == [1, 2]
+    assert ask(url, "SELECT * FROM names") == [(1, "abc")]
+    ask(url, "ALTER TABLE names ENGINE=MyISAM")
+    with pytest.raises(Unavailable, match=r"has no transactions.* ALTER TABLE names ENGINE=InnoDB"):
+        writer(url, "names").write(1, given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "lost", "kept"),
+    [
+        ("int", 1.5, 2.0), ("decimal(6,2)", decimal.Decimal("1.234"), 1.25), ("int", "1.5", "7"),
+        ("datetime", dt.datetime(2026, 1, 2, 3, 4, 5, 6), dt.datetime(2026, 1, 2)),
+        ("time", dt.timedelta(microseconds=1), dt.timedelta(hours=30)), ("date", IN_UTC[0], dt.date(2026, 1, 2)),
+        ("varchar(3)", "abc  ", "abc"), ("double", 2**53 + 1, 2**53), ("json", {"a": float("nan")}, {"a": 1}),
+    ],
+)  # fmt: skip
+def test_a_value_that_the_column_would_alter_is_refused(url: str, kind: str, lost: Any, kept: Any) -> None:
+    ask(url, f"CREATE TABLE t (v {kind})")
+    assert list(writer(url, "t").write(0, rows({"v": lost}, {"v": kept}))) == [0]
+    [(found,)] = ask(url, "SELECT v FROM t")
+    assert str(found).replace('"', "'") == str(kept) or found == kept
+
+
+@pytest.mark.parametrize("column", ["z int NOT NULL", "id int AS (1) PERSISTENT"])
+def test_a_table_that_can_take_no_row_of_the_bolt_is_waited_for(url: str, column: str) -> None:
+    ask(url, f"CREATE TABLE numbers ({column})")
+    if "id" not in column:
+        ask(url, "ALTER TABLE numbers ADD COLUMN id int")
+    with pytest.raises(Unavailable, match=r"has no default|fills its column 'id' by itself"):
+        writer(url, "numbers").write(0, numbered(*range(50)))

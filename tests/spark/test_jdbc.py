@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from sparkbolt import Config, TopologyBuilder
 from sparkbolt.bolts import JdbcAppend, SparkSink
 from sparkbolt.bolts.jdbc_append import _is_away, _with_zones
-from sparkbolt.bolts.sql_link import TO_UTC
+from sparkbolt.bolts.sql_link import SESSIONS
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import CheckpointError, EngineError, Unavailable
 from sparkbolt.spark.session import make_session
@@ -113,7 +113,7 @@ def test_a_connection_that_is_lost_is_known_by_its_state(spark: SparkSession, ur
 
 
 def test_the_transaction_runs_in_utc(spark: SparkSession, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TO_UTC, "derby", "create table in_utc (n int)")
+    monkeypatch.setitem(SESSIONS, "derby", "create table in_utc (n int)")
     begun(url)(rows(spark, (1, "a")), 1)
     assert spark.read.jdbc(url, "in_utc", properties=DRIVER).count() == 0
 

@@ -328,6 +328,35 @@ def test_a_column_that_is_missing_is_named_and_found_once_it_is_there(url: str) 
     assert own.write(2, numbered(3)) == {}
 
 
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [("z INTEGER NOT NULL", r"column 'z' that has to be filled, has no default"),
+     ("name TEXT GENERATED ALWAYS AS (id) VIRTUAL", r"fills its column 'name' by itself")],
+)  # fmt: skip
+def test_a_table_that_can_take_no_row_of_the_bolt_is_waited_for(url: str, column: str, reason: str) -> None:
+    query(url, f"CREATE TABLE orders (id INTEGER, {column})")
+    if "name" not in column:
+        query(url, "ALTER TABLE orders ADD COLUMN name TEXT")
+    own = writer(url, ORDERS)
+    for number, count in enumerate((1, 50)):
+        with pytest.raises(Unavailable, match=reason):
+            own.write(number, numbered(*range(1, 1 + count)))
+    query(url, "DROP TABLE orders")
+    query(url, "CREATE TABLE orders (id INTEGER, name TEXT)")
+    assert own.write(2, numbered(1)) == {}, "it goes on by itself"
+
+
+def test_a_trigger_may_fill_a_column_and_a_row_for_which_it_does_not_fails_alone(url: str) -> None:
+    query(url, "CREATE TABLE orders (id INTEGER, name TEXT, z INTEGER)")
+    query(
+        url,
+        "CREATE TRIGGER no BEFORE INSERT ON orders WHEN NEW.id = 2 BEGIN "
+        "SELECT RAISE(ABORT, 'NOT NULL constraint failed: orders.z'); END",
+    )
+    assert list(writer(url, ORDERS).write(0, numbered(1, 2, 3))) == [1]
+    assert list(writer(url, ORDERS).write(1, numbered(2))) == [0], "a retry has no other rows beside it"
+
+
 def test_in_a_rehearsal_rows_are_recorded_and_nothing_is_connected(tmp_path: Path) -> None:
     builder = TopologyBuilder("shop")
     builder.set_spout("in", GeneratorSpout(list, outputs=["id"], count=0))
@@ -373,6 +402,9 @@ def test_a_forked_child_has_an_engine_of_its_own(url: str) -> None:
         (("sqlite:///x.db", "t", "upsert", {"keys": ["id"], "newest": "id"}), "which never change"),
         (("sqlite:///x.db", "t", "append", {"columns": {"n": None}}), "expected names of fields or functions"),
         (("sqlite:///x.db", "t", "append", {"wait_secs": 0}), "wait_secs=0"),
+        (("sqlite:///x.db", "t", {"engine": {"isolation_level": "autocommit"}}), "asks for autocommit: leave it out"),
+        (("sqlite:///x.db", "t", {"engine": {"connect_args": {"autocommit": True}}}), "asks for autocommit"),
+        (("mysql+pymysql://h/d?autocommit=true", "t"), "asks for autocommit"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: tuple[Any, ...], message: str) -> None:
