@@ -18,7 +18,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from sparkbolt.spouts.files import PlainFile
-from sparkbolt.spouts.identity import HEAD_BYTES, FileId, folders_of
+from sparkbolt.spouts.identity import HEAD_BYTES, FileId, files_in, folders_of
 from sparkbolt.spouts.unpacking import UnpackedEnd, UnpackedFile, head_of, is_compressed
 
 Inode: TypeAlias = tuple[int | None, int]
@@ -268,6 +268,55 @@ def adds_to(name: str, path: str) -> bool:
     """Whether a path is that of a copy: it has more characters than the name, and a mark between them."""
     behind = path[len(name) :]
     return path.startswith(name) and behind[:1] in _COPY_MARKS and "/" not in behind
+
+
+def open_copy(id_: FileId, start: int, end: int) -> PlainFile | UnpackedFile | None:
+    """Find and open a copy of a followed file that was emptied or is gone, for content that was planned before.
+
+    A copy has a rotation's name, is not older than the file, has its beginning, and a line begins at ``start``. If
+    several such copies differ there, none is returned.
+
+    Args:
+        id_: the file.
+        start: the first position to be read.
+        end: the position behind the last one.
+    """
+    if id_.is_mark or is_compressed(id_.path):
+        return None
+    names = {id_.path, os.path.realpath(id_.path)}
+    stems = names | {_ENDING.sub("", name) for name in names}
+    paths = [path for folder in folders_of(id_.path) for path in files_in(folder) if path not in names]
+    found: PlainFile | UnpackedFile | None = None
+    seen = b""
+    for path in paths:
+        if not any(adds_to(stem, path) for stem in stems):
+            continue
+        try:
+            file = UnpackedFile(path) if is_compressed(path) else PlainFile(path)
+        except OSError:
+            continue
+        content = _content_of(id_, file, start, end)
+        if found is not None and content and content != seen:
+            file.close()
+            found.close()
+            return None
+        if found is None and content:
+            found, seen = file, content
+        else:
+            file.close()
+    return found
+
+
+def _content_of(id_: FileId, file: PlainFile | UnpackedFile, start: int, end: int) -> bytes:
+    """What a copy of a file holds from ``start`` on, up to ``end`` or further; empty if it is no copy of it."""
+    if id_.birth and file.birth and file.birth < id_.birth:
+        return b""
+    before = max(0, start - 1)
+    if not id_.has_head(file.read_at(0, id_.length, 0)):
+        return b""
+    content = file.read_at(before, max(end - before, MARK_BYTES), before)
+    whole = len(content) >= end - before and (start == 0 or content[:1] == b"\n")
+    return content if whole else b""
 
 
 def _whole_head(file: PlainFile, size: int) -> bytes:

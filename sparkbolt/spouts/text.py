@@ -23,6 +23,7 @@ from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
 from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.files import PlainFile, escape, unescape
+from sparkbolt.spouts.followed import open_copy
 from sparkbolt.spouts.identity import FileId, open_file, path_of
 from sparkbolt.spouts.lines import LINE_BYTES_LIMIT, LineRules, Lines, lines_of
 from sparkbolt.spouts.opened import OpenedInEachProcess
@@ -244,8 +245,19 @@ class TextSpout(OpenedInEachProcess, PartitionedSpout):
         if id_ is None:
             path = unescape(range_.source)
             return UnpackedFile(path) if is_compressed(path) else PlainFile(path)
-        place, file = open_file(id_, self._places.get(range_.source), self.patterns)
+        try:
+            place, file = open_file(id_, self._places.get(range_.source), self.patterns)
+        except FileNotFoundError:
+            copy = open_copy(id_, range_.start, range_.end)
+            if copy is None:
+                raise
+            return copy
         self._places[range_.source] = place
+        if isinstance(file, PlainFile) and file.size < range_.end:  # it was emptied
+            copy = open_copy(id_, range_.start, range_.end)
+            if copy is not None:
+                file.close()
+                return copy
         return file
 
     def _give_back(self, source: str, file: UnpackedFile) -> None:

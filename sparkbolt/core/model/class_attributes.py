@@ -39,7 +39,11 @@ def changed_class_attributes(bolt: BoltBase) -> Iterator[tuple[str, str]]:
     """
     own = {*attributes_of(bolt), *bolt.transient, *_DECLARATIONS}
     for cls in type(bolt).__mro__:
-        shared = {name for name, value in vars(cls).items() if isinstance(value, _CONTAINERS) and name not in own}
+        shared = {
+            name
+            for name, value in vars(cls).items()
+            if isinstance(value, _CONTAINERS) and name not in own and name[:2] != "__"
+        }
         if shared and not is_ours(cls):
             methods = [method for user in type(bolt).__mro__ if not is_ours(user) for method in _methods(user)]
             replaced = {name for method in methods for name in _stored(method)}
