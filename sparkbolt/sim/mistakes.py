@@ -82,6 +82,8 @@ class Trial:
     """The topology's mistakes; empty if a promise is broken, too."""
     unsent: Mapping[str, int]
     """How many messages each component would have sent to a server."""
+    is_empty: bool = False
+    """Whether no bolt got a tuple, so that nothing was tested."""
 
 
 def try_once(subject: Subject, seed: int = 0) -> Trial:
@@ -93,7 +95,7 @@ def try_once(subject: Subject, seed: int = 0) -> Trial:
         return seen[0]
 
     run = run_seed(subject, seed, (), stories=True, state=False, watch=watch)
-    return Trial(() if run.violations else seen[0].mistakes(), run.unsent)
+    return Trial(() if run.violations else seen[0].mistakes(), run.unsent, not seen[0].delivered)
 
 
 class _Mishaps(Checker):
@@ -102,6 +104,8 @@ class _Mishaps(Checker):
     def __init__(self, facts: Facts) -> None:
         super().__init__(facts)
         self._deliveries: dict[int, tuple[int, str]] = {}
+        self.delivered = False
+        """Whether a bolt has got a tuple."""
         self._left: dict[int, list[tuple[int, str]]] = {}
         """For each tree that times out: (task number, values) of its deliveries that were not acked."""
         self._found: dict[tuple[MistakeKind, str, str], dict[Any, tuple[str, bool]]] = {}
@@ -133,7 +137,8 @@ class _Mishaps(Checker):
             task.reports.clear()
 
     def promoted(self, driver: Driver, promotion: Promotion, verdict: ExpectedVerdict) -> None:
-        """Record which component failed which tuple."""
+        """Record which component failed which tuple, and whether any got one."""
+        self.delivered = any(metrics.executed for metrics in driver.ledger.metrics.components.values())
         for tree in (*promotion.failed, *promotion.letters_failed):
             if tree.fail.cause == Cause.TIMEOUT:
                 self._timed_out(tree)
@@ -240,6 +245,8 @@ def _message(tree: FailedTree) -> Any:
 def in_words(subject: Subject, trial: Trial) -> str:
     """Return the text about a trial; empty if there is nothing to report."""
     lines = []
+    if trial.is_empty:
+        lines.append("no bolt got a tuple, so nothing was tested: is there anything to read, or do you need --feed?")
     if trial.mistakes:
         count = len(trial.mistakes)
         things = "one thing that looks like a mistake" if count == 1 else f"{count} things that look like mistakes"

@@ -365,6 +365,13 @@ def test_what_could_be_prepared_only_when_it_was_looked_at_again_is_named() -> N
     assert "  the first time:  'b' could not be prepared: OSError: locked\n" in report.story
 
 
+class PassesOn(BasicBolt):
+    outputs = ["n"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        collector.emit([tup[0]])
+
+
 class Closed(Spout):
     outputs = ["n"]
 
@@ -381,3 +388,14 @@ def test_a_spout_whose_open_raises_is_named_although_no_promise_is_broken() -> N
     (mistake,) = try_once(subject_of(builder.build())).mistakes
     assert (mistake.kind, mistake.component) == (MistakeKind.RAISED, "m")
     assert mistake.example == "open raised ConnectionError: no such queue"
+
+
+def test_a_topology_that_has_nothing_to_read_is_told_that_nothing_was_tested(tmp_path: Path) -> None:
+    def empty(config: Config, spout: Any) -> bool:
+        builder = TopologyBuilder("small", config)
+        builder.set_spout("m", spout)
+        builder.set_bolt("b", PassesOn()).shuffle_grouping("m")
+        return try_once(subject_of(builder.build())).is_empty
+
+    assert empty(Config(), TextSpout(str(tmp_path / "*.txt"), follow=True))
+    assert not empty(Config(acker_tasks=0), Messages())

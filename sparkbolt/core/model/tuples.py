@@ -163,9 +163,10 @@ class Tuple(dict[str | int, Any]):
         """Return the value at an index; for an unknown name, raise an error that lists the fields."""
         if isinstance(key, int):
             return self[self._origin.fields[key]]
+        mend = ": it is a tick tuple; look at tup.is_tick first, or set ignores_ticks = True in the bolt's class"
         raise UnknownNameError(
             f"{key!r} does not exist in stream {self._origin.stream!r} of {self._origin.component!r}, "
-            f"whose fields are {list(self._origin.fields)}"
+            f"whose fields are {list(self._origin.fields)}{mend if self.is_tick else ''}"
         )
 
     @property

@@ -24,6 +24,8 @@ from sparkbolt.bolts import (
     SqlBolt,
 )
 from sparkbolt.core.model.components import BoltBase
+from sparkbolt.core.model.tuples import tick
+from sparkbolt.errors import UnknownNameError
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver
 
@@ -71,3 +73,8 @@ def test_every_bolt_that_ships_is_tried() -> None:
 def test_your_bolts_get_ticks() -> None:
     assert executed(Mine()) > 5
     assert executed(bolt()(lambda tup: None)) > 5
+
+
+def test_a_field_that_a_tick_tuple_lacks_names_the_mend() -> None:
+    with pytest.raises(UnknownNameError, match=r"look at tup\.is_tick first, or set ignores_ticks = True"):
+        tick(5)["line"]

@@ -161,7 +161,11 @@ def test_a_damaged_file_of_json_lines_is_one_dead_letter_and_no_number_is_cut(tm
 
 
 @pytest.mark.parametrize("follow", [True, False])
-@pytest.mark.parametrize("content", [gzip.compress(b"one\n") + b"\n", bz2.compress(b"") + b"\n", b"PK\x03\x04\n"])
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(b"one\n") + b"\n", bz2.compress(b"") + b"\n", b"PK\x03\x04\n"],
+    ids=["gzip", "bzip2", "zip"],
+)
 def test_a_compressed_file_under_another_name_is_read_as_it_is_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes, follow: bool
 ) -> None:
