@@ -391,11 +391,11 @@ def test_a_spout_whose_open_raises_is_named_although_no_promise_is_broken() -> N
 
 
 def test_a_topology_that_has_nothing_to_read_is_told_that_nothing_was_tested(tmp_path: Path) -> None:
-    def empty(config: Config, spout: Any) -> bool:
+    def empty(config: Config, spout: Any, feed: Any = None) -> bool:
         builder = TopologyBuilder("small", config)
         builder.set_spout("m", spout)
         builder.set_bolt("b", PassesOn()).shuffle_grouping("m")
-        return try_once(subject_of(builder.build())).is_empty
+        return try_once(subject_of(builder.build(), feed)).is_empty
 
     assert empty(Config(), TextSpout(str(tmp_path / "*.txt"), follow=True))
-    assert not empty(Config(acker_tasks=0), Messages())
+    assert not empty(Config(acker_tasks=0), Messages(), FEED)
