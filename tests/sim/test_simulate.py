@@ -118,6 +118,7 @@ def test_a_component_that_is_not_deterministic_is_named(kind: str) -> None:
 
 class Remembering(BasicBolt):
     outputs = ["n"]
+    transient = ["memory"]  # else it is refused when it is built
     memory: list[int] = []
 
     def execute(self, tup: Any, collector: Any) -> None:

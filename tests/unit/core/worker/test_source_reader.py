@@ -357,6 +357,7 @@ class Pairs(Columns):
 class Hold(Bolt):
     """Fails what is given for the first time, and holds what comes again until a tick finds that it may go."""
 
+    transient = ["tried"]
     may_go: ClassVar[bool] = False
     tried: ClassVar[Counter[str]] = Counter()
 
