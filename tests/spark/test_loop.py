@@ -77,7 +77,6 @@ def test_idle_beginnings_failures_and_late_commits_lose_nothing_and_spark_asks_a
 ) -> None:
     caplog.set_level(logging.ERROR, logger="sparkbolt")
     source, checkpoint = tmp_path / "lines.log", tmp_path / "checkpoint"
-    source.touch()
     notes = Notes(str(tmp_path / "calls"), str(checkpoint))
     monkeypatch.setattr(lane_query, "data_source", recording(lane_query.data_source, notes))
     cloudpickle.register_pickle_by_value(loop_calls)
@@ -119,7 +118,8 @@ def test_idle_beginnings_failures_and_late_commits_lose_nothing_and_spark_asks_a
             gone.unlink(missing_ok=True)
         running = topology(source).start(checkpoint=str(checkpoint), spark=spark)
         until(running, lambda: notes.has("latestOffset", "before", "before", 0))
-        write(source, "a", "b")
+        write(tmp_path / "first", "a", "b")
+        (tmp_path / "first").rename(source)
         until(running, lambda: acked(running) == 2)
         # A micro-batch whose commit fails: another query in the same driver runs it again.
         fails.append(2)
