@@ -453,6 +453,14 @@ class ColumnBolt(BoltBase):
     common type, is then given again in halves, down to the tuple that fails, alone; what ``execute`` had emitted for it
     is dropped."""
 
+    _otherwise: ClassVar[str] = "use a bolt that takes tuples"
+    """What to do about a column that Arrow cannot hold, for the error."""
+
+    @property
+    def _kinds(self) -> Mapping[str, Any]:
+        """By field, the Arrow type that its values must have; the type of any other field is inferred."""
+        return {}
+
     @abstractmethod
     def execute(self, batch: pa.RecordBatch, collector: ColumnCollector) -> None:
         """Called for each frame."""

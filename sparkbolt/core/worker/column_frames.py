@@ -63,8 +63,8 @@ class ColumnFrames:
         """Call ``execute``; returns why it failed, if it did."""
         try:
             named = zip(rows.origin.fields, rows.columns, strict=True)
-            coded, kinds = self._bolt.dictionaries, getattr(self._bolt, "_kinds", {})
-            hint = getattr(self._bolt, "_otherwise", "use a bolt that takes tuples")
+            coded, kinds = self._bolt.dictionaries, self._bolt._kinds
+            hint = self._bolt._otherwise
             arrays = [arrow_of(name, column, hint, name in coded, kinds.get(name)) for name, column in named]
             batch = pa.RecordBatch.from_arrays(arrays, names=list(rows.origin.fields))
             returned: Any = self._bolt.execute(batch, self._collector)
