@@ -133,7 +133,7 @@ class ArrivalWindows(Windower):
 
     def load(self, state: Any) -> None:
         """See ``Windower``."""
-        log, self._seen, self._due_ms, self._head, *_, self._shown = state  # an older checkpoint has one number more
+        log, self._seen, self._due_ms, self._head, self._shown = state
         self.log.load(log)
 
 

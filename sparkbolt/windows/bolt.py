@@ -139,13 +139,13 @@ class WindowedBolt(RuntimeBolt):
         """Keep a separate window for each value of some fields, within each task: group the input by the same fields.
 
         ``window.key`` is the value, or a tuple of values if there are several fields. A key whose window is empty is
-        forgotten.
+        forgotten; if ``execute`` calls ``window.get_expired()``, the last window of each key is kept until its next one.
 
         Args:
             fields: names of fields that every input stream has.
             idle_timeout: a key that got no tuple for this long, by the micro-batch's clock, is forgotten together with
-                the tuples of its window. None: a key is kept while its window has tuples; a window with a count may
-                have tuples for ever.
+                the tuples of its window; a later window of this key shows none of them as expired. None: a key is kept
+                while its window has tuples; a window with a count may have tuples for ever.
         """
         return self._with(key=fields, key_idle=idle_timeout)
 

@@ -117,8 +117,13 @@ class Windower(ABC):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no tuples are kept, so that a new instance would do as well."""
+        """Whether no tuples are kept for a future window."""
         return self.log.live == 0
+
+    @property
+    def is_replaceable(self) -> bool:
+        """Whether a new instance would do as well: it is empty, and no window has to show what has expired."""
+        return self.is_empty and not (self.log.expired_is_read and self.log.left.count)
 
     @property
     def held(self) -> int:

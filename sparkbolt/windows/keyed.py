@@ -3,7 +3,8 @@
 Which question it answers: which of very many windows have something to do, and what is stored of each?
 Rule 1: the cost of a micro-batch depends on the keys that it touches: those that got tuples, and those that are due. A
 window is stored in the key-value state under its key, and keys are listed by the time at which they are due.
-Rule 2: a key whose window is empty is forgotten; so is a key that was idle for as long as the bolt allows.
+Rule 2: a key is forgotten when its window is empty and the bolt does not ask for expired tuples, and when it was idle
+for as long as the bolt allows.
 
 Read before: ``firing``, ``core.state.keyvalue``.
 """
@@ -123,7 +124,7 @@ class KeyedWindows:
     Args:
         make: makes an empty window that keeps its segments on a shelf.
         quantum_ms: see ``DueKeys``; for the times at which windows are due.
-        idle_ms: a key that got no tuple for this long is forgotten. None: a key with tuples is never forgotten.
+        idle_ms: a key that got no tuple for this long is forgotten. None: no key is forgotten for being idle.
         repeats: whether a window may fire for ever without new tuples.
     """
 
@@ -250,7 +251,7 @@ class KeyedWindows:
             if slot is not None and (kept.slot is None or slot < kept.slot):
                 self._due.add(slot, key)
                 kept.slot = slot
-            if self._idle_ms is not None and kept.idle_slot is None and not kept.windower.is_empty:
+            if self._idle_ms is not None and kept.idle_slot is None and not kept.windower.is_replaceable:
                 slot = self._idle.slot_of(kept.touched_ms)
                 kept.idle_slot = kept.touched_ms if slot + self._idle_ms <= self._now_ms else slot
                 self._idle.add(kept.idle_slot, key)
@@ -260,10 +261,11 @@ class KeyedWindows:
         state = self._state
         assert state is not None
         for key, kept in self._touched.items():
-            if kept.windower.is_empty:
+            is_replaceable = kept.windower.is_replaceable
+            if is_replaceable:
                 kept.windower.log.drop_left()
             window = kept.windower.save()
-            if kept.windower.is_empty:
+            if is_replaceable:
                 if kept.data is not None:
                     state.delete(("window", key))
                 kept.data = None

@@ -66,6 +66,8 @@ class WindowLog:
         self._index: _Index | None = None
         self._gone: list[int] = []
         self._left: list[Part] = []
+        self.expired_is_read = False
+        """Whether the bolt has asked a window which tuples have expired."""
 
     @property
     def live(self) -> int:
@@ -348,7 +350,7 @@ class WindowLog:
         for number in self._gone:
             self._shelf.drop(number)
         self._gone.clear()
-        return [self.end, self._next_number, heads, *left]
+        return [self.end, self._next_number, heads, left, self.expired_is_read]
 
     def _head_of(self, segment: Segment) -> tuple[Any, ...]:
         """What ``_segment_of`` needs; a large segment is written to the shelf once."""
@@ -365,7 +367,7 @@ class WindowLog:
 
     def load(self, state: Sequence[Any]) -> None:
         """Restore what ``save`` returned."""
-        self.end, self._next_number, heads, *left = state
+        self.end, self._next_number, heads, left, self.expired_is_read = state
         self.segments = tuple(_segment_of(head) for head in heads)
         self._index = None
         known = {segment.number: segment for segment in self.segments}

@@ -124,9 +124,10 @@ class TupleWindow(Sequence[Tuple]):
         """The tuples of the previous window (of the same key) that was shown, without those that are in this one.
 
         A running aggregate adds the new tuples and subtracts the expired ones. A tuple that no window has shown is
-        never among them. If windows have keys, start the aggregate again when all tuples of the window are new: a key
-        whose tuples have all expired is forgotten.
+        never among them. If windows have keys, this call makes the task keep the last window of the key, also after all
+        its tuples have expired; only ``with_key(idle_timeout=...)`` ends that.
         """
+        self._log.expired_is_read = True
         return WindowTuples(self._log, self._fired.expired)
 
     def column(self, name: str) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 
 from sparkbolt import BasicBolt, Count, WindowedBolt
 from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.windows import TupleWindow, WindowCollector
+from sparkbolt.windows.keyed import KeyedWindows
 from tests.unit.poison import Raising
 from tests.unit.windows.windowed import Run, Show, secs, topology
 
 
-def test_each_key_has_a_window_of_its_own_and_empty_ones_are_forgotten() -> None:
+def test_each_key_has_a_window_of_its_own_which_shows_what_has_expired_also_after_a_silence() -> None:
     windowed = Show().with_window(secs(10), slide=secs(5)).with_key("user")
     with TopologyTestDriver(topology(windowed)) as driver:
         run = Run(driver)
@@ -34,7 +37,58 @@ def test_each_key_has_a_window_of_its_own_and_empty_ones_are_forgotten() -> None
         run.feed("d", user="ann")
         driver.advance(secs(5))
         assert run.shown()[5:] == ["d"]
-        assert run.shown(2)[-1] == ""
+        assert run.shown(2)[-1] == "c"
+
+
+class Names(WindowedBolt):
+    """Asks only the windows of ``asks`` what has expired."""
+
+    outputs = ["names"]
+    asks = "ann"
+
+    def execute(self, window: TupleWindow, collector: WindowCollector) -> None:
+        expired = window.get_expired() if window.key == self.asks else ()
+        collector.emit(["".join(tup["name"] for tup in (*window, *expired))])
+
+
+@pytest.mark.parametrize("idle_timeout", [None, secs(60)])
+@pytest.mark.parametrize("event_time", [False, True])
+def test_a_key_without_tuples_is_stored_only_if_its_bolt_asks_for_expired_tuples_and_until_it_is_idle(
+    monkeypatch: pytest.MonkeyPatch, event_time: bool, idle_timeout: timedelta | None
+) -> None:
+    stored: list[list[str]] = []
+    save = KeyedWindows.save
+
+    def save_and_list(windows: KeyedWindows) -> Any:
+        saved = save(windows)
+        stored.append([key for key, _ in windows.all()])
+        return saved
+
+    monkeypatch.setattr(KeyedWindows, "save", save_and_list)
+    windowed = Names().with_tumbling_window(secs(10)).with_key("user", idle_timeout=idle_timeout)
+    if event_time:
+        windowed.with_timestamp_field("at")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for name, user in (("a", "ann"), ("b", "bob")):
+            run.feed(name, at=1_000, user=user)
+        driver.run_until_idle()
+        assert sorted(stored[-1]) == ["ann", "bob"]
+        run.feed("c", at=30_000, user="cat")
+        driver.advance(secs(30))
+        driver.restart()
+        run.feed("d", at=60_000, user="cat")
+        driver.advance(secs(25))
+        assert "ann" in stored[-1]
+        assert "bob" not in stored[-1]
+        driver.advance(secs(50))
+        run.feed("e", at=90_000, user="cat")
+        driver.run_until_idle()
+        assert ("ann" in stored[-1]) == (idle_timeout is None)
+        run.feed("f", at=95_000, user="ann")
+        run.feed("g", at=130_000, user="cat")
+        driver.advance(secs(30))
+        assert ("fa" if idle_timeout is None else "f") in run.shown()
 
 
 def test_a_watermark_fires_the_windows_of_keys_that_it_passes_in_the_micro_batch_in_which_they_come() -> None:
