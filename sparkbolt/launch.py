@@ -33,12 +33,6 @@ class Launch:
 
         return start(topology, **options)
 
-    def apply(self, topology: Any, df: Any, options: dict[str, Any]) -> Any:
-        """The tuples of a stream of a topology that runs on the rows of a DataFrame."""
-        from sparkbolt.spark.applied import apply
-
-        return apply(topology, df, **options)
-
     def file_sink(self, path: str) -> Any:
         """The sink that writes dead letters to a file, one JSON object per line."""
         from sparkbolt.bolts.dead_letter_files import FileDeadLetters

@@ -87,14 +87,14 @@ def open_inlets(lane: Lane, spark: SparkSession, directory: str) -> list[InletFr
 def _opened(lane: Lane, name: str, spark: SparkSession, place: str) -> InletFrame:
     spec = lane.topology.components[name]
     frame = _made(spec.component, name, spark)
-    chosen = with_fields(frame, name, spec.stream(DEFAULT_STREAM).fields)
+    chosen = _with_fields(frame, name, spec.stream(DEFAULT_STREAM).fields)
     bounded = not chosen.isStreaming
     if bounded:
         chosen = _streamed(chosen, name, spark, place)
     return InletFrame(name, chosen, bounded)
 
 
-def with_fields(frame: DataFrame, spout: str, fields: Sequence[str]) -> DataFrame:
+def _with_fields(frame: DataFrame, spout: str, fields: Sequence[str]) -> DataFrame:
     """The columns of a DataFrame that are the fields of a spout, in their order.
 
     Raises:
@@ -215,7 +215,7 @@ def _framed(lane: Lane, component: str) -> Callable[[Iterator[pa.RecordBatch]], 
         for sequence, batch in enumerate(in_order(batches)):
             if batch.num_rows:
                 with staged():
-                    columns = [column_of_arrow(column) for column in batch.columns]
+                    columns = [_column_of_arrow(column) for column in batch.columns]
                     frame = encode(Frame(number, stream, piece, sequence, batch.num_rows, columns), moment)
                 yield from batches_of([(dest, frame)])
 
@@ -248,12 +248,12 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     return column
 
 
-def column_of_arrow(column: pa.Array) -> Column:
+def _column_of_arrow(column: pa.Array) -> Column:
     """A column of Spark as fields have it: Arrow if its values are of one plain Python type, else a list.
 
-    >>> column_of_arrow(pa.array([1, None], pa.int16())).to_pylist()
+    >>> _column_of_arrow(pa.array([1, None], pa.int16())).to_pylist()
     [1, None]
-    >>> column_of_arrow(pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32())))
+    >>> _column_of_arrow(pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32())))
     [{'a': 1}]
     """
     kind = column.type

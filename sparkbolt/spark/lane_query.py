@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from sparkbolt.core.model.lane import Lane, Level
+from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.protocol.acker import judge_rows
 from sparkbolt.core.worker.stage import run_level
 from sparkbolt.spark.crash_shield import shielded
@@ -53,18 +53,14 @@ def lane_frame(
     frame = spark.readStream.format(source.name()).option("directory", directory).load()
     frame = rows_of_inlets(frame, lane, inlets)
     for level in lane.levels:
-        frame = level_frame(frame, lane, bundle, level)
+        if level.stateful:
+            frame = frame.groupBy("dest").transformWithStateInPandas(
+                statefulProcessor=LevelProcessor(bundle, level.number),
+                outputStructType=SCHEMA,
+                outputMode="append",
+                timeMode="none",
+            )
+        else:
+            shuffled = frame.repartition(lane.spark_partitions, "dest")
+            frame = shuffled.mapInArrow(stateless_level(bundle, level.number), SCHEMA)
     return frame
-
-
-def level_frame(frame: DataFrame, lane: Lane, bundle: JobBundle, level: Level) -> DataFrame:
-    """The DataFrame of the rows that a level returns for those of ``frame``."""
-    if level.stateful:
-        return frame.groupBy("dest").transformWithStateInPandas(
-            statefulProcessor=LevelProcessor(bundle, level.number),
-            outputStructType=SCHEMA,
-            outputMode="append",
-            timeMode="none",
-        )
-    shuffled = frame.repartition(lane.spark_partitions, "dest")
-    return shuffled.mapInArrow(stateless_level(bundle, level.number), SCHEMA)

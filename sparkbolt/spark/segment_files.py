@@ -8,7 +8,7 @@ Rule 2: a file is a copy and may be missing: what cannot be written or read is a
 is decided by the directory alone, which always comes from Spark.
 Rule 3: of each task the newest are kept, since another worker lacks only what the last micro-batches wrote. What Spark
 is told to remove is removed here too. The driver makes a folder for each run of a topology and removes it, so that no
-copy of users' data stays when it has ended; a run without that folder (``Topology.apply``) keeps nothing.
+copy of users' data stays when it has ended; a run without that folder keeps nothing.
 
 Read before: ``core.state.task_state``.
 """

@@ -26,9 +26,6 @@ class EngineDoor(Protocol):
     def start(self, topology: Any, options: dict[str, Any]) -> Any:
         """Start a topology and return at once."""
 
-    def apply(self, topology: Any, df: Any, options: dict[str, Any]) -> Any:
-        """Return the tuples of a stream of a topology that runs on the rows of a DataFrame."""
-
     def file_sink(self, path: str) -> Any:
         """Return the ``DeadLetterSink`` that writes dead letters into a file."""
 

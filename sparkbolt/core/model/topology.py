@@ -19,7 +19,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import cloudpickle
 
@@ -352,37 +352,6 @@ class Topology:
         given = _given(checkpoint=checkpoint, telemetry=telemetry, **options)
         running: RunningTopology = engine_door().start(self, given)
         return running
-
-    @folded
-    def apply(
-        self,
-        df: Any,
-        *,
-        schema: Any,
-        component: str | None = None,
-        stream: str = DEFAULT_STREAM,
-        failures: Literal["raise", "drop"] = "raise",
-    ) -> Any:
-        """Give the rows of a DataFrame to the topology's spout, and return the tuples of a stream as a DataFrame.
-
-        The result is a part of your own query, streaming or not; Spark runs it, with its guarantees and not with
-        Sparkbolt's: nothing is acked, retried or set aside, and a micro-batch that runs again emits again. State is in
-        the checkpoint of your query.
-
-        Args:
-            df: has a column for each field of the topology's only spout, which is not read itself.
-            schema: the types of the result's columns, one for each field of the stream: ``"word string, count long"``,
-                or a ``StructType``.
-            component: emits the stream; by default the only bolt to which no other subscribes.
-            stream: the name of the stream.
-            failures: ``raise``: a tuple that fails fails the query; ``drop``: it is logged, and left out.
-
-        Raises:
-            EngineError: the topology has what only its own engine can do: windows, ticks, committers, several spouts;
-                or the DataFrame or the schema does not fit.
-        """
-        options = {"schema": schema, "component": component, "stream": stream, "failures": failures}
-        return engine_door().apply(self, df, options)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the picture that ``sparkbolt graph --svg`` draws."""
