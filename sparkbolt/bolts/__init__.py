@@ -6,7 +6,6 @@ Read ``part_files`` first: it explains why a micro-batch that runs again leaves 
 from sparkbolt.bolts.dead_letter_files import FileDeadLetters, read_letters
 from sparkbolt.bolts.delta import DeltaBolt
 from sparkbolt.bolts.iceberg import IcebergBolt
-from sparkbolt.bolts.jdbc_append import JdbcAppend
 from sparkbolt.bolts.json_lines import JsonLinesBolt
 from sparkbolt.bolts.kafka import KafkaBolt
 from sparkbolt.bolts.lookup import Lookup
@@ -14,21 +13,16 @@ from sparkbolt.bolts.parquet import ParquetBolt
 from sparkbolt.bolts.printing import PrintBolt
 from sparkbolt.bolts.rabbitmq import RabbitMQBolt
 from sparkbolt.bolts.spark_sink import SparkSink
-from sparkbolt.bolts.spark_targets import DeltaAppend, IcebergAppend, ParquetFolder
 from sparkbolt.bolts.sql import SqlBolt
 
 __all__ = [
-    "DeltaAppend",
     "DeltaBolt",
     "FileDeadLetters",
-    "IcebergAppend",
     "IcebergBolt",
-    "JdbcAppend",
     "JsonLinesBolt",
     "KafkaBolt",
     "Lookup",
     "ParquetBolt",
-    "ParquetFolder",
     "PrintBolt",
     "RabbitMQBolt",
     "SparkSink",

@@ -52,8 +52,8 @@ class SparkSink(TableCommitter):
     While ``function`` raises ``Unavailable``, it is called again, and the topology waits. After any other exception the
     topology stops, the rows stay in the checkpoint, and the next start begins with them. So it may be called again
     with a ``batch_id`` that it has written already: write so that a repeat replaces or skips what is there
-    (``ParquetFolder``, ``DeltaAppend``, ``IcebergAppend`` and ``JdbcAppend`` are such functions). The simulator and
-    ``TopologyTestDriver`` call no function and record rows (``TopologyTestDriver.unsent``).
+    (``docs/sinks.md`` has recipes). The simulator and ``TopologyTestDriver`` call no function and record rows
+    (``TopologyTestDriver.unsent``).
 
     >>> SparkSink("count", lambda batch_df, batch_id: batch_df.write.mode("append").parquet("out"))
     SparkSink('count')

@@ -38,7 +38,7 @@ _DRIVERS = {"psycopg": "'psycopg[binary]'", "psycopg2": "psycopg2-binary", "pymy
 WITHOUT_ZONES = ("sqlite", "mysql", "mariadb")
 """The databases that have no type for a value with a zone; their drivers drop it."""
 _MYSQL_SESSION = "SET time_zone = '+00:00', sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')"
-SESSIONS = {
+_SESSIONS = {
     "mariadb": _MYSQL_SESSION,
     "mysql": _MYSQL_SESSION,
     "postgresql": "SET TIME ZONE 'UTC'",
@@ -180,7 +180,7 @@ def _made(url: str, options: dict[str, Any], writes: bool) -> Engine:
         if parsed.get_driver_name() == "psycopg" and "connect_timeout" not in parsed.query:
             options["connect_args"] = {"connect_timeout": CONNECT_SECS, **options.get("connect_args", {})}
         made: Engine = sqlalchemy.create_engine(parsed, **{**defaults, **options})
-        if (session := SESSIONS.get(parsed.get_backend_name())) is not None:
+        if (session := _SESSIONS.get(parsed.get_backend_name())) is not None:
 
             def begin_session(connection: Any, _: Any) -> None:
                 cursor = connection.cursor()

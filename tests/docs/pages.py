@@ -28,6 +28,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -82,6 +83,14 @@ def blocks_of(page: str, text: str) -> list[Block]:
         line = text.count("\n", 0, match.start(3)) + 1
         found.append(Block(page, line, match[1], tuple(match[2].split()), match[3]))
     return found
+
+
+def recipe(page: str, file: str) -> dict[str, Any]:
+    """The names that a block of a page defines, which the page would write to ``file``."""
+    [block] = [block for block in blocks_of(page, text_of(page)) if block.file == file]
+    names: dict[str, Any] = {"__name__": file.removesuffix(".py")}
+    exec(compile(block.text, block.place, "exec"), names)
+    return names
 
 
 class Runner:

@@ -11,39 +11,34 @@ there is a file ``go``), or ``never``.
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import signal
 import sys
 import threading
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from sqlalchemy import make_url
 
 from sparkbolt import BasicBolt, Config, RetryPolicy, Topology, TopologyBuilder
-from sparkbolt.bolts import JdbcAppend, KafkaBolt, SparkSink, SqlBolt
+from sparkbolt.bolts import KafkaBolt, SparkSink, SqlBolt
 from sparkbolt.spark.session import make_session
 from sparkbolt.spouts import TextSpout
+from tests.docs.pages import recipe
 from tests.services.jars import jars
 
 FAILS_ONCE, FAILS_ALWAYS, BAD = 50, 97, 7
-NIGHT = [dt.datetime(2026, 11, 1, 1, 30, 0, 7, tzinfo=ZoneInfo("America/New_York"), fold=fold) for fold in (0, 1)]
-"""Two instants that clocks in New York show alike: the program runs there."""
-SPRING = dt.datetime(2026, 3, 8, 2, 30, 0, 7)
-"""A time that clocks there never show."""
 
 
 class Picky(BasicBolt):
     """Does not take every number, or not at once."""
 
-    outputs = ["n", "at", "local"]
+    outputs = ["n"]
     stateless = True
 
     def execute(self, tup, collector):
         number = int(tup["line"])
-        collector.emit([number, NIGHT[number % 2], SPRING])
+        collector.emit([number])
         if number % FAILS_ALWAYS == 0 or (number % FAILS_ONCE == 0 and tup.attempt == 1):
             raise ValueError(f"{number} cannot be taken now")
 
@@ -60,10 +55,9 @@ def build(url: str, brokers: str, text: str) -> Topology:
     builder.set_bolt(
         "messages", KafkaBolt(brokers, "numbers", value="n", deliver_secs=10), parallelism=2
     ).shuffle_grouping("picky")
-    appended = JdbcAppend(jdbc_url(url), "appended", {"driver": "org.postgresql.Driver"})
-    builder.set_bolt(
-        "appended", SparkSink("picky", appended, schema="n long, at timestamp, local timestamp_ntz"), parallelism=2
-    )
+    append_by_jdbc = recipe("docs/sinks.md", "append_by_jdbc.py")["AppendByJdbc"]
+    appended = append_by_jdbc(jdbc_url(url), "appended", {"driver": "org.postgresql.Driver"})
+    builder.set_bolt("appended", SparkSink("picky", appended, schema="n long"), parallelism=2)
     return builder.build()
 
 

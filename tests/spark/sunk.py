@@ -16,10 +16,11 @@ import signal
 import sys
 
 from sparkbolt import BasicBolt, Config, RetryPolicy, Topology, TopologyBuilder
-from sparkbolt.bolts import DeltaBolt, IcebergBolt, JsonLinesBolt, ParquetBolt, ParquetFolder, SparkSink
+from sparkbolt.bolts import DeltaBolt, IcebergBolt, JsonLinesBolt, ParquetBolt, SparkSink
 from sparkbolt.spark.commit_calls import CommitCalls
 from sparkbolt.spouts import TextSpout
 from tests.chaos.moments import MOMENTS, plant
+from tests.docs.pages import recipe
 
 FAILS_ONCE, FAILS_ALWAYS = 50, 97
 SCHEMA = "number long not null, name string"
@@ -60,7 +61,8 @@ def build(numbers: str, out: str, *, transactional: bool) -> Topology:
     builder.set_bolt("json", JsonLinesBolt(f"{out}/json"), parallelism=2).shuffle_grouping("parse")
     parquet = ParquetBolt(f"{out}/parquet", schema=SCHEMA)
     builder.set_bolt("parquet", parquet, parallelism=2).shuffle_grouping("parse")
-    folder = SparkSink("parse", ParquetFolder(f"{out}/folder"), schema=SCHEMA)
+    write_folders = recipe("docs/sinks.md", "write_folders.py")["WriteFolders"]
+    folder = SparkSink("parse", write_folders(f"{out}/folder"), schema=SCHEMA)
     builder.set_bolt("folder", folder, parallelism=2)
     table = DeltaBolt(f"{out}/delta", schema=SCHEMA)
     builder.set_bolt("table", table, parallelism=2).shuffle_grouping("parse")

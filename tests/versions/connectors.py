@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from sparkbolt import Config, Topology, TopologyBuilder
-from sparkbolt.bolts import DeltaAppend, IcebergAppend, JsonLinesBolt, SparkSink
+from sparkbolt.bolts import JsonLinesBolt, SparkSink
 from sparkbolt.spark.commit_calls import CommitCalls
 from sparkbolt.spark.session import make_session
 from sparkbolt.spouts import SparkSpout
 from tests.chaos.moments import plant
+from tests.docs.pages import recipe
 from tests.spark.killed import die
 from tests.spark.spark_rows import Fussy
 
@@ -90,7 +91,9 @@ def build(kind: str, directory: str) -> Topology:
     builder.set_bolt("fussy", Fussy(), parallelism=2).fields_grouping("rows", ["id"])
     builder.set_bolt("out", JsonLinesBolt(f"{directory}/out")).shuffle_grouping("fussy")
     if kind in ("delta", "iceberg"):
-        target = DeltaAppend(f"{directory}/copy") if kind == "delta" else IcebergAppend("lake.db.copy")
+        to_delta = recipe("docs/sinks.md", "append_to_delta.py")["AppendToDelta"]
+        to_iceberg = recipe("docs/sinks.md", "append_to_iceberg.py")["AppendToIceberg"]
+        target = to_delta(f"{directory}/copy") if kind == "delta" else to_iceberg("lake.db.copy")
         builder.set_bolt("copy", SparkSink("fussy", target, schema="id string, n int"))
     return builder.build()
 

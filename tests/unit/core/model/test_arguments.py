@@ -15,15 +15,11 @@ import pytest
 
 from sparkbolt import windows
 from sparkbolt.bolts import (
-    DeltaAppend,
     DeltaBolt,
-    IcebergAppend,
-    JdbcAppend,
     JsonLinesBolt,
     KafkaBolt,
     Lookup,
     ParquetBolt,
-    ParquetFolder,
     PrintBolt,
     RabbitMQBolt,
     SparkSink,
@@ -59,10 +55,6 @@ GOOD: dict[type, dict[str, Any]] = {
     PrintBolt: {},
     DeltaBolt: {"table": "out"},
     SparkSink: {"stream": "count", "function": print},
-    ParquetFolder: {"path": "out"},
-    DeltaAppend: {"table": "out/orders"},
-    IcebergAppend: {"table": "lake.shop.orders"},
-    JdbcAppend: {"url": "jdbc:derby:memory:shop", "table": "orders"},
     SqlBolt: {"url": "sqlite:////tmp/none/x.db", "table": "t"},
     Lookup: {"fetch": dict},
     windows.CountEvictionPolicy: {"threshold": 3},
