@@ -1,11 +1,8 @@
-"""Storm's REST interface: the paths below ``/api/v1/``, for programs that were written for Storm's.
+"""Storm's REST interface: the paths below ``/api/v1/`` that monitoring agents read, and four actions.
 
-Which question it answers: which requests of Storm's interface are there, and what do changes answer?
 Rule 1: names, types and errors are Storm's; ``docs/rest.md`` lists what differs.
 Rule 2: a change needs the token, which Storm's does not; a change that is refused is an error, as Storm's are.
 Rule 3: JSONP is refused: with it every page of every site could read what is shown to this browser.
-
-Read before: ``asking``, ``storm_pages``, ``storm_topology``.
 """
 
 from __future__ import annotations
@@ -33,46 +30,31 @@ from sparkbolt.ui.storm_pages import (
     megabytes,
     uptime,
     window_of,
-    worker_pages,
     workers_of,
 )
-from sparkbolt.ui.storm_topology import component_page, lag_page, metrics_page, topology_page, visualization
+from sparkbolt.ui.storm_topology import component_page, metrics_page, topology_page
 from sparkbolt.version import __version__
 
 Page = Callable[[Request], Awaitable[Json]]
 
-LOG_LEVELS = {"ALL": "DEBUG", "TRACE": "DEBUG", "WARN": "WARNING", "FATAL": "CRITICAL", "OFF": "CRITICAL"}
-"""log4j's levels that Python calls otherwise."""
-ROOT_LOGGERS = ("ROOT", "")
-
 
 def storm_routes() -> list[Route]:
-    """All paths of Storm's interface."""
+    """The paths of Storm's interface."""
     reading: dict[str, Page] = {
-        "/cluster/configuration": cluster_configuration,
         "/cluster/summary": cluster_summary,
         "/nimbus/summary": nimbus_summary,
         "/supervisor/summary": supervisor_summary,
-        "/supervisor": supervisor,
         "/history/summary": history_summary,
-        "/owner-resources": owner_resources,
         "/topology/summary": topology_summary,
-        "/topology-workers/{id}": topology_workers,
         "/topology/{id}": topology,
         "/topology/{id}/metrics": topology_metrics,
-        "/topology/{id}/lag": topology_lag,
-        "/topology/{id}/visualization": topology_visualization,
         "/topology/{id}/component/{component:path}": topology_component,
-        "/topology/{id}/logconfig": log_config,
     }
     changing: dict[str, Page] = {
         "/topology/{id}/activate": activate,
         "/topology/{id}/deactivate": deactivate,
         "/topology/{id}/kill/{secs}": kill,
         "/topology/{id}/rebalance/{secs}": rebalance,
-        "/topology/{id}/debug/{action}/{percent}": debug,
-        "/topology/{id}/component/{component}/debug/{action}/{percent}": debug,
-        "/topology/{id}/logconfig": set_log_config,
     }
     return [
         *(Route(f"/api/v1{path}", _answering(page), methods=["GET"]) for path, page in reading.items()),
@@ -142,16 +124,6 @@ async def _documents(request: Request) -> list[TopologyDocument]:
 # ---- the cluster
 
 
-async def cluster_configuration(request: Request) -> Json:
-    """What is configured for all topologies: of Storm's settings those that have a meaning here."""
-    return {
-        "storm.cluster.mode": "distributed",
-        "ui.host": request.url.hostname,
-        "ui.port": request.url.port,
-        "sparkbolt.version": __version__,
-    }
-
-
 async def cluster_summary(request: Request) -> Json:
     """The sums of all topologies. A worker is a slot; Spark starts workers as they are needed, so none is free."""
     documents = await _documents(request)
@@ -216,20 +188,6 @@ async def supervisor_summary(request: Request) -> Json:
     }
 
 
-async def supervisor(request: Request) -> Json:
-    """One machine, by ``id`` or ``host``, which are the same here."""
-    wanted = request.query_params.get("id") or request.query_params.get("host")
-    documents, now_ms = await _documents(request), _now_ms(request)
-    workers = [worker for each in documents for worker in worker_pages(each, now_ms)]
-    return {
-        "supervisors": [each for each in _supervisors(documents, now_ms) if wanted in (None, each["host"])],
-        "workers": [each for each in workers if wanted in (None, each["host"])],
-        "schedulerDisplayResource": False,
-        "logviewerPort": request.url.port or 80,
-        "logviewerScheme": request.url.scheme,
-    }
-
-
 def _supervisors(documents: list[TopologyDocument], now_ms: int) -> list[Json]:
     hosts: dict[str, Json] = {}
     for document in documents:
@@ -273,34 +231,6 @@ async def history_summary(request: Request) -> Json:
     return {"topo-history": [entry["id"] for entry in await _asking(request).topologies()]}
 
 
-async def owner_resources(request: Request) -> Json:
-    """What each user's topologies use."""
-    owners: dict[str, Json] = {}
-    for document in await _documents(request):
-        head = head_of(document, 0)
-        page = owners.setdefault(
-            head["owner"],
-            {
-                "owner": head["owner"],
-                **dict.fromkeys(("totalTopologies", "totalExecutors", "totalWorkers", "totalTasks"), 0),
-                **dict.fromkeys(("totalMemoryUsage", "totalCpuUsage"), 0.0),
-                **dict.fromkeys(("memoryGuarantee", "cpuGuarantee"), "N/A"),
-                **dict.fromkeys(("memoryGuaranteeRemaining", "cpuGuaranteeRemaining"), "N/A"),
-                "isolatedNodes": -1,
-                **dict.fromkeys(("totalReqOnHeapMem", "totalReqOffHeapMem", "totalReqMem", "totalReqCpu"), 0.0),
-                **dict.fromkeys(("totalAssignedOnHeapMem", "totalAssignedOffHeapMem"), 0.0),
-            },
-        )
-        page["totalTopologies"] += 1
-        for name, of_head in (("totalExecutors", "executorsTotal"), ("totalWorkers", "workersTotal")):
-            page[name] += head[of_head]
-        page["totalTasks"] += head["tasksTotal"]
-        page["totalMemoryUsage"] += head["assignedTotalMem"]
-        page["totalAssignedOnHeapMem"] += head["assignedMemOnHeap"]
-        page["totalAssignedOffHeapMem"] += head["assignedMemOffHeap"]
-    return {"owners": list(owners.values()), "schedulerDisplayResource": False}
-
-
 # ---- topologies
 
 
@@ -309,16 +239,6 @@ async def topology_summary(request: Request) -> Json:
     now_ms = _now_ms(request)
     pages = [head_of(each, now_ms) for each in await _documents(request)]
     return {"topologies": pages, "schedulerDisplayResource": False}
-
-
-async def topology_workers(request: Request) -> Json:
-    """Where its workers are."""
-    document = await _document(request)
-    return {
-        "hostPortList": [{"host": host, "port": port} for host, port in workers_of(document)],
-        "logviewerPort": request.url.port or 80,
-        "logviewerScheme": request.url.scheme,
-    }
 
 
 async def topology(request: Request) -> Json:
@@ -333,17 +253,6 @@ async def topology_metrics(request: Request) -> Json:
     return metrics_page(document, await _window(request, document), sys=_sys(request))
 
 
-async def topology_lag(request: Request) -> Json:
-    """How far its spouts are behind."""
-    return lag_page(await _document(request))
-
-
-async def topology_visualization(request: Request) -> Json:
-    """Its graph."""
-    document = await _document(request)
-    return visualization(document, await _window(request, document), sys=_sys(request))
-
-
 async def topology_component(request: Request) -> Json:
     """One component over a window."""
     document, wanted = await _document(request), request.path_params["component"]
@@ -352,16 +261,6 @@ async def topology_component(request: Request) -> Json:
             return component_page(document, component, await _window(request, document), _now_ms(request))
     ids = ", ".join(component["id"] for component in document["components"])
     raise HTTPException(404, f"topology {document['entry']['name']!r} has no component {wanted!r}; it has {ids}")
-
-
-async def log_config(request: Request) -> Json:
-    """The log level, if one is set, as log4j's root logger's."""
-    settings = (await _document(request))["settings"]
-    level = settings.get("log-level") or settings.get("log_level")
-    if not level:
-        return {"namedLoggerLevels": {}}
-    line = {"target_level": str(level).upper(), "reset_level": "INFO", "timeout": 0, "timeout_epoch": 0}
-    return {"namedLoggerLevels": {"ROOT": line}}
 
 
 # ---- changes
@@ -418,27 +317,3 @@ async def rebalance(request: Request) -> Json:
 
 
 _REBALANCE = {"numWorkers": "workers", "executors": "parallelism"}
-
-
-async def debug(request: Request) -> Json:
-    """Storm samples tuples into a log; ours records the hops of named messages instead, so this is refused."""
-    await _asking(request).entry(_id(request))
-    sentence = "tuples are not sampled: trace a message, POST /api/v2/topologies/ID/trace, and read its story"
-    raise HTTPException(500, sentence)
-
-
-async def set_log_config(request: Request) -> Json:
-    """Set the log level. Only the root logger's can be set, and it stays until it is set again."""
-    levels = (await _body(request)).get("namedLoggerLevels")
-    if not isinstance(levels, dict) or not all(isinstance(each, dict) for each in levels.values()):
-        raise HTTPException(400, "namedLoggerLevels is no JSON object of objects")
-    others = [name for name in levels if name not in ROOT_LOGGERS]
-    if others:
-        raise HTTPException(500, f"the level of logger {others[0]!r} cannot be set; set ROOT's")
-    for line in levels.values():
-        level = str(line.get("target_level") or "INFO").upper()
-        answer = await _asking(request).change(
-            _id(request), "set", "log-level", LOG_LEVELS.get(level, level), by=request.state.by
-        )
-        _raise_refused(answer)
-    return await log_config(request)

@@ -1,15 +1,10 @@
-"""Storm's pages about one topology, and about one of its components.
+"""Storm's pages about one topology and its components: ``topology/ID``, ``.../metrics`` and ``.../component/C``.
 
-Which question it answers: what is at ``topology/ID``, ``.../metrics``, ``.../lag``, ``.../visualization`` and
-``.../component/C``?
-Rule: as ``storm_pages``; this module only says which values stand on which page.
-
-Read before: ``storm_pages``.
+The values and their types come from ``storm_pages``.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -40,9 +35,6 @@ from sparkbolt.ui.storm_pages import (
     window_hint,
     worker_pages,
 )
-
-SPOUT_TYPES = {"KafkaSpout": "KAFKA"}
-"""Storm tells the lag of Kafka spouts only; ours of every spout that knows it, by its class."""
 
 
 def topology_page(document: TopologyDocument, window: WindowDocument, now_ms: int, *, sys: bool) -> Json:
@@ -279,72 +271,3 @@ def _executor(document: TopologyDocument, component: ComponentDocument, task: Ta
     if component["kind"] == "spout":
         return {**line, "completeLatency": decimal(task["complete_latency_ms"])}
     return {**line, **executions(task), "capacity": decimal(task["capacity"])}
-
-
-# ---- lag and the graph
-
-
-def lag_page(document: TopologyDocument) -> Json:
-    """``topology/ID/lag``: for each spout that knows how far behind it is, by topic and partition."""
-    types = {component["id"]: component["type"].rpartition(".")[2] for component in document["components"]}
-    pages: Json = {}
-    for spout, lags in document["now"]["lag"].items():
-        result: dict[str, Json] = {}
-        for source, lag in lags.items():
-            # Storm tells offsets beside; what is known here is how many positions are not finished.
-            topic, kafka_partition = _topic_and_partition(source)
-            result.setdefault(topic, {})[kafka_partition] = {"lag": lag}
-        kind = types.get(spout, "")
-        pages[spout] = {"spoutId": spout, "spoutType": SPOUT_TYPES.get(kind, kind), "spoutLagResult": result}
-    return pages
-
-
-def _topic_and_partition(source: str) -> tuple[str, str]:
-    """The topic and partition of ``orders-3`` or ``orders/3``; another source is its own topic, with partition 0."""
-    found = re.fullmatch(r"(.+)[-/](\d+)", source)
-    return (found[1], found[2]) if found else (source, "0")
-
-
-def visualization(document: TopologyDocument, window: WindowDocument, *, sys: bool) -> Json:
-    """``topology/ID/visualization``: the components with what flows between them; names with a colon, as Storm's."""
-    entry = document["entry"]
-    shown = components_of(document, "spout", sys=sys) + components_of(document, "bolt", sys=sys)
-    pages: Json = {}
-    for component in shown:
-        id_, numbers = component["id"], window["components"].get(component["id"], NO_NUMBERS)
-        is_spout = component["kind"] == "spout"
-        sent = {each["stream_id"]: each["value"] for each in _sent(component, window, "transferred")}
-        tasks = [each for each in window["tasks"] if each["component"] == id_]
-        stat = {":host": entry["host"], ":port": FIRST_PORT, ":transferred": {window["window"]: _sane(sent)}}
-        pages[id_] = {
-            ":type": "spout" if is_spout else "bolt",
-            ":capacity": 0 if is_spout else numbers["capacity"] or 0.0,
-            ":latency": numbers["complete_latency_ms" if is_spout else "process_latency_ms"],
-            ":transferred": _sane(sent),
-            ":stats": [{**stat, ":uptime_secs": 0} for _ in tasks[:1]],
-            ":link": f"/component.html?id={quote_plus(id_)}&topology_id={quote_plus(entry['id'])}",
-            ":inputs": [
-                {
-                    ":component": each["component"],
-                    ":stream": each["stream"],
-                    ":sani-stream": sane(each["stream"]),
-                    ":grouping": each["grouping"].lower(),
-                }
-                for each in component["inputs"]
-            ],
-        }
-    return pages
-
-
-def _sane(sent: dict[str, int]) -> dict[str, int]:
-    return {sane(stream): count for stream, count in sent.items()}
-
-
-def sane(stream: str) -> str:
-    """A stream's name as Storm makes one that may stand in a page: other characters become ``_``.
-
-    >>> sane("default"), sane("1 <b>")
-    ('default', '_s___b_')
-    """
-    text = re.sub(r"[^A-Za-z_\-.]", "_", stream)
-    return text if stream[:1].isalpha() else f"_s{text}"

@@ -41,7 +41,7 @@ def test_a_number_that_is_none_is_null(client: TestClient) -> None:
 
 
 def test_storms_interface_tells_it(client: TestClient) -> None:
-    for path in ("topology/strange", "topology/strange/lag", "topology/summary"):
+    for path in ("topology/strange", "topology/strange/metrics", "topology/summary"):
         assert client.get(f"/api/v1/{path}").status_code == 200
 
 

@@ -27,8 +27,6 @@ CHANGES = [
     "/api/v1/topology/words/deactivate",
     "/api/v1/topology/words/kill/0",
     "/api/v1/topology/words/rebalance/0",
-    "/api/v1/topology/words/debug/enable/10",
-    "/api/v1/topology/words/logconfig",
     *(f"/api/v2/topologies/words/{what}" for what in ("activate", "deactivate", "kill", "restart", "settings")),
     *(f"/api/v2/topologies/words/{what}" for what in ("rebalance", "trace", "letters/replay", "letters/discard")),
     "/api/v2/topologies/words/letters/x/replay",

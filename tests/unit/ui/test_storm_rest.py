@@ -57,7 +57,6 @@ COMPONENT: dict[str, Any] = {
 }  # fmt: skip
 # From docs/STORM-UI-REST-API.md of Storm 2: the fields of each answer, and their types.
 FIELDS: dict[str, dict[str, Any]] = {
-    "cluster/configuration": {"ui.port": INT},
     "cluster/summary": {
         "stormVersion": STR, "supervisors": INT, "topologies": INT, "slotsTotal": INT, "slotsUsed": INT,
         "slotsFree": INT, "executorsTotal": INT, "tasksTotal": INT, "schedulerDisplayResource": BOOL,
@@ -65,7 +64,6 @@ FIELDS: dict[str, dict[str, Any]] = {
         "memAssignedPercentUtil": STR, "cpuAssignedPercentUtil": STR,
     },
     "supervisor/summary": {"supervisors": [SUPERVISOR], "schedulerDisplayResource": BOOL},
-    "supervisor?host=bolt-1": {"supervisors": [SUPERVISOR], "workers": [WORKER], "schedulerDisplayResource": BOOL},
     "nimbus/summary": {
         "nimbuses": [
             {"host": STR, "port": INT, "status": STR, "nimbusUpTime": STR, "nimbusUpTimeSeconds": STR,
@@ -73,17 +71,7 @@ FIELDS: dict[str, dict[str, Any]] = {
         ]
     },
     "history/summary": {"topo-history": LIST},
-    "owner-resources": {
-        "owners": [
-            {"owner": STR, "totalTopologies": INT, "totalExecutors": INT, "totalWorkers": INT, "totalTasks": INT,
-             "totalMemoryUsage": NUMBER, "totalCpuUsage": NUMBER, "memoryGuarantee": STR, "cpuGuarantee": STR,
-             "memoryGuaranteeRemaining": STR, "cpuGuaranteeRemaining": STR, "totalReqOnHeapMem": NUMBER,
-             "totalReqOffHeapMem": NUMBER, "totalReqMem": NUMBER, "totalReqCpu": NUMBER,
-             "totalAssignedOnHeapMem": NUMBER, "totalAssignedOffHeapMem": NUMBER}
-        ]
-    },
     "topology/summary": {"topologies": [HEAD], "schedulerDisplayResource": BOOL},
-    "topology-workers/words": {"hostPortList": [{"host": STR, "port": INT}], "logviewerPort": INT},
     "topology/words": {
         **HEAD, "msgTimeout": INT, "window": STR, "windowHint": STR, "debug": BOOL, "samplingPct": NUMBER,
         "schedulerDisplayResource": BOOL, "configuration": DICT, "workers": [WORKER],
@@ -118,13 +106,6 @@ FIELDS: dict[str, dict[str, Any]] = {
         "outputStats": [{"stream": STR, "emitted": INT, "transferred": INT}],
         "executorStats": [{**EXECUTOR, **EXECUTED, "capacity": LATENCY}],
     },
-    "topology/words/lag": {"lines": {"spoutId": STR, "spoutType": STR, "spoutLagResult": DICT}},
-    "topology/words/visualization": {
-        "enrich": {":type": STR, ":capacity": NUMBER, ":latency": NUMBER, ":transferred": DICT, ":stats": LIST,
-                   ":link": STR,
-                   ":inputs": [{":component": STR, ":stream": STR, ":sani-stream": STR, ":grouping": STR}]}
-    },
-    "topology/words/logconfig": {"namedLoggerLevels": DICT},
 }  # fmt: skip
 
 
@@ -232,9 +213,7 @@ def test_a_window_that_is_none_is_an_error(client: TestClient, window: str) -> N
     assert "window" in answer.json()["errorMessage"]
 
 
-@pytest.mark.parametrize(
-    "path", ["topology/no", "topology/words/component/no", "topology/no/lag", "topology-workers/no"]
-)
+@pytest.mark.parametrize("path", ["topology/no", "topology/words/component/no", "topology/no/metrics"])
 def test_what_is_not_there_is_storms_error(client: TestClient, path: str) -> None:
     answer = client.get(f"/api/v1/{path}")
     assert answer.status_code == 500
@@ -242,8 +221,8 @@ def test_what_is_not_there_is_storms_error(client: TestClient, path: str) -> Non
     assert "no" in answer.json()["errorMessage"]
 
 
-def test_a_path_that_storm_has_not_either_is_not_found(client: TestClient) -> None:
-    assert client.get("/api/v1/topology/words/profiling").status_code == 404
+def test_any_other_path_is_not_found(client: TestClient) -> None:
+    assert client.get("/api/v1/topology/words/visualization").status_code == 404
     assert client.get("/api/v1/topology/words/activate").status_code == 405
 
 
@@ -306,25 +285,4 @@ def test_a_change_that_is_refused_is_an_error_with_the_reason(writer: TestClient
 @pytest.mark.parametrize("path", ["kill/x", "kill/-1", "kill/1e9", "rebalance/soon"])
 def test_a_wait_that_is_no_number_changes_nothing(writer: TestClient, operator: UiOperator, path: str) -> None:
     assert writer.post(f"/api/v1/topology/words/{path}").status_code == 500
-    assert operator.asked == []
-
-
-def test_sampling_is_refused_with_what_to_do_instead(writer: TestClient, operator: UiOperator) -> None:
-    for path in ("debug/enable/10", "component/split/debug/enable/10"):
-        assert "trace" in writer.post(f"/api/v1/topology/words/{path}").json()["errorMessage"]
-    assert operator.asked == []
-
-
-def test_the_log_level_is_set_and_read(writer: TestClient, operator: UiOperator) -> None:
-    body = {"namedLoggerLevels": {"ROOT": {"target_level": "WARN", "timeout": 30}}}
-    answer = writer.post("/api/v1/topology/words/logconfig", json=body)
-    assert operator.asked[0][2:4] == ("log-level", "WARNING")
-    assert answer.json()["namedLoggerLevels"]["ROOT"]["target_level"] == "WARNING"
-
-
-@pytest.mark.parametrize(
-    "body", [{}, {"namedLoggerLevels": []}, {"namedLoggerLevels": {"a": 1}}, {"namedLoggerLevels": {"org.x": {}}}]
-)
-def test_other_log_settings_are_refused(writer: TestClient, operator: UiOperator, body: Any) -> None:
-    assert writer.post("/api/v1/topology/words/logconfig", json=body).status_code == 500
     assert operator.asked == []
