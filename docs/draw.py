@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from docs.draw_windows import KINDS, draw_window
 from sparkbolt import BasicBolt, Topology, TopologyBuilder
 from sparkbolt.core.driver import commits
 from sparkbolt.core.driver import transaction as aborts
@@ -31,8 +32,6 @@ from sparkbolt.core.worker.source_reader import run_entry
 from sparkbolt.core.worker.stage import run_level
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
-from sparkbolt.windows.draw import KINDS
-from sparkbolt.windows.draw import draw as draw_window
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
 
 PICTURES = Path(__file__).parent / "pictures"

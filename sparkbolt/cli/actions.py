@@ -19,7 +19,6 @@ from sparkbolt.cli.locate import load_topology, look_in
 from sparkbolt.cli.operate.sheets import plain
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.core.base.tracebacks import is_debugging
-from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.errors import InvalidTopology, WrongUseError
 from sparkbolt.operate.logs import TopologyLog, log_path
 
@@ -159,21 +158,6 @@ def lag(options: argparse.Namespace) -> int:
     from sparkbolt.cli.lag import report
 
     print("\n".join(report(load_topology(options.topology), as_json=options.json)))
-    return EXIT_FINISHED
-
-
-def draw_windows(options: argparse.Namespace) -> int:
-    """Draw kinds of windows."""
-    from sparkbolt.windows.draw import KINDS, draw
-
-    for kind in options.kinds:
-        if kind not in KINDS:
-            hint = did_you_mean(kind, KINDS) or f": there is {', '.join(KINDS)}"
-            raise WrongUseError(f"there is no kind of window {kind!r}{hint}")
-    for kind in options.kinds or KINDS:
-        path = Path(options.dir, f"window-{kind}.svg")
-        path.write_text(draw(kind), encoding="utf-8")
-        print(path)
     return EXIT_FINISHED
 
 

@@ -90,7 +90,6 @@ def parser() -> argparse.ArgumentParser:
 
     _add_dlq(commands, debug)
     _add_lag(commands, common)
-    _add_windows(commands, debug)
     _add_simulate(commands, common)
     add_operating(commands)
     return top
@@ -197,15 +196,6 @@ def _add_lag(commands: Any, common: argparse.ArgumentParser) -> None:
     lag = commands.add_parser("lag", parents=[common], help="tell how far behind Kafka spouts are")
     lag.add_argument("--json", action="store_true", help="one JSON object a line, one for each spout")
     lag.set_defaults(act=actions.lag)
-
-
-def _add_windows(commands: Any, debug: argparse.ArgumentParser) -> None:
-    windows = commands.add_parser("windows", help="pictures of windows")
-    drawing = windows.add_subparsers(dest="what", metavar="COMMAND", required=True)
-    draw = drawing.add_parser("draw", parents=[debug], help="draw every kind of window, as SVG files")
-    draw.add_argument("kinds", nargs="*", metavar="KIND", help="these kinds only (default: all)")
-    draw.add_argument("--dir", default=".", help="where the files go (default: here)")
-    draw.set_defaults(act=actions.draw_windows)
 
 
 def _add_simulate(commands: Any, common: argparse.ArgumentParser) -> None:

@@ -3,7 +3,7 @@
 Most programs need only ``WindowedBolt`` and ``Count``. The policies and ``WindowManager`` have Storm's names and rules,
 read no clock, and can be used on their own. Read in this order: ``policies``, ``triggers``, ``manager``,
 ``watermarks``, ``content``, ``segments``, ``log``, ``firing``, ``arrival``, ``event_time``, ``by_policy``,
-``window``, ``settings``, ``bolt``, ``collector``, ``reading``, ``keyed``, ``task``; ``draw`` for pictures.
+``window``, ``settings``, ``bolt``, ``collector``, ``reading``, ``keyed``, ``task``.
 """
 
 from sparkbolt.windows.bolt import LateTuple, WindowedBolt

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt.cli import main
 from sparkbolt.windows import (
     Action,
     CountEvictionPolicy,
@@ -27,7 +25,6 @@ from sparkbolt.windows import (
     WatermarkTimeTriggerPolicy,
     WindowManager,
 )
-from sparkbolt.windows.draw import KINDS
 
 
 def at(time_ms: int) -> Event:
@@ -212,10 +209,3 @@ def test_an_idle_stream_lets_the_watermark_go_on_and_holds_it_again_when_it_is_h
 
 def test_an_action_has_storms_name() -> None:
     assert [action.name for action in Action] == ["EXPIRE", "PROCESS", "KEEP", "STOP"]
-
-
-def test_the_command_draws_every_kind_of_window(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["windows", "draw", "--dir", str(tmp_path)]) == 0
-    assert {path.name for path in tmp_path.iterdir()} == {f"window-{kind}.svg" for kind in KINDS}
-    assert main(["windows", "draw", "sesion"]) == 2
-    assert "there is no kind of window 'sesion': did you mean 'session'?" in capsys.readouterr().err

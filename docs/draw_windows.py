@@ -1,11 +1,6 @@
-"""Pictures of windows, drawn from the windows themselves.
+"""Pictures of windows for the documentation, drawn from the windows themselves; ``docs.draw`` writes them.
 
-Which question it answers: which tuples does each kind of window hold, and when does it fire?
-Rule 1: pictures show only what the code does: tuples are added to the kind of window, and the windows that fire are
-drawn.
-Rule 2: the same code draws the same bytes; pictures are legible on light and on dark backgrounds.
-
-Read before: ``arrival``, ``event_time``.
+Each picture adds tuples to a kind of window and shows the windows that fire, so it shows only what the code does.
 """
 
 from __future__ import annotations
@@ -164,14 +159,11 @@ def _content(second: float, name: str) -> Content:
     return Content((_ORIGIN,), None, [[name]], np.array([int(second * 1000)], dtype=np.int64))
 
 
-def draw(name: str) -> str:
+def draw_window(name: str) -> str:
     """The picture of a kind of window, as SVG.
 
     Raises:
         KeyError: there is no such kind; ``KINDS`` lists the kinds.
-
-    >>> draw("session").startswith("<svg")
-    True
     """
     kind = KINDS[name]
     bars = _bars(kind)
