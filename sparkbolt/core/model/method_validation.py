@@ -122,7 +122,6 @@ def _wrong_signature(name: str, method: Any, declared: Any) -> str | None:
         return None
     return (
         f"its {name}({', '.join(['self', *_names(own)])}) is called as {name}({', '.join(['self', *_shown(wanted)])})"
-        f"{_hint(name, own, wanted)}"
     )
 
 
@@ -153,23 +152,6 @@ def _shown(wanted: list[inspect.Parameter]) -> list[str]:
     return [
         f"{parameter.name}=..." if parameter.kind is parameter.KEYWORD_ONLY else parameter.name for parameter in wanted
     ]
-
-
-def _hint(name: str, own: inspect.Signature, wanted: list[inspect.Parameter]) -> str:
-    """Explain where users of Storm find the objects that their method expects as parameters."""
-    surplus = [parameter for parameter in own.parameters if parameter not in {one.name for one in wanted}]
-    hints = []
-    if name != "execute" and any("collector" in parameter for parameter in surplus):
-        hints.append(
-            "next_tuple gets the collector"
-            if name in ("open", "ack", "fail", "activate")
-            else "the collector is that which execute got last, or yield what is to be emitted"
-            if name == "flush"
-            else "execute gets the collector"
-        )
-    if any(parameter.startswith("conf") for parameter in surplus):
-        hints.append("the settings are context.config")
-    return f": {', and '.join(hints)}" if hints else ""
 
 
 def _of_function(component: FunctionBolt) -> Iterator[str]:

@@ -34,7 +34,7 @@ from sparkbolt.core.model.config import Config, did_you_mean
 from sparkbolt.core.model.dead_letter_targets import stream_for, stream_mistakes, way_of
 from sparkbolt.core.model.dead_letters import CHECKPOINT
 from sparkbolt.core.model.groupings import DirectGrouping, Grouping
-from sparkbolt.core.model.method_validation import is_ours, method_mistakes
+from sparkbolt.core.model.method_validation import method_mistakes
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 from sparkbolt.core.model.statefulness import keeps_state, lasting_attributes
@@ -44,21 +44,6 @@ from sparkbolt.errors import ConfigError
 _FORBIDDEN = "/.:\\"
 NAME_BYTES_MAX = 200
 """The largest size of a name in UTF-8: files are named after it, and a file name may have 255 bytes."""
-_EMITTING = frozenset({"emit", "emit_direct"})
-_DECLARING = (list, tuple, dict, str)
-_MEANT_AS_OUTPUTS = frozenset(
-    {
-        "output",
-        "output_fields",
-        "output_stream",
-        "output_streams",
-        "fields",
-        "streams",
-        "declare_output_fields",
-        "declareoutputfields",
-    }
-)
-"""Names, in lower case, that users may write instead of ``outputs``, by mistake or from habit with other systems."""
 
 
 @dataclass(frozen=True)
@@ -233,29 +218,7 @@ def _output_mistakes(declaration: Declaration) -> list[str]:
         streams = parse_outputs(declaration.component.outputs)
     except ValueError as error:
         return [f"its outputs: {error}"]
-    misnamed = _misnamed_outputs(declaration.component) if declaration.component.outputs is None else None
-    if misnamed is not None:
-        return [misnamed]
     return [f"its stream {stream.name!r}: {why}" for stream in streams for why in _name_mistakes(stream.name)]
-
-
-def _misnamed_outputs(component: Component) -> str | None:
-    """Explain that an emitting class declares its outputs under a wrong name; None if it does not, or emits nothing."""
-    own: dict[str, object] = {}
-    for cls in reversed(type(component).__mro__):
-        if not is_ours(cls):
-            own.update(vars(cls))
-    emits = not isinstance(component, BoltBase) or any(
-        inspect.isfunction(value)
-        and (inspect.isgeneratorfunction(value) or _EMITTING.intersection(value.__code__.co_names))
-        for value in own.values()
-    )
-    for name, value in own.items() if emits else ():
-        if name.lower() in _MEANT_AS_OUTPUTS:
-            what = f"{name} = {printed(value):.60}" if isinstance(value, _DECLARING) else name
-            mend = f"outputs = {printed(value):.60}" if isinstance(value, _DECLARING) else 'outputs = ["field", ...]'
-            return f"it emits, and its class has {what}, which nothing reads, and no outputs: did you mean {mend}?"
-    return None
 
 
 def _pickle_mistakes(declaration: Declaration) -> list[str]:

@@ -58,45 +58,6 @@ def test_outputs_that_were_forgotten_are_a_mistake_that_says_how_to_give_them() 
         )
 
 
-@pytest.mark.parametrize(
-    ("attribute", "value", "mend"),
-    [
-        ("output", ["w"], "output = ['w'], which nothing reads, and no outputs: did you mean outputs = ['w']?"),
-        ("OUTPUT_FIELDS", ["w"], "OUTPUT_FIELDS = ['w'], which nothing reads, and no outputs: did you mean outputs = "),
-        ("fields", ("w",), "fields = ('w',), which nothing reads, and no outputs: did you mean outputs = ('w',)?"),
-        ("output_stream", "w", "output_stream = 'w', which nothing reads, and no outputs: did you mean outputs = 'w'?"),
-        (
-            "declareOutputFields",
-            print,
-            "declareOutputFields, which nothing reads, and no outputs: did you mean outputs",
-        ),
-    ],
-)
-def test_outputs_under_another_name_are_a_mistake_of_what_emits(attribute: str, value: Any, mend: str) -> None:
-    class Emits(BasicBolt):
-        def execute(self, tup: Any, collector: Any) -> None:
-            collector.emit([1])
-
-    class Yields(BasicBolt):
-        def execute(self, tup: Any, collector: Any) -> Any:
-            yield [1]
-
-    class Stores(BasicBolt):
-        def execute(self, tup: Any, collector: Any) -> None:
-            """Its columns are its own affair."""
-
-    for cls in (Emits, Yields):
-        builder = words()
-        builder.set_bolt("bolt", type("Misnamed", (cls,), {attribute: value})()).shuffle_grouping("split")
-        builder.set_bolt("next", Count()).shuffle_grouping("bolt")
-        assert the_mistake(builder).startswith(f"bolt 'bolt': it emits, and its class has {mend}")
-    builder = words()
-    builder.set_bolt("stores", type("Named", (Stores,), {attribute: value})()).shuffle_grouping("split")
-    outputs = {"outputs": ["n"], attribute: value}
-    builder.set_bolt("declares", type("Named", (Emits,), outputs)()).shuffle_grouping("split")
-    builder.build()
-
-
 def test_a_field_of_another_stream_is_a_mistake_though_storm_lets_it_pass() -> None:
     builder = words()
     builder.set_bolt("count", Count()).fields_grouping("lines", ["why"])
