@@ -20,9 +20,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sparkbolt.core.base.codec import MismatchError, decode
+from sparkbolt.core.driver.history import MicroBatchRecord
 from sparkbolt.operate.documents import (
     Answer,
-    MicroBatchDocument,
     SeriesDocument,
     TopologyDocument,
     TopologyEntry,
@@ -193,7 +193,7 @@ READING: dict[Handler, Operation] = {
         "/topologies/{topology}/micro-batches",
         "microBatches",
         "Where the time of its micro-batches went; the newest last.",
-        list[MicroBatchDocument],
+        list[MicroBatchRecord],
         (_last(100),),
     ),
     _stories: Operation(

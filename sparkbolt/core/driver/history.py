@@ -119,13 +119,13 @@ class Bucket:
 
 @dataclass
 class MicroBatchRecord:
-    """Where the time of one promoted micro-batch went."""
+    """One promoted micro-batch: where its time went."""
 
     micro_batch_id: int
     began_ms: int
     elapsed_ms: float
     parts: list[tuple[str, float, float]]
-    """(part, start and end in milliseconds after ``began_ms``), by start."""
+    """(name, start and end in milliseconds after ``began_ms``), by start; names as in ``WindowDocument.parts_ms``."""
     busy_ms: dict[str, float]
     """By part on the executors: how long processes worked on it, summed."""
     emitted: int = 0
