@@ -20,12 +20,12 @@ import datetime as dt
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from sparkbolt.core.base.codec import Coder, decode, encode, record
+from sparkbolt.core.base.codec import decode, encode, record
 from sparkbolt.core.base.exceptions import pass_on, printed
 
 if TYPE_CHECKING:
@@ -133,15 +133,15 @@ class RawMessage:
     timestamp_ms: int | None = None
     """The message's timestamp at its source, in milliseconds since the epoch."""
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the message as a JSON object; bytes are encoded by ``plain``."""
+        return {name: plain(value) for name, value in vars(self).items()}
 
-def _raw_of(body: Any) -> RawMessage:
-    known = restored(body)
-    return RawMessage(**{**known, "headers": tuple((name, value) for name, value in known["headers"])})
-
-
-Value = Annotated[Any, Coder(lambda value: plain(value), lambda body: restored(body))]
-"""A value of a user, which ``plain`` encodes."""
-Raw = Annotated[RawMessage, Coder(lambda raw: plain(vars(raw)), _raw_of)]
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> RawMessage:
+        """The inverse of ``to_json``."""
+        known = {name: restored(value) for name, value in body.items()}
+        return cls(**{**known, "headers": tuple((name, value) for name, value in known["headers"])})
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,9 @@ class DeadLetter:
     """The spout's stream on which the tuples were emitted."""
     fields: tuple[str, ...] = ()
     """The fields of that stream."""
-    tuples: tuple[tuple[Value, ...], ...] = ()
+    tuples: tuple[tuple[Any, ...], ...] = ()
     """The values of each tuple that the message becomes; empty if it could not be read."""
-    raw: Raw | None = None
+    raw: RawMessage | None = None
     """The undecoded message, if the spout provides it."""
     note: str = ""
     """Why the record is missing or incomplete; empty if it is complete."""
@@ -212,8 +212,8 @@ class DeadLetter:
         return [dict(zip(self.fields, values, strict=True)) for values in self.tuples]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the letter as a JSON object; values and bytes are encoded by ``plain``."""
-        return dict(_LETTER.encode(self))
+        """Return the letter as a JSON object; values are encoded by ``plain``."""
+        return {**_LETTER.encode(self), "tuples": [[plain(value) for value in values] for values in self.tuples]}
 
     def to_line(self) -> str:
         """Return the letter as one line of JSON, without a line feed."""
@@ -228,9 +228,9 @@ class DeadLetter:
         """
         try:
             letter: DeadLetter = _LETTER.decode(body)
+            return replace(letter, tuples=tuple(tuple(map(restored, values)) for values in letter.tuples))
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"this JSON object is no dead letter ({type(error).__name__}: {error})") from error
-        return letter
 
 
 _LETTER = record(DeadLetter)
