@@ -53,7 +53,7 @@ from sparkbolt.errors import (
     StateError,
     Unavailable,
 )
-from sparkbolt.launch import Launch  # noqa: F401  with it topologies find their engine
+from sparkbolt.launch import load  # noqa: F401  with it topologies find their engine
 from sparkbolt.windows import Count, LateTuple, TupleWindow, WindowCollector, WindowedBolt
 
 __all__: list[str] = [

@@ -36,7 +36,7 @@ from sparkbolt.core.model.tuples import DEFAULT_STREAM, StreamDef
 from sparkbolt.core.model.unsent import unsent_messages
 from sparkbolt.core.protocol.frames import Column, python_values
 from sparkbolt.errors import EngineError, UnknownNameError
-from sparkbolt.launch import Launch  # noqa: F401  with it a topology finds the sinks of its dead letters
+from sparkbolt.launch import load  # noqa: F401  with it a topology finds the sinks of its dead letters
 from sparkbolt.sim.checkers.dead_letters import letters_in
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.sim.loops import outside_of_loops

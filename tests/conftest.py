@@ -16,7 +16,7 @@ import pytest
 from _pytest.mark.expression import Expression
 from xdist.scheduler import LoadScopeScheduling
 
-from sparkbolt.launch import Launch  # noqa: F401  for those who import a topology from where it is
+from sparkbolt.launch import load  # noqa: F401  for those who import a topology from where it is
 from tests.patience import TEST_SECS
 from tests.services.fixtures import kafka as kafka
 from tests.services.fixtures import mariadb as mariadb

@@ -16,8 +16,8 @@ import traceback
 from pathlib import Path
 
 from sparkbolt.cli.locate import load_topology, look_in
-from sparkbolt.cli.operate.sheets import plain
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED
+from sparkbolt.cli.texts import plain
 from sparkbolt.core.base.tracebacks import is_debugging
 from sparkbolt.errors import InvalidTopology, WrongUseError
 from sparkbolt.operate.logs import TopologyLog, log_path

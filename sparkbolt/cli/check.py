@@ -1,10 +1,6 @@
-"""Check: what ``sparkbolt check`` reports of a topology, without Spark.
+"""``sparkbolt check``: how a topology is laid out, which state each bolt keeps and why, and what looks wrong.
 
-Which question it answers: how will the topology be laid out, which state does each bolt keep and why, and what looks
-wrong?
 Rule: all facts come from ``core.model.lane`` and the component specs; this module decides nothing.
-
-Read before: ``core.model.lane``.
 """
 
 from __future__ import annotations
@@ -13,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from sparkbolt.cli.tables import aligned
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.components import BoltBase, Component, PartitionedSpout, Spout, defines_flush
 from sparkbolt.core.model.config import COMPONENT_KEYS
@@ -279,14 +276,14 @@ def report_lines(examination: Examination) -> Iterator[str]:
     tasks = sum(component.parallelism for component in examination.components)
     yield f"topology {examination.name}: no mistakes, {len(examination.components)} components, {tasks} tasks"
     yield from ("", "components")
-    yield from _aligned(_component_rows(examination))
+    yield from _indented(_component_rows(examination))
     yield from ("", "stages")
     rows = []
     for stage in examination.stages:
         kind = "stateful" if stage.stateful else "stateless" if stage.level else ""
         cost = f"about {stage.secs:g} s" if stage.secs else ""
         rows.append((stage.name, ", ".join(stage.components), kind, cost))
-    yield from _aligned(rows)
+    yield from _indented(rows)
     yield (
         f"  spark_partitions: {examination.spark_partitions}, cores: {examination.cores}, "
         f"acker tasks: {examination.ackers}"
@@ -295,11 +292,11 @@ def report_lines(examination: Examination) -> Iterator[str]:
     bolts = [component for component in examination.components if component.fusion]
     if examination.transactional is not None:
         yield from ("", "transactional: each message counts in state and in what is emitted exactly once")
-        yield from _aligned(list(examination.transactional.items()))
+        yield from _indented(list(examination.transactional.items()))
     yield from ("", "state")
-    yield from _aligned([(component.id, component.state) for component in bolts])
+    yield from _indented([(component.id, component.state) for component in bolts])
     yield from ("", "fusion")
-    yield from _aligned([(component.id, component.fusion) for component in bolts])
+    yield from _indented([(component.id, component.fusion) for component in bolts])
     if examination.warnings:
         yield from ("", "warnings")
         yield from (f"  - {warning}" for warning in examination.warnings)
@@ -323,7 +320,5 @@ def _component_rows(examination: Examination) -> list[tuple[str, ...]]:
     return rows
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
-    for row in rows:
-        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+def _indented(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    return (f"  {line}" for line in aligned(rows))

@@ -1,12 +1,9 @@
-"""Display: what a person or a program sees of a run.
+"""What a person or a program sees of a run.
 
-Which question it answers: what is written to which stream while a topology runs?
 Rule 1: with ``--json`` standard output contains only JSON lines. Otherwise it contains what the topology prints, and
 the display of the run goes to standard error.
 Rule 2: counts are totals since the topology's first start with its checkpoint; rates are those of the last seconds.
 Rule 3: an error in a display never fails the run: ``micro_batch`` is called during a promotion.
-
-Read before: ``core.model.metrics``.
 """
 
 from __future__ import annotations
@@ -22,10 +19,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from sparkbolt.cli.columns import GAP, Counters, fit, micro_batches
 from sparkbolt.cli.dlq.summary import aside_lines
-from sparkbolt.cli.operate.sheets import plain
 from sparkbolt.cli.program import NOT_UP, UNDER_WAY, RunEnd
+from sparkbolt.cli.tables import Cell, Sheet
+from sparkbolt.cli.texts import micro_batches, plain
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.progress import Progress
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
@@ -396,7 +393,7 @@ def drain_sentence(open_trees: int, asked: bool) -> str:
 def summary_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[str]:
     """The lines at the end of a run: the counters, and how it ended."""
     if topology is not None and outcome.metrics.micro_batches:
-        yield from counters_table(topology, outcome.metrics)
+        yield from counters_sheet(topology, outcome.metrics.components).lines()
     yield from closing_lines(outcome, topology)
 
 
@@ -449,17 +446,11 @@ def _left(outcome: RunOutcome) -> str:
     return f"{said} ({where})"
 
 
-def counters_table(topology: Topology, metrics: TopologyMetrics) -> Iterator[str]:
-    """The lines of a table of all components' counters."""
-    counters = [counters_of(spec, metrics.components) for spec in topology.components.values()]
-    table = fit(counters, columns_of(topology), 1 << 20)
-    for row in (table.columns, *table.rows):
-        yield GAP.join(table.line(row)).rstrip()
-
-
 COLUMNS = ("component", "emitted", "executed", "acked", "failed", "pending", "errors")
 LATE = "late"
 """The column of late tuples, in topologies that have windows in event time."""
+RATE = "tuples/s"
+_DROPPABLE = ("executed", "failed", LATE, "emitted", "errors", "pending", RATE)
 
 
 def has_watermark(spec: ComponentSpec) -> bool:
@@ -467,19 +458,21 @@ def has_watermark(spec: ComponentSpec) -> bool:
     return isinstance(spec.component, RuntimeBolt) and spec.component.has_watermark
 
 
-def columns_of(topology: Topology | None) -> tuple[str, ...]:
-    """The columns of a table of all components' counters."""
-    specs = () if topology is None else topology.bolts
-    return (*COLUMNS, LATE) if any(map(has_watermark, specs)) else COLUMNS
-
-
-def counters_of(spec: ComponentSpec, counts: Mapping[str, ComponentMetrics], **more: float) -> Counters:
-    """The counters that a table shows for a component."""
-    own = counts.get(spec.id, _NOTHING)
-    blank = "executed" if spec.is_spout else "pending"
-    late = own.late_tuples if has_watermark(spec) else None
-    shown = {name: None if name == blank else getattr(own, name) for name in COLUMNS[1:]}
-    return Counters(spec.id, shown | {LATE: late} | more)
+def counters_sheet(
+    topology: Topology | None, counts: Mapping[str, ComponentMetrics], rates: Mapping[str, float] | None = None
+) -> Sheet:
+    """The table of all components' counters, with the rates of components if they are given."""
+    specs = () if topology is None else tuple(topology.components.values())
+    late = (LATE,) if any(map(has_watermark, specs)) else ()
+    titles = (*COLUMNS, *late, *((RATE,) if rates else ()))
+    rows: list[tuple[Cell, ...]] = []
+    for spec in specs:
+        own = counts.get(spec.id, _NOTHING)
+        blank = "executed" if spec.is_spout else "pending"
+        values = {name: None if name == blank else getattr(own, name) for name in COLUMNS[1:]}
+        values |= {LATE: own.late_tuples if has_watermark(spec) else None, RATE: (rates or {}).get(spec.id, 0.0)}
+        rows.append((spec.id, *(values[title] for title in titles[1:])))
+    return Sheet(titles, tuple(rows), _DROPPABLE)
 
 
 def choose_display(*, as_json: bool = False) -> Display:

@@ -1,14 +1,14 @@
-"""Graph: draws a topology with characters, for a terminal.
+"""A topology drawn with characters: its stages from top to bottom, and above each the streams that enter it.
 
-Which question it answers: how do tuples flow through the topology?
-Rule: the stages are drawn from top to bottom, fused bolts below their producer, and above each stage the streams that
-enter it.
-
-Read before: ``drawing.stages``.
+Fused bolts stand below their producer.
 """
 
 from __future__ import annotations
 
+from rich.panel import Panel
+from rich.text import Text
+
+from sparkbolt.cli.tables import aligned, lines_of
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.topology import Subscription, Topology
 from sparkbolt.drawing.stages import TIMES, drawn_lane, label_of, stage_level, stages_of
@@ -26,9 +26,7 @@ def text_drawing(topology: Topology) -> str:
         if stage.level:
             arrows = _arrows_into(lane, stage.level)
             lines += [f"   │  {arrow}" for arrow in arrows] + ["   ▼"]
-        lines.append(f"╭─ {title} {'─' * (width - len(title) - 1)}╮")
-        lines += [f"│ {line.ljust(width)} │" for line in body]
-        lines.append(f"╰{'─' * (width + 2)}╯")
+        lines += lines_of(Panel(Text("\n".join(body)), title=Text(title), title_align="left", width=width + 4))
     return "\n".join(lines)
 
 
@@ -53,14 +51,7 @@ def _with_fused(lane: Lane, id_: str, first: str, rest: str) -> list[str]:
 
 def _arrows_into(lane: Lane, level: int) -> list[str]:
     entries = [(sub, id_) for id_, sub in subscriptions_of(lane) if stage_level(lane, id_) == level]
-    widths = [
-        max(len(sub.source) for sub, _ in entries),
-        max(len(label_of(sub.stream, sub.grouping)) for sub, _ in entries),
-    ]
-    return [
-        f"{sub.source.ljust(widths[0])}  ──  {label_of(sub.stream, sub.grouping).ljust(widths[1])}  ──▶  {id_}"
-        for sub, id_ in entries
-    ]
+    return aligned([(sub.source, "──", label_of(sub.stream, sub.grouping), "──▶", id_) for sub, id_ in entries])
 
 
 def subscriptions_of(lane: Lane) -> list[tuple[str, Subscription]]:

@@ -1,9 +1,6 @@
 """``sparkbolt lag``: how far behind the Kafka spouts of a topology are.
 
-Which question it answers: for each kafka_partition, which offset is stored, where does it end, and how much is between?
-Rule: it only asks the brokers and the store of offsets; neither Spark nor the running topology is needed.
-
-Read before: ``spouts.kafka.driver.lag``.
+It only asks the brokers and the store of offsets; neither Spark nor the running topology is needed.
 """
 
 from __future__ import annotations
@@ -11,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from sparkbolt.cli.tables import Sheet
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.errors import WrongUseError
 from sparkbolt.spouts.kafka import KafkaSpout
@@ -57,13 +55,9 @@ def _table(name: str, group: str, lags: Sequence[Lag]) -> list[str]:
         )
         for lag in lags
     ]
-    widths = [max(map(len, column)) for column in zip(_TITLES, *rows, strict=True)]
-    shown = [
-        "  ".join(cell.ljust(width) if at in (0, 5) else cell.rjust(width) for at, (cell, width) in enumerate(cells))
-        for cells in (list(zip(row, widths, strict=True)) for row in (_TITLES, *rows))
-    ]
     more = " + ?" if any(lag.lag is None for lag in lags) else ""
-    return [f"{name}  group {group}  lag {_known(lags)}{more}", *(line.rstrip() for line in shown)]
+    head = f"{name}  group {group}  lag {_known(lags)}{more}"
+    return [head, *Sheet(_TITLES, tuple(rows), right=_TITLES[1:-1]).lines()]
 
 
 def _known(lags: Sequence[Lag]) -> int:

@@ -1,9 +1,6 @@
-"""Live table: a run as a person sees it at a terminal.
+"""The live table of a run at a terminal.
 
-Which question it answers: what does each component do at the moment?
-Rule: it is drawn on standard error; lines that the topology prints appear above it if both go to the same terminal.
-
-Read before: ``columns``, ``display``.
+It is drawn on standard error; lines that the topology prints appear above it if both go to the same terminal.
 """
 
 from __future__ import annotations
@@ -16,19 +13,12 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
-from sparkbolt.cli.columns import GAP, Counters, exact, fit, wrapped
-from sparkbolt.cli.display import (
-    LATE,
-    Display,
-    closing_lines,
-    columns_of,
-    counters_of,
-    drain_sentence,
-    window_parts,
-)
+from sparkbolt.cli.display import LATE, RATE, Display, closing_lines, counters_sheet, drain_sentence, window_parts
 from sparkbolt.cli.program import RunEnd
+from sparkbolt.cli.texts import exact, wrapped
 from sparkbolt.core.model.metrics import ComponentMetrics
 from sparkbolt.core.model.progress import duration
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
@@ -36,7 +26,7 @@ from sparkbolt.core.model.runtime_bolts import RuntimeBolt
 if TYPE_CHECKING:
     from sparkbolt.cli.program import RunOutcome
     from sparkbolt.core.model.running import RunningTopology
-    from sparkbolt.core.model.topology import ComponentSpec, Topology
+    from sparkbolt.core.model.topology import Topology
 
 STARTING = "starting Spark"
 _NOTHING = ComponentMetrics()
@@ -84,7 +74,7 @@ class LiveTable(Display):
     def summary(self, outcome: RunOutcome) -> None:
         """Draw the last table, and print how the run ended."""
         if outcome.metrics.micro_batches:
-            self._console.print(Group(*self._table({}, outcome.metrics.components)))
+            self._console.print(self._table({}, outcome.metrics.components))
         sentence, *aside = closing_lines(outcome, self._topology)
         style = _STYLES[outcome.kind]
         self._console.print(Text(sentence, style=style))
@@ -100,9 +90,9 @@ class LiveTable(Display):
         head.append(self._phase or state, "cyan")
         progress = self.progress
         if self._phase == STARTING:
-            return Group(head, *self._table({}, {}))
+            return Group(head, self._table({}, {}))
         counts = {} if now is None else now.metrics.components
-        lines = self._table(self._rates() if now is not None else {}, self._so_far(counts))
+        table = self._table(self._rates() if now is not None else {}, self._so_far(counts))
         foot = [self.doing]
         if progress.micro_batch_id is None and self._snapshots and now is not None:
             foot = [f"micro-batch {now.micro_batch_id}: {_ms(now.metrics.micro_batch_ms)}"]
@@ -115,7 +105,7 @@ class LiveTable(Display):
             ]
         dim = [Text(line, style="dim") for line in wrapped(foot, self._console.width)]
         hung = [Text(sentence, style="yellow") for sentence in (*self.outages, *progress.hung)]
-        return Group(head, *lines, *self._windows(counts), *dim, *hung)
+        return Group(head, table, *self._windows(counts), *dim, *hung)
 
     def _rates(self) -> dict[str, float]:
         rates = {id_: self.rate("emitted", (id_,)) for id_ in self.spouts}
@@ -143,28 +133,18 @@ class LiveTable(Display):
                 lines += [Text(line, style="dim") for line in parts]
         return lines
 
-    def _table(self, rates: dict[str, float], counts: dict[str, ComponentMetrics]) -> list[Text]:
-        """The lines of the table; none is wider than the terminal."""
-        specs = () if self._topology is None else tuple(self._topology.components.values())
-        columns = (*columns_of(self._topology), *(("tuples/s",) if rates else ()))
-        own = [counters_of(spec, counts, **{"tuples/s": rates.get(spec.id, 0.0)}) for spec in specs]
-        table = fit(own, columns, self._console.width)
-        lines = [Text(GAP.join(table.line(table.columns)), style="dim")]
-        for spec, counters, row in zip(specs, own, table.rows, strict=True):
-            line = Text()
-            for column, cell in zip(table.columns, table.line(row), strict=True):
-                line.append(GAP if len(line) else "")
-                line.append(cell, _style(spec, column, counters))
-            lines.append(line)
-        return lines
+    def _table(self, rates: dict[str, float], counts: dict[str, ComponentMetrics]) -> Table:
+        """The table; it is not wider than the terminal, if that is possible at all."""
+        sheet = counters_sheet(self._topology, counts, rates)
 
+        def style(row: int, title: str) -> str:
+            if title == RATE:
+                return "green"
+            if title == "component":
+                return "cyan" if sheet.rows[row][0] in self.spouts else ""
+            return "red" if title in ("failed", "errors", LATE) and sheet.rows[row][sheet.titles.index(title)] else ""
 
-def _style(spec: ComponentSpec, column: str, counters: Counters) -> str:
-    if column == "component":
-        return "cyan" if spec.is_spout else ""
-    if column == "tuples/s":
-        return "green"
-    return "red" if column in ("failed", "errors", LATE) and counters.values.get(column) else ""
+        return sheet.table(self._console.width, style)
 
 
 def _ms(value: float | None) -> str:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict, deque
-from typing import cast
 
+from sparkbolt.core.base.codec import salvage
 from sparkbolt.operate.documents import ErrorDocument, EventDocument
 
 ERRORS_MAX = 10
@@ -109,5 +109,5 @@ def events_in(data: bytes) -> list[EventDocument]:
         except (ValueError, RecursionError):
             continue
         if isinstance(body, dict) and isinstance(body.get("time_ms"), int) and isinstance(body.get("kind"), str):
-            found.append(cast(EventDocument, {"text": "", "by": None, **body}))
+            found.append(salvage(EventDocument, body))
     return found

@@ -252,30 +252,6 @@ class MemoryDocument(TypedDict):
     bytes: int
 
 
-class MicroBatchDocument(TypedDict):
-    """One promoted micro-batch: where its time went."""
-
-    micro_batch_id: int
-    began_ms: int
-    elapsed_ms: float
-    parts: list[tuple[str, float, float]]
-    """(name, start and end in milliseconds after ``began_ms``), in order; names as in ``WindowDocument.parts_ms``."""
-    busy_ms: dict[str, float]
-    """By part: the time of all processes in it."""
-    emitted: int
-    """Tuples that spouts emitted."""
-    executed: int
-    acked: int
-    failed: int
-    repeats: int
-    """How many executions of it were aborted, if the topology is transactional."""
-    rows: int
-    """Frames between stages."""
-    bytes: int
-    spark_ms: dict[str, float]
-    """Spark's own ``durationMs`` of it, if it was seen."""
-
-
 class NowDocument(TypedDict):
     """What is so at this moment; of a topology that has ended: what was so last."""
 

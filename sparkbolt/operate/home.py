@@ -26,11 +26,12 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
+from sparkbolt.core.base.codec import salvage
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.errors import SparkboltError
 from sparkbolt.operate.documents import Gist, TopologyEntry, TopologyState
@@ -53,37 +54,6 @@ TAKEN_SECS = 3600.0
 """After so long, an id that was taken and has no entry belongs to a process that has died."""
 _TAKEN = b"{}\n"
 """The content of the file by which an id is taken."""
-_NO_GIST = Gist(
-    micro_batches=0, emitted=0, executed=0, acked=0, failed=0, set_aside=0, errors=0, open_trees=0, retries=0,
-    lag=None, rate=0.0,
-)  # fmt: skip
-_ENTRY: Mapping[str, tuple[tuple[type, ...], Any]] = {
-    "id": ((str,), None),
-    "name": ((str,), None),
-    "state": ((str,), TopologyState.STARTING),
-    "why": ((str, type(None)), None),
-    "started_ms": ((int,), 0),
-    "ended_ms": ((int, type(None)), None),
-    "beat_ms": ((int,), 0),
-    "exit_code": ((int, type(None)), None),
-    "drained": ((bool, type(None)), None),
-    "host": ((str,), ""),
-    "user": ((str,), ""),
-    "pid": ((int,), 0),
-    "pid_started": ((int, float), 0.0),
-    "pid_space": ((str,), ""),
-    "checkpoint": ((str, type(None)), None),
-    "directory": ((str, type(None)), None),
-    "control": ((str, type(None)), None),
-    "spark_ui": ((str, type(None)), None),
-    "application_id": ((str, type(None)), None),
-    "master": ((str, type(None)), None),
-    "version": ((str,), ""),
-    "log_directory": ((str, type(None)), None),
-    "command": ((list,), []),
-    "gist": ((dict,), {}),
-}
-"""The fields of an entry: their types, and what stands for one that is missing; None for ``id``: it may not be."""
 Found = TypeVar("Found")
 
 
@@ -116,18 +86,8 @@ def checked_entry(data: bytes) -> TopologyEntry | None:
         return None
     if not isinstance(body, dict) or not all(isinstance(body.get(name), str) for name in ("id", "name")):
         return None
-    found: dict[str, Any] = {}
-    for name, (kinds, default) in _ENTRY.items():
-        value = body.get(name, default)
-        found[name] = value if isinstance(value, kinds) and not isinstance(value, bool) else default
-    gist = {name: value for name, value in found["gist"].items() if name in _NO_GIST and _is_number(value)}
-    found["gist"] = {**_NO_GIST, **gist}
-    found["command"] = [str(word) for word in found["command"]]
-    return cast(TopologyEntry, found)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    entry = salvage(TopologyEntry, body)
+    return {**entry, "state": entry["state"] or TopologyState.STARTING}
 
 
 def process_of(entry: TopologyEntry) -> ProcessNote:
@@ -137,7 +97,7 @@ def process_of(entry: TopologyEntry) -> ProcessNote:
 
 def no_gist() -> Gist:
     """The numbers of a topology that has done nothing yet."""
-    return Gist(**_NO_GIST)
+    return salvage(Gist, {})
 
 
 @dataclass

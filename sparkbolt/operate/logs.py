@@ -30,6 +30,7 @@ from types import TracebackType
 from typing import Any, Self, TypedDict
 from urllib.parse import quote
 
+from sparkbolt.core.base.codec import salvage
 from sparkbolt.core.base.tracebacks import lines_of
 from sparkbolt.core.base.words import Word
 from sparkbolt.core.model.story import time_text
@@ -168,16 +169,7 @@ def _read_json(topology: str, written: str) -> LogLine | None:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("time_ms"), int) or "text" not in found:
         return None
-    return LogLine(
-        time_ms=found["time_ms"],
-        level=str(found.get("level", "")),
-        topology=str(found.get("topology", topology)),
-        component=found.get("component"),
-        task=found.get("task"),
-        micro_batch=found.get("micro_batch"),
-        root=found.get("root"),
-        text=str(found["text"]),
-    )
+    return salvage(LogLine, {"topology": topology, **found})
 
 
 class _Formatter(logging.Formatter):

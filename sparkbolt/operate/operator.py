@@ -27,7 +27,6 @@ from sparkbolt.operate import describe
 from sparkbolt.operate.client import NoAnswerError, NotAllowedError, WrongRequestError, ask
 from sparkbolt.operate.documents import (
     Answer,
-    MicroBatchDocument,
     SeriesDocument,
     TopologyDocument,
     TopologyEntry,
@@ -175,12 +174,12 @@ class Operator:
             return series_of(History(), [], Shape.of([]), span, now_ms)
         return series_of(past.history(), past.events(), Shape.of(past.description().components), span, ended_ms)
 
-    def micro_batches(self, topology: str, last: int = 100) -> list[MicroBatchDocument]:
+    def micro_batches(self, topology: str, last: int = 100) -> list[dict[str, Any]]:
         """The newest micro-batches that were promoted, the newest last."""
         entry = self.find(topology)
         answer, _ = self._asked(entry, "micro_batches", {"last": last}, "")
         if isinstance(answer, list):
-            return cast(list[MicroBatchDocument], answer)
+            return answer
         past = self._past(entry)
         return micro_batches_of(past.history(), last) if past is not None else []
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sparkbolt.core.base.codec import encode
 from sparkbolt.core.base.histogram import GROWTH, Histogram
 from sparkbolt.core.driver.history import RINGS, Bucket, History
 from sparkbolt.core.model.measurements import OWN_TREES, Flow, FlowCounts
@@ -24,7 +25,6 @@ from sparkbolt.operate.documents import (
     WINDOWS_SECS,
     ComponentDocument,
     EventDocument,
-    MicroBatchDocument,
     Numbers,
     SeriesDocument,
     SeriesPoint,
@@ -303,13 +303,9 @@ def _capacities(buckets: Sequence[Bucket], shape: Shape) -> dict[str, float]:
     return shares
 
 
-def micro_batches_of(history: History, last: int) -> list[MicroBatchDocument]:
+def micro_batches_of(history: History, last: int) -> list[dict[str, Any]]:
     """The newest micro-batches, the newest last."""
-    records: list[Any] = list(history.micro_batches)[-last:]
-    return [
-        MicroBatchDocument(**{**vars(record), "parts": [(*part,) for part in record.parts]})  # type: ignore[typeddict-item]
-        for record in records
-    ]
+    return [encode(record) for record in list(history.micro_batches)[-last:]]
 
 
 def slowest_of(history: History, now_ms: int) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sparkbolt.core.base.engine_door import engine_door
+from sparkbolt.core.base.engine_door import engine
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.model.inlets import InletSpout
 from sparkbolt.errors import ConfigError
@@ -69,7 +69,7 @@ class SparkSpout(InletSpout):
     def outputs(self) -> list[str]:  # type: ignore[override]
         """The fields: the given columns, or all that the DataFrame has."""
         if self._outputs is None:
-            self._outputs = list(engine_door().columns_of(self))
+            self._outputs = list(engine("columns_of")(self))
         return self._outputs
 
     def frame(self, spark: Any) -> Any:

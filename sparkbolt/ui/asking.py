@@ -25,7 +25,6 @@ from typing import Any, cast
 from sparkbolt.errors import SparkboltError
 from sparkbolt.operate.documents import (
     Answer,
-    MicroBatchDocument,
     SeriesDocument,
     TopologyDocument,
     TopologyEntry,
@@ -117,9 +116,9 @@ class Asking:
         """As ``Operator.series``."""
         return cast(SeriesDocument, await self._about(topology, "series", since_ms=since_ms, until_ms=until_ms))
 
-    async def micro_batches(self, topology: str, last: int = 100) -> list[MicroBatchDocument]:
+    async def micro_batches(self, topology: str, last: int = 100) -> list[dict[str, Any]]:
         """As ``Operator.micro_batches``."""
-        return cast(list[MicroBatchDocument], await self._about(topology, "micro_batches", last=last))
+        return cast(list[dict[str, Any]], await self._about(topology, "micro_batches", last=last))
 
     async def stories(
         self, topology: str, state: str = "failed", *, search: str = "", last: int = 100

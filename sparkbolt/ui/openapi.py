@@ -1,10 +1,6 @@
-"""OpenAPI: the description of our own interface, made from its routes and types.
+"""The OpenAPI document of the REST interface.
 
-Which question it answers: how does a program that knows nothing of Sparkbolt find out what may be asked?
-Rule 1: nothing is described by hand: paths come from the table of ``rest``, schemas from types and their docstrings.
-Rule 2: a body is checked against the schema that is shown.
-
-Read before: ``documents``, ``rest_types``.
+Rule: nothing is described by hand: paths come from the table of ``rest``, schemas from types and their docstrings.
 """
 
 from __future__ import annotations
@@ -16,9 +12,10 @@ import itertools
 import sys
 import types
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+from sparkbolt.core.base.codec import required_fields
 from sparkbolt.version import __version__
 
 Schema = dict[str, Any]
@@ -30,15 +27,6 @@ _PLAIN: dict[Any, Schema] = {
     bool: {"type": "boolean"},
     type(None): {"type": "null"},
     Any: {},
-}
-_PYTHON: dict[str, Any] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "null": (type(None),),
-    "array": (list,),
-    "object": (dict,),
 }
 
 
@@ -80,14 +68,14 @@ class Operation:
 
 
 def schema_of(kind: Any, named: dict[str, Schema]) -> Schema:
-    """The JSON schema of a type; ``named`` collects those of ``TypedDict`` classes.
+    """The JSON schema of a type; ``named`` collects those of records.
 
     >>> schema_of(list[str | None], {})
     {'type': 'array', 'items': {'anyOf': [{'type': 'string'}, {'type': 'null'}]}}
     """
     if kind in _PLAIN:
         return dict(_PLAIN[kind])
-    if is_typeddict(kind):
+    if is_typeddict(kind) or is_dataclass(kind):
         if kind.__name__ not in named:
             named[kind.__name__] = {}  # it may refer to itself
             named[kind.__name__] = _object(kind, named)
@@ -105,11 +93,12 @@ def schema_of(kind: Any, named: dict[str, Schema]) -> Schema:
         return {"anyOf": [schema_of(each, named) for each in of]}
     if origin is NotRequired:
         return schema_of(of[0], named)
-    raise TypeError(f"{kind!r} has no schema; describe it with TypedDict, list, dict, tuple or a plain type")
+    raise TypeError(f"{kind!r} has no schema; describe it with a record, list, dict, tuple or a plain type")
 
 
 def _object(kind: Any, named: dict[str, Schema]) -> Schema:
     hints, notes = get_type_hints(kind, include_extras=True), field_notes(kind)
+    required = [field.name for field in fields(kind)] if is_dataclass(kind) else required_fields(kind)
     properties = {}
     for name, hint in hints.items():
         properties[name] = schema_of(hint, named)
@@ -119,14 +108,8 @@ def _object(kind: Any, named: dict[str, Schema]) -> Schema:
         "type": "object",
         "description": inspect.cleandoc(kind.__doc__ or ""),
         "properties": properties,
-        "required": required_fields(kind),
+        "required": required,
     }
-
-
-def required_fields(kind: Any) -> list[str]:
-    """The fields that are never missing. ``__required_keys__`` is wrong where annotations are texts."""
-    hints = get_type_hints(kind, include_extras=True)
-    return sorted(name for name, hint in hints.items() if kind.__total__ and get_origin(hint) is not NotRequired)
 
 
 def field_notes(kind: type) -> dict[str, str]:
@@ -146,38 +129,6 @@ def _notes(body: ast.ClassDef) -> Iterator[tuple[str, str]]:
         is_text = isinstance(note, ast.Expr) and isinstance(note.value, ast.Constant)
         if is_text and isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
             yield field.target.id, inspect.cleandoc(ast.literal_eval(note.value))  # type: ignore[attr-defined]
-
-
-def mistake(value: Any, schema: Schema, named: dict[str, Schema], place: str = "the body") -> str | None:
-    """What is wrong with a value, in a sentence; None if it fits the schema.
-
-    >>> mistake({"ids": ["a", 1]}, {"type": "object", "properties": {"ids": schema_of(list[str], {})}}, {})
-    'ids[1] is no string'
-    """
-    if "$ref" in schema:
-        return mistake(value, named[schema["$ref"].rpartition("/")[2]], named, place)
-    if "anyOf" in schema:
-        found = [mistake(value, each, named, place) for each in schema["anyOf"]]
-        return None if None in found else found[0]
-    kind = schema.get("type")
-    if kind is None:
-        return None
-    if not isinstance(value, _PYTHON[kind]) or (isinstance(value, bool) and kind != "boolean"):
-        return f"{place} is no {kind}"
-    if kind == "array":
-        items = ((each, schema["items"], f"{place}[{at}]") for at, each in enumerate(value))
-        return next(filter(None, (mistake(each, of, named, at) for each, of, at in items)), None)
-    if kind != "object":
-        return None
-    missing = [name for name in schema.get("required", ()) if name not in value]
-    if missing:
-        return f"{place} has no {missing[0]}"
-    properties, others = schema.get("properties", {}), schema.get("additionalProperties")
-    unknown = [name for name in value if name not in properties]
-    if unknown and others is None:
-        return f"{place} has {unknown[0]!r}, which is not one of {', '.join(properties) or 'none'}"
-    fields = ((value[name], properties.get(name, others), name) for name in value)
-    return next(filter(None, (mistake(each, of, named, name) for each, of, name in fields)), None)
 
 
 PROBLEM: Schema = {

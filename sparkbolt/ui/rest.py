@@ -19,23 +19,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from sparkbolt.core.base.codec import MismatchError, decode
+from sparkbolt.core.driver.history import MicroBatchRecord
 from sparkbolt.operate.documents import (
     Answer,
-    MicroBatchDocument,
     SeriesDocument,
     TopologyDocument,
     TopologyEntry,
 )
+from sparkbolt.operate.logs import LogLine
 from sparkbolt.ui.answers import JsonAnswer
 from sparkbolt.ui.asking import Asking
 from sparkbolt.ui.changes import changes
-from sparkbolt.ui.openapi import Operation, Parameter, Schema, document, mistake, schema_of
+from sparkbolt.ui.openapi import Operation, Parameter, document
 from sparkbolt.ui.rest_types import (
     HolderValue,
     KillBody,
     LettersBody,
     LetterValue,
-    LogLineValue,
     OpenTrees,
     RebalanceBody,
     ReplayBody,
@@ -192,7 +193,7 @@ READING: dict[Handler, Operation] = {
         "/topologies/{topology}/micro-batches",
         "microBatches",
         "Where the time of its micro-batches went; the newest last.",
-        list[MicroBatchDocument],
+        list[MicroBatchRecord],
         (_last(100),),
     ),
     _stories: Operation(
@@ -242,7 +243,7 @@ READING: dict[Handler, Operation] = {
         "/topologies/{topology}/log",
         "log",
         "The newest lines of its log; the newest last.",
-        list[LogLineValue],
+        list[LogLine],
         (COMPONENT, SEARCH, _last(200)),
     ),
     _settings: Operation("GET", "/topologies/{topology}/settings", "settings", "Its settings.", SettingsValue),
@@ -335,7 +336,6 @@ CHANGES = Operation(
 def rest_routes() -> list[Route]:
     """All paths of our own interface."""
     description = _description()
-    schemas = description["components"]["schemas"]
 
     async def openapi(_request: Request) -> Response:
         return JsonAnswer(description)
@@ -344,7 +344,7 @@ def rest_routes() -> list[Route]:
         Route(f"{PREFIX}/openapi.json", openapi, methods=["GET"]),
         Route(PREFIX + CHANGES.path, changes, methods=["GET"]),
         *(_route(operation, _reading(handler, operation)) for handler, operation in READING.items()),
-        *(_route(operation, _changing(handler, operation, schemas)) for handler, operation in CHANGING.items()),
+        *(_route(operation, _changing(handler, operation)) for handler, operation in CHANGING.items()),
     ]
 
 
@@ -365,16 +365,12 @@ def _reading(handler: Handler, operation: Operation) -> Callable[[Request], Awai
     return answer
 
 
-def _changing(
-    handler: Handler, operation: Operation, schemas: dict[str, Schema]
-) -> Callable[[Request], Awaitable[Response]]:
-    schema = schema_of(operation.body, {})
-
+def _changing(handler: Handler, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        given = await json_body(request)
-        wrong = mistake(given, schema, schemas)
-        if wrong:
-            raise HTTPException(400, wrong)
+        try:
+            given = decode(operation.body, await json_body(request))
+        except MismatchError as mismatch:
+            raise HTTPException(400, f"{mismatch.place or 'the body'} {mismatch.text}") from None
         done: Answer = await handler(request, given)
         return JsonAnswer(done, 409 if done["refused"] else 200 if done["done"] else 202)
 

@@ -1,15 +1,13 @@
-"""REST types: the values of our own interface that are not documents of ``operate``.
+"""The values of the REST interface that are not documents of ``operate``.
 
-Which question it answers: which fields has what is sent to ``/api/v2/``, and what comes from a story or a letter?
-Rule: the types are what ``openapi`` writes down and what a body is checked against.
-
-Read before: ``documents``.
+The OpenAPI document shows these types, and bodies of requests are checked against them.
 """
 
 from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
+from sparkbolt.core.model.dead_letters import Attempt
 from sparkbolt.operate.documents import Gist, NowDocument, TopologyEntry
 
 
@@ -66,7 +64,7 @@ class LetterValue(TypedDict):
     version: str
     component: str
     task: int
-    attempts: list[dict[str, Any]]
+    attempts: list[Attempt]
     attempts_left_out: int
     source: str | None
     position: int | None
@@ -79,18 +77,6 @@ class LetterValue(TypedDict):
     note: str
     replayed: NotRequired[bool]
     discarded: NotRequired[bool]
-
-
-class LogLineValue(TypedDict):
-    """One line of a topology's log."""
-
-    time_ms: int | None
-    level: str | None
-    component: str | None
-    task: int | None
-    micro_batch: int | None
-    root: str | None
-    text: str
 
 
 class HolderValue(TypedDict):

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sparkbolt.cli.operate.sheets import plain
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED
+from sparkbolt.cli.texts import plain
 from sparkbolt.errors import WrongUseError
 from sparkbolt.operate.documents import Answer, TopologyEntry
 from sparkbolt.operate.home import AmbiguousTopologyError, UnknownTopologyError

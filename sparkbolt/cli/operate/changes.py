@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from sparkbolt.cli.operate.asking import by, entry_of, named, operator_of, told
 from sparkbolt.cli.operate.overview import runs
-from sparkbolt.cli.operate.sheets import plain
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_SET_ASIDE, EXIT_TIME_OVER, UNDER_WAY
+from sparkbolt.cli.texts import plain
 from sparkbolt.operate.documents import TopologyEntry, TopologyState
 from sparkbolt.operate.home import process_of
 from sparkbolt.operate.operator import Operator

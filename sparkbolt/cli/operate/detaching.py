@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from sparkbolt.cli.display import Display, PlainLines
-from sparkbolt.cli.operate.sheets import plain
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_SET_ASIDE, EXIT_TIME_OVER, RunEnd
+from sparkbolt.cli.texts import plain
 from sparkbolt.operate.home import default_home, safe
 from sparkbolt.operate.log_reading import last_lines
 from sparkbolt.operate.logs import TopologyLog, as_text, current_log

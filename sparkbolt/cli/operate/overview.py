@@ -1,18 +1,14 @@
-"""Overview: ``sparkbolt list``, and the lines of ``sparkbolt top``.
+"""``sparkbolt list``, and the table of ``sparkbolt top``.
 
-Which question it answers: which topologies run, how do they do in a few numbers, and where are they?
-Rule: what has ended is shown only if somebody should look at it (it failed or died, and was not started again), or if
-it is asked for.
-
-Read before: ``sheets``.
+A topology that has ended is shown only if it failed or died and was not started again, or if the user asks for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sparkbolt.cli.columns import wrapped
-from sparkbolt.cli.operate.sheets import Cell, Sheet, ago_text, plain
+from sparkbolt.cli.tables import Cell, Sheet
+from sparkbolt.cli.texts import ago_text, plain, sentence, wrapped
 from sparkbolt.core.model.story import time_text
 from sparkbolt.operate.documents import TopologyEntry, TopologyState
 
@@ -61,7 +57,7 @@ def list_lines(entries: Sequence[TopologyEntry], now_ms: int, width: int) -> lis
         if entry["checkpoint"] is not None:
             found.append(plain(f"{INDENT}checkpoint {entry['checkpoint']}"))
         if entry["why"]:
-            found += [f"{INDENT}{part}" for part in _words_wrapped(plain(entry["why"]), width - len(INDENT))]
+            found += [f"{INDENT}{part}" for part in sentence(entry["why"], width - len(INDENT))]
     return found
 
 
@@ -87,10 +83,6 @@ def _places(entry: TopologyEntry) -> list[str]:
     if entry["spark_ui"] and runs(entry):
         parts.append(f"Spark {entry['spark_ui']}")
     return [plain(part) for part in parts]
-
-
-def _words_wrapped(text: str, width: int) -> list[str]:
-    return wrapped(text.split(), width, " ")
 
 
 def _cell(number: float | None) -> Cell:

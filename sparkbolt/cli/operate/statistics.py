@@ -1,9 +1,6 @@
-"""Statistics: ``sparkbolt stats``, the numbers of a topology, or of one of its components, over a window.
+"""``sparkbolt stats``: the numbers of a topology, or of one of its components, over a window.
 
-Which question it answers: what is slow, what fails, and where does the time go?
-Rule: all latencies are in milliseconds unless they say otherwise; what was not measured is left empty.
-
-Read before: ``sheets``, ``overview``.
+Latencies are in milliseconds unless they say otherwise; a value that was not measured is left empty.
 """
 
 from __future__ import annotations
@@ -11,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sparkbolt.cli.columns import micro_batches, wrapped
 from sparkbolt.cli.operate.overview import runs
-from sparkbolt.cli.operate.sheets import Cell, Sheet, ago_text, bytes_text, ms_text, plain
+from sparkbolt.cli.tables import Cell, Sheet
+from sparkbolt.cli.texts import ago_text, bytes_text, micro_batches, ms_text, plain, sentence, wrapped
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.core.model.progress import duration
 from sparkbolt.core.model.story import time_text
@@ -144,14 +141,8 @@ def _head(document: TopologyDocument, over: WindowDocument, now_ms: int, width: 
     parts = [f"{plain(entry['name'])}: {state}", measured, micro_batches(over["micro_batches"])]
     lines = wrapped(parts, width, "; ")
     if runs(entry) and not document["live"]:
-        lines += _sentence("it does not answer: these are the numbers of its checkpoint", width)
-    return lines + (_sentence(entry["why"], width) if entry["why"] else [])
-
-
-def _sentence(text: str, width: int) -> list[str]:
-    """A sentence over as many lines as it needs."""
-    words = plain(text).split()
-    return wrapped(words, width, " ")
+        lines += sentence("it does not answer: these are the numbers of its checkpoint", width)
+    return lines + (sentence(entry["why"], width) if entry["why"] else [])
 
 
 def _ended(document: TopologyDocument, now_ms: int) -> str:
@@ -306,7 +297,7 @@ def _now(document: TopologyDocument, width: int) -> list[str]:
     slowest = now["slowest"]
     if slowest:
         took = f"{slowest['latency_ms'] / 1000:.1f} s"
-        lines += _sentence(f"slowest tree of the last hour: root {slowest['root']}, {took}", width)
+        lines += sentence(f"slowest tree of the last hour: root {slowest['root']}, {took}", width)
     sentences = [doing, now["waits_for"], now["trouble"], *now["outages"], *now["hung"]]
     for component, marks in now["watermarks"].items():
         if "watermark_ms" in marks:
@@ -317,9 +308,8 @@ def _now(document: TopologyDocument, width: int) -> list[str]:
                 f"{component}: {marks['late_tuples']:,} late tuples in no window: raise with_lag, or take them from "
                 "with_late_tuple_stream"
             )
-    for sentence in sentences:
-        if sentence:
-            lines += _sentence(str(sentence), width)
+    for one in filter(None, sentences):
+        lines += sentence(str(one), width)
     return lines
 
 
@@ -327,6 +317,6 @@ def _errors(errors: Sequence[ErrorDocument], now_ms: int, width: int) -> list[st
     lines = ["newest errors:"]
     for error in errors:
         times = f" ({error['count']:,} times)" if error["count"] > 1 else ""
-        sentence = f"{ago_text(error['time_ms'], now_ms)} ago, {error['component']}[{error['task']}]{times}: "
-        lines += [f"  {line}" for line in _sentence(sentence + error["text"], width - 2)]
+        where = f"{ago_text(error['time_ms'], now_ms)} ago, {error['component']}[{error['task']}]{times}"
+        lines += [f"  {line}" for line in sentence(f"{where}: {error['text']}", width - 2)]
     return lines

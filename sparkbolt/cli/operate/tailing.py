@@ -22,9 +22,9 @@ from rich.text import Text
 
 from sparkbolt.cli.operate.asking import as_json, entry_of, operator_of
 from sparkbolt.cli.operate.overview import runs
-from sparkbolt.cli.operate.sheets import plain
 from sparkbolt.cli.operate.statistics import component_of
 from sparkbolt.cli.program import EXIT_FAILED, EXIT_FINISHED
+from sparkbolt.cli.texts import plain
 from sparkbolt.operate.documents import TopologyEntry
 from sparkbolt.operate.log_reading import LogFollower
 from sparkbolt.operate.logs import LogLine, as_text

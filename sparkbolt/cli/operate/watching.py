@@ -1,10 +1,7 @@
-"""Watching: ``sparkbolt list``, ``stats`` and ``top``, once or again and again.
+"""``sparkbolt list``, ``stats`` and ``top``, once or again and again.
 
-Which question it answers: how are topologies, now and as time goes on?
-Rule: on a terminal a picture is drawn again in its place; elsewhere lines are written one after the other, so that they
-can be kept. Ctrl-C ends it, with exit code 0.
-
-Read before: ``overview``, ``statistics``.
+On a terminal a picture is drawn again in its place; elsewhere lines are written one after the other, so that they can
+be kept. Ctrl-C ends it, with exit code 0.
 """
 
 from __future__ import annotations
@@ -20,9 +17,9 @@ from rich.text import Text
 
 from sparkbolt.cli.operate.asking import as_json, named, now_ms, operator_of, printed
 from sparkbolt.cli.operate.overview import list_lines, top_line, top_sheet, worth_showing
-from sparkbolt.cli.operate.sheets import terminal_width
 from sparkbolt.cli.operate.statistics import component_lines, stats_json, stats_lines
 from sparkbolt.cli.program import EXIT_FINISHED
+from sparkbolt.cli.tables import terminal_width
 from sparkbolt.core.model.story import time_text
 from sparkbolt.errors import SparkboltError
 from sparkbolt.operate.documents import ALL_TIME, TopologyDocument, TopologyEntry

@@ -1,64 +1,38 @@
-"""The engine door: how the core calls the packages above it that run topologies, write files and draw.
+"""The engine door: how the core calls the packages above it, which it may not import.
 
-Which question it answers: how does a topology reach the engine that runs it without importing it?
 Rule: ``sparkbolt.launch`` sets the door, and loading any public name of Sparkbolt loads ``sparkbolt.launch``. While a
-module is imported to find a topology in it, the door starts none.
-
-Read before: nothing.
+module is imported to find a topology in it, no topology starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 
 from sparkbolt.errors import EngineError, WrongUseError
 
-
-class EngineDoor(Protocol):
-    """What the core needs; ``run`` and ``start`` return what the methods of ``Topology`` return."""
-
-    def run(self, topology: Any, options: dict[str, Any]) -> Any:
-        """Run a topology to its end."""
-
-    def start(self, topology: Any, options: dict[str, Any]) -> Any:
-        """Start a topology and return at once."""
-
-    def file_sink(self, path: str) -> Any:
-        """Return the ``DeadLetterSink`` that writes dead letters into a file."""
-
-    def columns_of(self, spout: Any) -> Any:
-        """Return the columns of the DataFrame of a ``SparkSpout``."""
-
-    def topology_html(self, topology: Any) -> str:
-        """Return a picture of a topology for a notebook, as HTML."""
-
-    def running_html(self, running: Any) -> str:
-        """Return a table about a running topology for a notebook, as HTML."""
-
-
-_door: EngineDoor | None = None
+_door: Callable[[str], Any] | None = None
 _imported: ContextVar[str | None] = ContextVar("imported", default=None)
 """The module in which a command looks for a topology."""
 
 
-def set_engine_door(given: EngineDoor) -> None:
-    """Set the engine door; it replaces an earlier one."""
+def set_engine_door(load: Callable[[str], Any]) -> None:
+    """Set the function that returns what a name stands for; it replaces an earlier one."""
     global _door
-    _door = given
+    _door = load
 
 
-def engine_door() -> EngineDoor:
-    """Return the engine door.
+def engine(name: str) -> Any:
+    """Return the function or class that ``name`` stands for in ``sparkbolt.launch.PLACES``.
 
     Raises:
-        EngineError: it has not been set.
+        EngineError: the door has not been set.
     """
     if _door is None:
         raise EngineError("nothing that runs a topology is loaded: import sparkbolt.launch")
-    return _door
+    return _door(name)
 
 
 @contextmanager
@@ -71,7 +45,7 @@ def importing(module: str) -> Iterator[None]:
         _imported.reset(token)
 
 
-def check_not_imported(topology: Any) -> None:
+def check_not_imported(topology: str) -> None:
     """Check that nobody imports the module that starts this topology only to find it.
 
     Raises:
@@ -80,6 +54,6 @@ def check_not_imported(topology: Any) -> None:
     module = _imported.get()
     if module is not None:
         raise WrongUseError(
-            f"module {module!r} starts topology {topology.name!r} while it is imported, and a command that imports it "
+            f"module {module!r} starts topology {topology!r} while it is imported, and a command that imports it "
             'only looks for the topology: put what starts it under `if __name__ == "__main__":`'
         )

@@ -1,13 +1,11 @@
-"""History: what a topology did over time, at three resolutions.
+"""The history of a topology at three resolutions: how fast, how late and how far behind it was.
 
-Which question it answers: how fast, how late and how far behind was it, an hour or a month ago?
 Rule 1: it is bounded: ``RINGS`` say how many buckets of which length are kept, ``BYTES_MAX`` how large the files are.
 Rule 2: buckets add up, so a window is the sum of its buckets.
 Rule 3: it is a report, never a fact that anything depends on: it is not committed with micro-batches. A process that
 dies loses what it has not written: up to one step of each ring.
 
 Time is an argument, in milliseconds since the epoch. Prior art: RRDtool's round robin archives.
-Read before: ``histogram``, ``measurements``, ``files``.
 """
 
 from __future__ import annotations
@@ -17,8 +15,9 @@ import zlib
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
+from sparkbolt.core.base.codec import SPARSE, Coder, decode, encode
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.base.histogram import Histogram
 from sparkbolt.core.model.measurements import (
@@ -68,22 +67,28 @@ RINGS: Final = (Ring(10, 360, 10), Ring(300, 288, 60), Ring(3600, 720, 300))
 """An hour, a day, a month."""
 
 
+_Rounded = Annotated[float, Coder(lambda value: round(value, 3), lambda value: value)]
+_Flows = Annotated[dict[Flow, FlowCounts], Coder(flows_to_json, flows_from_json)]
+
+
 @dataclass
 class Bucket:
     """What a topology did in a span of time."""
 
+    JSON = SPARSE
+
     start_ms: int = 0
-    secs: float = 0.0
+    secs: _Rounded = 0.0
     """For how long of the span it ran."""
     micro_batches: int = 0
-    micro_batch_ms: float = 0.0
+    micro_batch_ms: _Rounded = 0.0
     """How long these took, summed."""
     components: dict[str, dict[str, float]] = field(default_factory=dict)
     """By component: the counters in ``COUNTED`` that are not 0."""
-    flows: dict[Flow, FlowCounts] = field(default_factory=dict)
+    flows: _Flows = field(default_factory=dict)
     execute: dict[str, Histogram] = field(default_factory=dict)
     complete: dict[str, Histogram] = field(default_factory=dict)
-    parts_ms: dict[str, float] = field(default_factory=dict)
+    parts_ms: dict[str, _Rounded] = field(default_factory=dict)
     """By part of micro-batches: how long it took, summed."""
     gauges: dict[str, float] = field(default_factory=dict)
     """What was so last: ``open_trees``, ``retries``, ``lag``, and the memory of ``driver``, ``jvm`` and ``workers``."""
@@ -111,47 +116,16 @@ class Bucket:
         if other.slowest is not None and (self.slowest is None or other.slowest[0] >= self.slowest[0]):
             self.slowest = other.slowest
 
-    def to_json(self) -> dict[str, Any]:
-        """The bucket as JSON, without what is empty."""
-        body = {
-            "start_ms": self.start_ms,
-            "secs": round(self.secs, 3),
-            "micro_batches": self.micro_batches,
-            "micro_batch_ms": round(self.micro_batch_ms, 3),
-            "components": self.components,
-            "flows": flows_to_json(self.flows),
-            "execute": {name: histogram.to_json() for name, histogram in self.execute.items()},
-            "complete": {name: histogram.to_json() for name, histogram in self.complete.items()},
-            "parts_ms": {part: round(elapsed_ms, 3) for part, elapsed_ms in self.parts_ms.items()},
-            "gauges": self.gauges,
-            "lag": self.lag,
-            "slowest": self.slowest,
-        }
-        return {name: value for name, value in body.items() if value}
-
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Bucket:
-        """The inverse of ``to_json``."""
-        made = cls(**{name: value for name, value in body.items() if name not in _CODED})
-        made.flows = flows_from_json(body.get("flows", ()))
-        made.execute = {name: Histogram.from_json(value) for name, value in body.get("execute", {}).items()}
-        made.complete = {name: Histogram.from_json(value) for name, value in body.get("complete", {}).items()}
-        made.slowest = (*body["slowest"],) if "slowest" in body else None
-        return made
-
-
-_CODED = ("flows", "execute", "complete", "slowest")
-
 
 @dataclass
 class MicroBatchRecord:
-    """Where the time of one promoted micro-batch went."""
+    """One promoted micro-batch: where its time went."""
 
     micro_batch_id: int
     began_ms: int
     elapsed_ms: float
     parts: list[tuple[str, float, float]]
-    """(part, start and end in milliseconds after ``began_ms``), by start."""
+    """(name, start and end in milliseconds after ``began_ms``), by start; names as in ``WindowDocument.parts_ms``."""
     busy_ms: dict[str, float]
     """By part on the executors: how long processes worked on it, summed."""
     emitted: int = 0
@@ -257,11 +231,11 @@ class History:
             if due and self._dirty[index]:
                 self._written_ms[index] = now_ms
                 for start in sorted(self._dirty[index]):
-                    chunk = [one.to_json() for one in self._rings[index] if _chunk_of(ring, one.start_ms) == start]
+                    chunk = [encode(one) for one in self._rings[index] if _chunk_of(ring, one.start_ms) == start]
                     files[f"{FOLDER}/{ring.step_secs}-{start}"] = _packed(chunk)
                 self._dirty[index] = set()
         if self._micro_batches_changed:
-            files[f"{FOLDER}/micro-batches"] = _packed([vars(record) for record in self.micro_batches])
+            files[f"{FOLDER}/micro-batches"] = _packed([encode(record) for record in self.micro_batches])
         self._micro_batches_changed = False
         self._sizes.update({name: len(data) for name, data in files.items()})
         return files
@@ -329,13 +303,12 @@ class History:
 
     def _restore(self, name: str, body: Sequence[Any]) -> None:
         if name == "micro-batches":
-            records = [MicroBatchRecord(**record) for record in body]
-            self.micro_batches.extend(records)
+            self.micro_batches.extend([decode(MicroBatchRecord, record) for record in body])
         else:
             step = _step_of(name)
             for ring, buckets in zip(RINGS, self._rings, strict=True):
                 if ring.step_secs == step:
-                    buckets.extend([Bucket.from_json(one) for one in body])
+                    buckets.extend([decode(Bucket, one) for one in body])
 
 
 def summed(buckets: Iterable[Bucket], start_ms: int) -> Bucket:

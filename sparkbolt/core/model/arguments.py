@@ -1,9 +1,6 @@
-"""Arguments: checks the arguments of the constructors of spouts and bolts.
+"""Checks of the arguments of constructors, and of settings that are declared with their check beside them.
 
-Which question it answers: is the value of an argument valid?
 Rule: an invalid value is rejected in the constructor, by an error that names the argument and shows the value.
-
-Read before: ``tuples``.
 """
 
 from __future__ import annotations
@@ -14,8 +11,9 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, parse_outputs
@@ -40,6 +38,39 @@ def is_positive(value: object) -> bool:
     False
     """
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a value must be; it stands beside a field: ``size: Annotated[int, at_least(1)]``."""
+
+    expected: str
+    """What a value must be, in words."""
+    accepts: Callable[[Any], bool]
+
+
+def at_least(least: int) -> Check:
+    """The check of an int."""
+    return Check(f"an int of at least {least}", lambda value: is_int(value, least))
+
+
+def check_of(annotation: Any) -> Check:
+    """The check that an annotation declares; that of a bool, of a ``Literal`` and of ``| None`` follows from it.
+
+    >>> check_of(Literal["fail", "stop"]).expected, check_of(bool).accepts(1)
+    ("'fail' or 'stop'", False)
+    """
+    of = get_args(annotation)
+    if annotation is bool:
+        return Check("True or False", lambda value: isinstance(value, bool))
+    if get_origin(annotation) is Literal:
+        return Check(" or ".join(map(repr, of)), lambda value: isinstance(value, str) and value in of)
+    if hasattr(annotation, "__metadata__"):
+        return next(note for note in of if isinstance(note, Check))
+    if of and of[-1] is type(None):
+        inner = check_of(of[0])
+        return Check(f"{inner.expected}, or None", lambda value: value is None or inner.accepts(value))
+    raise TypeError(f"{annotation!r} declares no check: write Annotated[TYPE, Check(...)]")
 
 
 def whole(what: str, value: Any, least: int = 1, most: int | None = None, *, or_none: bool = False) -> Any:

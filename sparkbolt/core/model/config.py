@@ -1,26 +1,24 @@
-"""Settings: of a topology, and of one component in it.
-
-Which question it answers: which settings exist, which values may they have, and which values apply to a component?
+"""The settings of a topology, and of one component in it.
 
 Rule 1: an unknown key is rejected by name, and the error suggests the nearest known key.
 Rule 2: every value is checked where it is set; the error names the key, the expected values and the given one.
 Rule 3: Storm's dotted names are aliases of the same settings; a Storm setting without a meaning on Spark is rejected,
 and the error explains what replaces it.
 
-Storm's defaults are those of its ``conf/defaults.yaml``. Read before: ``ids``, ``retry``, ``dead_letters``.
+Storm's defaults are those of its ``conf/defaults.yaml``.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Annotated, Any, Literal, TypedDict, Unpack, get_type_hints
 
 from sparkbolt.core.base.ids import MAX_TASK_NUMBER
 from sparkbolt.core.model import arguments
+from sparkbolt.core.model.arguments import Check, at_least, check_of
 from sparkbolt.core.model.dead_letters import DeadLetters, is_dead_letters
 from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.errors import ConfigError
@@ -71,76 +69,33 @@ COMPONENT_KEYS = frozenset(ComponentSettings.__annotations__)
 """The settings that a component may have for itself."""
 
 
-def _setting(
-    default: Any, expected: str, accepts: Callable[[Any], bool], means: Callable[[Any], Any] = lambda value: value
-) -> Any:
-    """Make a field of ``Config``; ``means`` turns an accepted value into the one that is stored."""
-    return dataclasses.field(default=default, metadata={"expected": expected, "accepts": accepts, "means": means})
-
-
-def _flag(default: bool) -> Any:
-    return _setting(default, "True or False", lambda value: isinstance(value, bool))
-
-
-def _whole(default: int, least: int) -> Any:
-    return _setting(default, f"an int of at least {least}", lambda value: arguments.is_int(value, least))
-
-
-def _whole_or_none(least: int, *, tasks: bool = False, zero_is_none: bool = False) -> Any:
-    expected = f"an int of at least {least}, or None"
-    if tasks:
-        expected = f"an int from {least} to {MAX_TASK_NUMBER}, as many as a topology may have tasks, or None"
-    lowest, highest = 0 if zero_is_none else least, MAX_TASK_NUMBER if tasks else math.inf
-
-    def is_right(value: object) -> bool:
-        return value is None or (arguments.is_int(value, lowest) and value <= highest)  # type: ignore[operator]
-
-    return _setting(None, expected, is_right, lambda value: (value or None) if zero_is_none else value)
-
-
-def _secs(default: float) -> Any:
-    return _setting(default, "a number of seconds above 0", arguments.is_positive)
-
-
 TIMEOUT_SECS_MIN = 0.001
 """Plans count in whole milliseconds: no tree can time out sooner."""
 
 
-def _timeout_secs(default: float) -> Any:
-    expected = f"a number of seconds of at least {TIMEOUT_SECS_MIN:g}"
-    return _setting(default, expected, lambda value: arguments.is_positive(value) and value >= TIMEOUT_SECS_MIN)
+def _is_timeout(value: Any) -> bool:
+    return arguments.is_positive(value) and value >= TIMEOUT_SECS_MIN
 
 
-def _secs_or_none() -> Any:
-    expected = "a number of seconds above 0, or None"
-    return _setting(None, expected, lambda value: value is None or arguments.is_positive(value))
-
-
-def _is_share_or_function(value: object) -> bool:
+def _is_share_or_function(value: Any) -> bool:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return 0 <= value <= 1
     return callable(value)
 
 
-def _share_or_function() -> Any:
-    return _setting(0.0, "a share from 0 to 1, or a function of the spout's tuple", _is_share_or_function)
-
-
-def _policy() -> Any:
-    return _setting(None, "a RetryPolicy, or None", lambda value: value is None or isinstance(value, RetryPolicy))
-
-
-def _dead_letters() -> Any:
-    expected = (
-        "'checkpoint:', 'file:PATH', 'stream:NAME', 'log:', a name that the spout knows, a function, a "
-        "DeadLetterSink, or None"
-    )
-    return _setting(None, expected, lambda value: value is None or is_dead_letters(value))
-
-
-def _one_of(*choices: str) -> Any:
-    expected = " or ".join(repr(choice) for choice in choices)
-    return _setting(choices[0], expected, lambda value: isinstance(value, str) and value in choices)
+SECONDS = Check("a number of seconds above 0", arguments.is_positive)
+TIMEOUT_SECONDS = Check(f"a number of seconds of at least {TIMEOUT_SECS_MIN:g}", _is_timeout)
+PENDING_TREES = Check("an int of at least 1", lambda value: arguments.is_int(value, 0))
+TASK_COUNT = Check(
+    f"an int from 0 to {MAX_TASK_NUMBER}, as many as a topology may have tasks",
+    lambda value: arguments.is_int(value, 0) and value <= MAX_TASK_NUMBER,
+)
+SHARE_OR_FUNCTION = Check("a share from 0 to 1, or a function of the spout's tuple", _is_share_or_function)
+POLICY = Check("a RetryPolicy", lambda value: isinstance(value, RetryPolicy))
+DEAD_LETTERS = Check(
+    "'checkpoint:', 'file:PATH', 'stream:NAME', 'log:', a name that the spout knows, a function, a DeadLetterSink",
+    is_dead_letters,
+)
 
 
 @dataclass(frozen=True, init=False)
@@ -155,75 +110,75 @@ class Config:
     True
     """
 
-    transactional: bool = _flag(False)
+    transactional: bool = False
     """Whether a micro-batch counts only with what succeeds in it: if trees fail, it runs again without them, and
     nothing of them is left in state or in emitted tuples (``docs/exactly-once.md``)."""
-    effects: Literal["once", "repeatable", "none"] = _one_of("once", "repeatable", "none")
+    effects: Literal["once", "repeatable", "none"] = "once"
     """In a transactional topology, what a bolt does outside of it. ``once``: it must not happen twice, which a bolt
     without outputs can promise only as a ``Committer``; ``repeatable``: it may happen more than once, also for tuples
     that fail; ``none``: nothing."""
-    message_timeout_secs: float = _timeout_secs(30)
+    message_timeout_secs: Annotated[float, TIMEOUT_SECONDS] = 30
     """How many seconds a tree may stay open before it fails; some trees may stay open a little longer."""
-    enable_message_timeouts: bool = _flag(True)
+    enable_message_timeouts: bool = True
     """Whether trees time out at all."""
-    max_spout_pending: int | None = _whole_or_none(1, zero_is_none=True)
+    max_spout_pending: Annotated[int, PENDING_TREES] | None = None
     """How many trees of one task of a spout, or of a bolt that starts trees, may be open at once. None, or 0 as in
     Storm: for a spout, only the measured rate limits the number; for a bolt, there is no limit."""
-    acker_tasks: int | None = _whole_or_none(0, tasks=True)
+    acker_tasks: Annotated[int, TASK_COUNT] | None = None
     """How many tasks combine acks on the executors; None: one for each spark_partition; 0: nothing is tracked."""
-    debug: bool = _flag(False)
+    debug: bool = False
     """Whether every emit is logged."""
-    tick_tuple_freq_secs: float | None = _secs_or_none()
+    tick_tuple_freq_secs: Annotated[float, SECONDS] | None = None
     """The period of tick tuples for each task of each bolt, in seconds; None: there are no tick tuples."""
-    micro_batch_target_ms: int = _whole(2000, 1)
+    micro_batch_target_ms: Annotated[int, at_least(1)] = 2000
     """How long a micro-batch should take, in milliseconds, if there is so much to read; the engine adapts how much one
     reads to it. With less to read a micro-batch takes less."""
-    max_attempts: int | None = _whole_or_none(1)
+    max_attempts: Annotated[int, at_least(1)] | None = None
     """The largest number of attempts at a message of a ``PartitionedSpout``, or at a tuple of a bolt that starts trees,
     the first one included, without waits between them; ``retry`` overrides it. None: 10 attempts, with waits that begin
     at half a second and double each time, up to two minutes."""
-    retry: RetryPolicy | None = _policy()  # noqa: RUF009  a policy never changes
+    retry: Annotated[RetryPolicy, POLICY] | None = None
     """How often, and after which waits, a failed message is retried. None: the spout's attribute ``retry`` applies; if
     that is None too, ``max_attempts`` applies, but a ``Spout`` decides itself."""
-    dead_letters: DeadLetters | None = _dead_letters()  # noqa: RUF009  its values never change
+    dead_letters: Annotated[DeadLetters, DEAD_LETTERS] | None = None
     """Where the dead letters of a spout go, for messages that are given up after their last attempt. None: the spout's
     attribute ``dead_letters`` applies; if that is None too, they go to the folder ``dead-letters`` of the checkpoint.
     ``log:``: no dead letters are written, only the log mentions the messages."""
-    on_error: Literal["fail", "stop"] = _one_of("fail", "stop")
+    on_error: Literal["fail", "stop"] = "fail"
     """What an exception in user code causes: ``fail``: the tree of its tuple fails; ``stop``: the topology stops."""
-    trace: float | Callable[[Any], Any] = _share_or_function()  # noqa: RUF009  a function never changes
+    trace: Annotated[float | Callable[[Any], Any], SHARE_OR_FUNCTION] = 0.0
     """Which trees of a spout are traced, besides those of retried messages: a share of all, from 0 to 1, or a function
     of the spout's tuple that returns True for them."""
-    frame_bytes_max: int = _whole(4 * MIB, KIB)
+    frame_bytes_max: Annotated[int, at_least(KIB)] = 4 * MIB
     """The approximate number of bytes of values after which a frame is cut."""
-    tuple_bytes_max: int = _whole(64 * MIB, KIB)
+    tuple_bytes_max: Annotated[int, at_least(KIB)] = 64 * MIB
     """The approximate largest number of bytes of a tuple that is sent to another task; the tree of a larger one
     fails."""
-    micro_batch_bytes_max: int = _whole(256 * MIB, KIB)
+    micro_batch_bytes_max: Annotated[int, at_least(KIB)] = 256 * MIB
     """How many bytes of records all spouts together may hold in the driver for one micro-batch."""
-    plan_bytes_max: int = _whole(64 * KIB, KIB)
+    plan_bytes_max: Annotated[int, at_least(KIB)] = 64 * KIB
     """The largest plan, in bytes, that is stored in the offsets; a larger one is written to a file beside them."""
-    state_warn_bytes: int = _whole(4 * MIB, 1)
+    state_warn_bytes: Annotated[int, at_least(1)] = 4 * MIB
     """The size of a task's durable attributes, in bytes, from which a warning is logged, once."""
-    compact_every: int = _whole(20, 1)
+    compact_every: Annotated[int, at_least(1)] = 20
     """How many entries of the ledger are compacted into one."""
-    stories_max: int = _whole(1000, 1)
+    stories_max: Annotated[int, at_least(1)] = 1000
     """How many stories of failed trees the ledger keeps, and how many of traced trees that were acked; the newest."""
-    fuse: bool = _flag(True)
+    fuse: bool = True
     """Whether a stateless bolt may run in its producer's stage, if its groupings allow that."""
-    max_error_report_per_interval: int = _whole(5, 1)
+    max_error_report_per_interval: Annotated[int, at_least(1)] = 5
     """How many errors of one component are reported in an interval."""
-    error_throttle_interval_secs: float = _secs(10)
+    error_throttle_interval_secs: Annotated[float, SECONDS] = 10
     """The length of that interval, in seconds."""
-    restarts_max: int = _whole(5, 0)
+    restarts_max: Annotated[int, at_least(0)] = 5
     """How often a failed query is restarted in the same driver within ``restart_window_secs``. Two kinds of failure do
     not count, and are retried for ``outage_patience_secs``: a Python process of Spark that does not start in time, and
     a source that is unavailable when its spout is opened."""
-    restart_backoff_secs: float = _secs(2)
+    restart_backoff_secs: Annotated[float, SECONDS] = 2
     """The wait before the first restart, in seconds; each further wait is twice as long, at most 60 s."""
-    restart_window_secs: float = _secs(600)
+    restart_window_secs: Annotated[float, SECONDS] = 600
     """The time, in seconds, within which restarts are counted."""
-    outage_patience_secs: float = _secs(3600)
+    outage_patience_secs: Annotated[float, SECONDS] = 3600
     """How long, in seconds, an outage is tolerated. If a bolt fails nearly all its tuples, its failures cost no attempt
     for this time, and its spouts only probe it; after that, ``retry`` applies again. The engine also waits this long
     for a Python process of Spark that does not start."""
@@ -237,9 +192,9 @@ class Config:
         Raises:
             ConfigError: a key is unknown or given twice, or a value is invalid; the error names all mistakes at once.
         """
-        given = _checked(settings, _FIELDS)
-        for key, field in _FIELDS.items():
-            object.__setattr__(self, key, given.get(key, field.default))
+        given = _checked(settings, _CHECKS)
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, given.get(field.name, field.default))
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, Any]) -> Config:
@@ -259,11 +214,13 @@ class Config:
         >>> Config(debug=True).with_component({"fuse": False}).fuse
         False
         """
-        own = _checked(overrides, {key: _FIELDS[key] for key in sorted(COMPONENT_KEYS)})
+        own = _checked(overrides, {key: _CHECKS[key] for key in sorted(COMPONENT_KEYS)})
         return dataclasses.replace(self, **own)
 
 
-_FIELDS: dict[str, dataclasses.Field[Any]] = {field.name: field for field in dataclasses.fields(Config)}
+_CHECKS: Mapping[str, Check] = {
+    name: check_of(annotation) for name, annotation in get_type_hints(Config, include_extras=True).items()
+}
 
 STORM_KEYS: Mapping[str, str] = {
     "topology.message.timeout.secs": "message_timeout_secs",
@@ -345,21 +302,21 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     return f": did you mean {near[0]!r}?" if near else ""
 
 
-def _checked(settings: Mapping[str, Any], allowed: Mapping[str, dataclasses.Field[Any]]) -> dict[str, Any]:
+def _checked(settings: Mapping[str, Any], allowed: Mapping[str, Check]) -> dict[str, Any]:
     """Return the settings by their own names, after checking that all keys are allowed and all values are valid."""
     checked: dict[str, Any] = {}
     mistakes: list[str] = []
     for given, value in settings.items():
         key = STORM_KEYS.get(given, given)
-        field = allowed.get(key)
-        if field is None:
+        check = allowed.get(key)
+        if check is None:
             mistakes.append(_refusal(given, key, allowed))
         elif key in checked:
             mistakes.append(f"setting {key!r} is given twice, once by Storm's name: expected one of the two")
-        elif not field.metadata["accepts"](value):
-            mistakes.append(f"setting {given!r}: expected {field.metadata['expected']}, got {value!r}")
+        elif not check.accepts(value):
+            mistakes.append(f"setting {given!r}: expected {check.expected}, got {value!r}")
         else:
-            checked[key] = field.metadata["means"](value)
+            checked[key] = None if key == "max_spout_pending" and value == 0 else value  # 0 is no limit, as in Storm
     if mistakes:
         raise ConfigError("; ".join(mistakes))
     return checked
@@ -367,10 +324,10 @@ def _checked(settings: Mapping[str, Any], allowed: Mapping[str, dataclasses.Fiel
 
 def _refusal(given: object, key: object, allowed: Mapping[str, Any]) -> str:
     """Explain why a key is not among the allowed ones."""
-    if key in _FIELDS:
+    if key in _CHECKS:
         return f"setting {given!r} belongs to the whole topology: set it in Config, not for one component"
     if given in STORM_KEYS_WITHOUT_MEANING:
         return f"Storm's setting {given!r} has no meaning here: {STORM_KEYS_WITHOUT_MEANING[str(given)]}"
     dotted = [name for name, ours in STORM_KEYS.items() if ours in allowed]
-    hint = did_you_mean(given, [*allowed, *dotted, *([] if allowed is _FIELDS else ["parallelism"])])
+    hint = did_you_mean(given, [*allowed, *dotted, *([] if allowed is _CHECKS else ["parallelism"])])
     return f"unknown setting {given!r}" + (hint or f": expected one of {', '.join(allowed)}")

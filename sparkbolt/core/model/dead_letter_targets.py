@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from types import FunctionType
 from typing import Any
 
-from sparkbolt.core.base.engine_door import engine_door
+from sparkbolt.core.base.engine_door import engine
 from sparkbolt.core.model.components import Spout
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.core.model.dead_letters import (
@@ -84,7 +84,7 @@ def way_of(given: Any, spout: Any) -> Way | None:
     elif given.startswith(STREAM) and given != STREAM:
         return given
     elif given.startswith(FILE) and given != FILE:
-        made: DeadLetterSink = engine_door().file_sink(given[len(FILE) :])
+        made: DeadLetterSink = engine("file_sink")(given[len(FILE) :])
         return made
     elif given:
         named: DeadLetterSink | None = spout.dead_letter_sink(given)

@@ -20,11 +20,12 @@ import datetime as dt
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from sparkbolt.core.base.codec import decode, encode, record
 from sparkbolt.core.base.exceptions import pass_on, printed
 
 if TYPE_CHECKING:
@@ -89,9 +90,7 @@ class ExhaustedMessage:
 
     def dumps(self) -> str:
         """Return it as JSON, to be sent in a plan."""
-        return json.dumps(
-            {**vars(self), "attempts": [vars(attempt) for attempt in self.attempts]}, separators=(",", ":")
-        )
+        return json.dumps(encode(self), separators=(",", ":"))
 
     @classmethod
     def loads(cls, text: str) -> ExhaustedMessage:
@@ -102,8 +101,7 @@ class ExhaustedMessage:
         >>> ExhaustedMessage.loads(exhausted.dumps()) == exhausted
         True
         """
-        body = json.loads(text)
-        return cls(**{**body, "attempts": tuple(Attempt(**attempt) for attempt in body["attempts"])})
+        return decode(cls, json.loads(text))
 
     def id_in(self, topology: str, component: str) -> str:
         """Return the letter's id: 32 hexadecimal digits, the same each time that the letter is written."""
@@ -134,6 +132,16 @@ class RawMessage:
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp_ms: int | None = None
     """The message's timestamp at its source, in milliseconds since the epoch."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the message as a JSON object; bytes are encoded by ``plain``."""
+        return {name: plain(value) for name, value in vars(self).items()}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> RawMessage:
+        """The inverse of ``to_json``."""
+        known = {name: restored(value) for name, value in body.items()}
+        return cls(**{**known, "headers": tuple((name, value) for name, value in known["headers"])})
 
 
 @dataclass(frozen=True)
@@ -204,13 +212,8 @@ class DeadLetter:
         return [dict(zip(self.fields, values, strict=True)) for values in self.tuples]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the letter as a JSON object; values and bytes are encoded by ``plain``."""
-        body = dict(vars(self))
-        body["attempts"] = [dict(vars(attempt)) for attempt in self.attempts]
-        body["fields"] = list(self.fields)
-        body["tuples"] = [[plain(value) for value in values] for values in self.tuples]
-        body["raw"] = plain(vars(self.raw)) if self.raw is not None else None
-        return body
+        """Return the letter as a JSON object; values are encoded by ``plain``."""
+        return {**_LETTER.encode(self), "tuples": [[plain(value) for value in values] for values in self.tuples]}
 
     def to_line(self) -> str:
         """Return the letter as one line of JSON, without a line feed."""
@@ -224,21 +227,13 @@ class DeadLetter:
             ValueError: the object is not a dead letter.
         """
         try:
-            raw = body["raw"]
-            if raw is not None:
-                raw = restored(raw)
-                raw = RawMessage(**{**raw, "headers": tuple((name, value) for name, value in raw["headers"])})
-            known = {
-                **body,
-                "attempts": tuple(Attempt(**attempt) for attempt in body["attempts"]),
-                "fields": tuple(body["fields"]),
-                "tuples": tuple(tuple(map(restored, values)) for values in body["tuples"]),
-                "raw": raw,
-            }
-            return cls(**known)
-        except (KeyError, TypeError) as error:
+            letter: DeadLetter = _LETTER.decode(body)
+            return replace(letter, tuples=tuple(tuple(map(restored, values)) for values in letter.tuples))
+        except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"this JSON object is no dead letter ({type(error).__name__}: {error})") from error
 
+
+_LETTER = record(DeadLetter)
 
 LETTER_NAMES = (
     *("id", "topology", "version", "component", "task", "attempts", "attempts_left_out", "source", "position", "end"),

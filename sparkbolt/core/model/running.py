@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from sparkbolt.core.base.engine_door import engine_door
+from sparkbolt.core.base.engine_door import engine
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.reports import FailedTree, MicroBatchReport
 from sparkbolt.core.model.story import Story
@@ -232,7 +232,7 @@ class RunningTopology(ABC):
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the state, the counts and the latencies at this moment."""
-        return engine_door().running_html(self)
+        return str(engine("running_html")(self))
 
     def __enter__(self) -> Self:
         """Return the running topology itself."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import cloudpickle
 
-from sparkbolt.core.base.engine_door import engine_door
+from sparkbolt.core.base.engine_door import check_not_imported, engine
 from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.base.tracebacks import folded
 from sparkbolt.core.base.words import Word
@@ -308,7 +308,8 @@ class Topology:
         if drain_secs is not None:
             given["drain_secs"] = drain_secs
         given = {"stop_after_secs": stop_after_secs, "display": display, "log_dir": log_dir, **given}
-        metrics: TopologyMetrics = engine_door().run(self, given)
+        check_not_imported(self.name)
+        metrics: TopologyMetrics = engine("run")(self, **given)
         return metrics
 
     @folded
@@ -350,12 +351,13 @@ class Topology:
         """
         options = {"master": master, "spark": spark, "settings": settings, "py_files": py_files, "open_secs": open_secs}
         given = _given(checkpoint=checkpoint, telemetry=telemetry, **options)
-        running: RunningTopology = engine_door().start(self, given)
+        check_not_imported(self.name)
+        running: RunningTopology = engine("start")(self, **given)
         return running
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the picture that ``sparkbolt graph --svg`` draws."""
-        return engine_door().topology_html(self)
+        return str(engine("topology_html")(self))
 
     def __repr__(self) -> str:
         """Return one line: the name, and each component with its parallelism."""

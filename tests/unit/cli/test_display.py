@@ -306,3 +306,15 @@ def test_a_reader_that_has_gone_closes_the_display_and_raises_nothing() -> None:
     display.starting(build())
     display.micro_batch(report(0, 1), 0)
     assert display.is_closed
+
+
+def test_no_color_turns_colors_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    def written() -> str:
+        out = io.StringIO()
+        console = Console(file=out, force_terminal=True, color_system="standard", width=80)
+        LiveTable(console).summary(RunOutcome("failed", 2.0, failure="no Java"))
+        return out.getvalue()
+
+    assert "\x1b[1;31mfailed" in written()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[1mfailed" in written()

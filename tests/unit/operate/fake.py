@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from sparkbolt.core.base.codec import encode
 from sparkbolt.core.base.files import Files
+from sparkbolt.core.driver.history import MicroBatchRecord
 from sparkbolt.operate.documents import (
     ALL_TIME,
     WINDOWS_SECS,
@@ -20,7 +22,6 @@ from sparkbolt.operate.documents import (
     EventDocument,
     Gist,
     MemoryDocument,
-    MicroBatchDocument,
     NowDocument,
     Numbers,
     SeriesDocument,
@@ -337,7 +338,7 @@ class FakeOperator:
             points.append(_point(time_ms, 0.0 if gone else step, number))
         return SeriesDocument(step_secs=step, points=points, events=events())
 
-    def micro_batches(self, topology: str, last: int = 100) -> list[MicroBatchDocument]:
+    def micro_batches(self, topology: str, last: int = 100) -> list[dict[str, Any]]:
         self.find(topology)
         return [_micro_batch(number) for number in range(1_412 - last, 1_412)]
 
@@ -424,17 +425,18 @@ def _point(time_ms: int, secs: float, number: int) -> SeriesPoint:
     )  # fmt: skip
 
 
-def _micro_batch(number: int) -> MicroBatchDocument:
+def _micro_batch(number: int) -> dict[str, Any]:
     ends = (("plan", 30), ("read", 500), ("level 1", 3_900), ("level 2", 4_300), ("acker", 4_400), ("stage", 4_500))
     parts, at = [], 0.0
     for name, end in (*ends, ("commit", 4_800), ("promotion", 4_900)):
         parts.append((name, at, float(end)))
         at = float(end)
-    return MicroBatchDocument(
+    record = MicroBatchRecord(
         micro_batch_id=number, began_ms=NOW_MS - (1_412 - number) * 5_000, elapsed_ms=4_900.0, parts=parts,
         busy_ms={name: 4 * (end - start) for name, start, end in parts}, emitted=6_000, executed=42_000, acked=5_950,
         failed=50, repeats=0, rows=96, bytes=3 * MB, spark_ms={"addBatch": 4_700.0, "triggerExecution": 4_950.0},
     )  # fmt: skip
+    return dict(encode(record))
 
 
 def _story(number: int, state: str) -> dict[str, Any]:

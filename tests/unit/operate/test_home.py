@@ -81,7 +81,14 @@ def test_an_entry_of_another_version_has_all_fields(home: Path) -> None:
     assert entry["pid"] == 0
     assert entry["gist"]["acked"] == 3
     assert "x" not in entry["gist"]
-    assert entry["command"] == ["1"]
+    assert entry["command"] == []
+
+
+@pytest.mark.parametrize("drained", [True, False, None])
+def test_an_entry_keeps_whether_the_topology_had_drained(drained: bool | None) -> None:
+    entry = checked_entry(json.dumps(entry_of(drained=drained)).encode())
+    assert entry is not None
+    assert entry["drained"] is drained
 
 
 # Who has died.

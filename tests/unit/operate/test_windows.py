@@ -142,7 +142,7 @@ def test_the_newest_micro_batches_the_slowest_tree_and_the_rate() -> None:
     for number in range(5):
         known.promoted(MicroBatchRecord(number, NOW, 10.0, [("read", 0.0, 5.0)], {"read": 4.0}))
     assert [one["micro_batch_id"] for one in micro_batches_of(known, 2)] == [3, 4]
-    assert micro_batches_of(known, 1)[0]["parts"] == [("read", 0.0, 5.0)]
+    assert micro_batches_of(known, 1)[0]["parts"] == [["read", 0.0, 5.0]]
     assert slowest_of(known, NOW) == {"root": "0123456789abcdef", "latency_ms": 800.0, "time_ms": NOW - 1000}
     assert rate_of(known, ["lines"], NOW) == 9.0
     assert slowest_of(History(), NOW) is None

@@ -11,7 +11,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from sparkbolt import CheckpointError, EngineError
-from sparkbolt.launch import Launch
+from sparkbolt.launch import load
 from sparkbolt.spark.checkpoint import LocalFiles
 from sparkbolt.spark.session import check_usable, given_session
 from sparkbolt.spark.versions import check_private_names, check_version, note_version
@@ -36,7 +36,7 @@ def test_a_pyspark_that_is_not_supported_is_refused_before_its_modules_are_loade
 ) -> None:
     monkeypatch.setattr(pyspark, "__version__", "3.5.9")
     with pytest.raises(EngineError, match=r"the installed PySpark is 3\.5\.9, which is too old"):
-        Launch().start(None, {})
+        load("start")
 
 
 def test_a_session_of_spark_connect_is_refused_with_what_to_do() -> None:

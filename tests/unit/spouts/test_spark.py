@@ -34,7 +34,7 @@ class Door:
 @pytest.fixture
 def door(monkeypatch: pytest.MonkeyPatch) -> Door:
     door = Door()
-    monkeypatch.setattr(engine_door, "_door", door)
+    monkeypatch.setattr(engine_door, "_door", lambda name: getattr(door, name))
     return door
 
 

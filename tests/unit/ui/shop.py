@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from sparkbolt.core.base.codec import encode
+from sparkbolt.core.driver.history import MicroBatchRecord
 from sparkbolt.operate.documents import (
     ALL_TIME,
     WINDOWS_SECS,
@@ -18,7 +20,6 @@ from sparkbolt.operate.documents import (
     ErrorDocument,
     EventDocument,
     Gist,
-    MicroBatchDocument,
     NowDocument,
     Numbers,
     SeriesDocument,
@@ -311,7 +312,7 @@ def point(time_ms: int, secs: float) -> SeriesPoint:
     )  # fmt: skip
 
 
-def micro_batch(number: int) -> MicroBatchDocument:
+def micro_batch(number: int) -> dict[str, Any]:
     wave = 1 + math.sin(number * 0.9) * 0.2 + (1.1 if number % 13 == 4 else 0.0)
     shares = {"plan": 9, "read": 110, "level 1": 52, "level 2": 610 * wave, "level 3": 90, "level 4": 18}
     shares |= {"acker": 31, "stage": 22, "commit": 54, "promotion": 11}
@@ -319,11 +320,12 @@ def micro_batch(number: int) -> MicroBatchDocument:
     for name, took in shares.items():
         parts.append((name, at, at + took))
         at += took
-    return MicroBatchDocument(
+    record = MicroBatchRecord(
         micro_batch_id=number, began_ms=NOW_MS - (8_112 - number) * 1_020, elapsed_ms=at, parts=parts,
         busy_ms={name: 3.4 * (end - start) for name, start, end in parts}, emitted=1_204, executed=4_816, acked=1_190,
         failed=number % 3, repeats=0, rows=96, bytes=3 * MIB, spark_ms={"addBatch": at - 60, "triggerExecution": at},
     )  # fmt: skip
+    return dict(encode(record))
 
 
 def root(number: int) -> str:
@@ -422,7 +424,7 @@ class Shop:
             points = []
         return SeriesDocument(step_secs=step, points=points, events=events())
 
-    def micro_batches(self, topology: str, last: int = 100) -> list[MicroBatchDocument]:
+    def micro_batches(self, topology: str, last: int = 100) -> list[dict[str, Any]]:
         return [micro_batch(number) for number in range(8_112 - last, 8_112)] if topology == ORDERS else []
 
     def stories(

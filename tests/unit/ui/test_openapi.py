@@ -11,7 +11,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from sparkbolt.ui.openapi import field_notes, mistake, schema_of
+from sparkbolt.ui.openapi import field_notes, schema_of
 from sparkbolt.ui.rest import PREFIX, rest_routes
 from tests.unit.operate.fake import ROOT
 from tests.unit.ui.operators import UiOperator
@@ -126,19 +126,3 @@ def test_types_become_schemas() -> None:
     assert field_notes(Inner) == {"name": "Its name."}
     with pytest.raises(TypeError, match="has no schema"):
         schema_of(set[int], named)
-
-
-@pytest.mark.parametrize(
-    ("value", "wrong"),
-    [
-        ({}, None),
-        ({"inner": {"name": "x"}, "anything": [1]}, None),
-        ({"inner": {}}, "inner has no name"),
-        ({"inner": {"name": 1}}, "name is no string"),
-        ({"other": 1}, "the body has 'other', which is not one of inner, pairs, anything"),
-        ([], "the body is no object"),
-    ],
-)
-def test_a_value_that_does_not_fit_is_told(value: Any, wrong: str | None) -> None:
-    named: dict[str, Any] = {}
-    assert mistake(value, schema_of(Outer, named), named) == wrong

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from sparkbolt.core.base.codec import required_fields
 from sparkbolt.core.model.dead_letters import Attempt, DeadLetter
 from sparkbolt.core.model.story import Hop, Story
 from sparkbolt.core.model.tree_life import TreeState
 from sparkbolt.operate.documents import Answer
-from sparkbolt.ui.openapi import required_fields
 from sparkbolt.ui.rest import by_holder
 from sparkbolt.ui.rest_types import HopValue, LetterValue, StoryValue
 from tests.unit.operate.fake import NOW_MS, ROOT

@@ -59,7 +59,8 @@ def every_third() -> tuple[EvictionPolicy, TriggerPolicy]:
     ],
 )
 @pytest.mark.parametrize(
-    "how", ["on arrival", "event time", "acked on expiry", "by key", "event time, acked on expiry", "event time, by key"]
+    "how",
+    ["on arrival", "event time", "acked on expiry", "by key", "event time, acked on expiry", "event time, by key"],
 )
 def test_what_is_new_and_what_has_expired_keep_a_running_sum_also_over_empty_windows(
     shape: Callable[[WindowedBolt], WindowedBolt], how: str

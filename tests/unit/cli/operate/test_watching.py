@@ -220,6 +220,18 @@ def test_no_line_is_wider_than_the_terminal(
         assert [line for line in out.splitlines() if len(line) > width] == []
 
 
+def test_output_that_is_not_a_terminal_has_all_columns_and_digits_and_one_line_for_a_row(
+    printed: Printed, monkeypatch: pytest.MonkeyPatch, fake: FakeOperator
+) -> None:
+    monkeypatch.delenv("COLUMNS")
+    name = fake.known[0]["name"] = "a-topology-with-a-very-long-name-of-many-words"
+    listed, numbers = printed("list").splitlines(), printed("stats", fake.known[0]["id"]).splitlines()
+    assert listed[0].split() == ["name", "state", "since", "batches", "trees/s", "lag", "open", "errors"]
+    assert listed[1].split()[0] == name
+    assert "    its process (815) is gone, and has not said how it ended" in listed
+    assert any(line.split()[:3] == ["enrich", "3,600,000", "3,593,000"] for line in numbers), numbers
+
+
 def test_nothing_that_is_shown_can_command_a_terminal(printed: Printed, fake: FakeOperator) -> None:
     fake.known[1]["why"] = "\x1b[2Jgone\r"
     assert "\\x1b[2Jgone\\r" in printed("list")
