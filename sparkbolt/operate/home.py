@@ -1,6 +1,6 @@
 """Home: the registry of topologies, a file for each run in ``SPARKBOLT_HOME``.
 
-Which question it answers: which topologies run, which have ended, and which died without a word?
+It lists the topologies that run, that have ended, and that died without notice.
 
     HOME/topologies/ID.json   the entry of one run (``TopologyEntry``), rewritten every few seconds while it runs
     HOME/tokens/ID            the secret that who asks it over TCP must know
@@ -13,8 +13,6 @@ Rule 3: nobody waits for a home: what a file system does not answer within ``REA
 A home that is gone is no home without topologies: those of the last look stay, ``trouble`` says why, and nobody is
 taken for dead because of it.
 Rule 4: what cannot be read as an entry is not one, and is passed over: half of a disk may be lost in a power cut.
-
-Read before: ``documents``, ``home_files``, ``processes``.
 """
 
 from __future__ import annotations
@@ -32,9 +30,11 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from sparkbolt.core.model.config import did_you_mean
-from sparkbolt.errors import SparkboltError
+from sparkbolt.errors import ConfigError, SparkboltError
+from sparkbolt.files.arrow import ArrowFiles
+from sparkbolt.files.local import LocalFiles
+from sparkbolt.files.shared import SharedFiles, Stamp
 from sparkbolt.operate.documents import Gist, TopologyEntry, TopologyState
-from sparkbolt.operate.home_files import HomeFiles, Seen, open_home
 from sparkbolt.operate.processes import ProcessNote, gone
 
 HOME_ENV = "SPARKBOLT_HOME"
@@ -53,6 +53,7 @@ TAKEN_SECS = 3600.0
 """After so long, an id that was taken and has no entry belongs to a process that has died."""
 _TAKEN = b"{}\n"
 """The content of the file by which an id is taken."""
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _NO_GIST = Gist(
     micro_batches=0, emitted=0, executed=0, acked=0, failed=0, set_aside=0, errors=0, open_trees=0, retries=0,
     lag=None, rate=0.0,
@@ -144,7 +145,7 @@ def no_gist() -> Gist:
 class _Watched:
     """What this reader has seen of one entry."""
 
-    seen: Seen
+    stamp: Stamp
     entry: TopologyEntry
     since_s: float
     """When this reader saw it first as it is, on its own monotonic clock."""
@@ -152,11 +153,32 @@ class _Watched:
     """Whether this reader has seen it change."""
 
 
+def open_home(place: str) -> SharedFiles:
+    """The files of a home, readable for this user only: a path, or a URL of a file system that pyarrow knows.
+
+    Raises:
+        ConfigError: the URL names no file system that can be used.
+    """
+    match = _URL.match(place)
+    if match is None or match[1].lower() == "file":
+        return LocalFiles(place[len(match[0]) :] if match else place, private=True)
+    from pyarrow import ArrowException, fs
+
+    try:
+        system, path = fs.FileSystem.from_uri(place)
+    except (ArrowException, OSError, ValueError) as error:
+        raise ConfigError(
+            f"SPARKBOLT_HOME is {place!r}, which cannot be used: {error}. Expected a directory, or a URL of a file "
+            "system that pyarrow knows, such as s3://bucket/sparkbolt"
+        ) from error
+    return ArrowFiles(system, path)
+
+
 class Home:
     """The registry of one home; its methods may be called from any thread."""
 
     def __init__(
-        self, place: str | None = None, *, files: HomeFiles | None = None, mono: Callable[[], float] = time.monotonic
+        self, place: str | None = None, *, files: SharedFiles | None = None, mono: Callable[[], float] = time.monotonic
     ) -> None:
         """Use the home ``place``, a path or URL (None: ``default_home()``); nothing is made before it is written to.
 
@@ -212,8 +234,8 @@ class Home:
             if not listing and self._is_gone():
                 return
             watched: dict[str, _Watched] = {}
-            for name, seen in listing.items():
-                one = self._watch(name, seen) if name.endswith(".json") else None
+            for name, stamp in listing.items():
+                one = self._watch(name, stamp) if name.endswith(".json") else None
                 if one is not None:
                     watched[name] = one
             self._watched, self._last = watched, [one.entry for one in watched.values()]
@@ -233,15 +255,15 @@ class Home:
         self._last, self._trouble = [], "there is no such directory; the first topology that starts makes it"
         return True
 
-    def _watch(self, name: str, seen: Seen) -> _Watched | None:
+    def _watch(self, name: str, stamp: Stamp) -> _Watched | None:
         known = self._watched.get(name)
-        if known is not None and known.seen == seen:
+        if known is not None and known.stamp == stamp:
             return known
-        data = self.files.read(f"{FOLDER}/{name}") if seen[1] <= ENTRY_BYTES_MAX else None
+        data = self.files.read(f"{FOLDER}/{name}") if stamp.size <= ENTRY_BYTES_MAX else None
         entry = checked_entry(data) if data else None
         if entry is None or f"{entry['id']}.json" != name:
             return known
-        return _Watched(seen, entry, self._mono(), changed=known is not None)
+        return _Watched(stamp, entry, self._mono(), changed=known is not None)
 
     def _judged(self, entry: TopologyEntry) -> TopologyEntry:
         if not TopologyState.of(entry["state"]).runs:
@@ -268,7 +290,7 @@ class Home:
         own = self._mono() - blind - watched.since_s if watched is not None else 0.0
         if watched is None or watched.changed or own > BEAT_LOST_SECS:
             return own
-        modified_ms = watched.seen[0] // 1_000_000
+        modified_ms = watched.stamp.modified_ns // 1_000_000
         age = time.time() - blind - max(entry["beat_ms"], modified_ms) / 1000
         if age > BEAT_LOST_SECS:  # the clocks may differ: what does the clock of the file system say?
             now_ms = self.files.now_ms()
@@ -312,7 +334,7 @@ class Home:
             first = max(own, default=0) + 1
             for number in range(first, first + IDS_TRIED_MAX):
                 id_ = f"{start}-{number}-{now_ms // 1000}"
-                if self.files.create(f"{FOLDER}/{id_}.json", _TAKEN):
+                if self.files.create(f"{FOLDER}/{id_}.json", _TAKEN, durable=False):
                     taken.append(id_)
                     return
 
@@ -334,7 +356,7 @@ class Home:
         given = os.environ.get("SPARKBOLT_TOKEN", "").strip()
         token = given or secrets.token_urlsafe(32)
         if not given:
-            self.files.write(f"{TOKENS}/{safe(id_)}", token.encode())
+            self.files.write(f"{TOKENS}/{safe(id_)}", token.encode(), durable=False)
         return token
 
     def remove_token(self, id_: str) -> None:
@@ -344,7 +366,7 @@ class Home:
     def prune(self) -> None:
         """Remove the entries of topologies that ended long ago, and all but the newest ``ENDED_MAX``.
 
-        Also ids that were taken by processes that died before they wrote an entry.
+        Also what processes left that died: unfinished files, and ids that were taken and have no entry.
         """
         ended = [entry for entry in self.entries() if not TopologyState.of(entry["state"]).runs]
         ended.sort(key=lambda entry: entry["ended_ms"] or entry["beat_ms"], reverse=True)
@@ -353,6 +375,8 @@ class Home:
             if place >= ENDED_MAX or (entry["ended_ms"] or entry["beat_ms"]) < oldest_ms:
                 self.files.remove(f"{FOLDER}/{entry['id']}.json")
                 self.remove_token(entry["id"])
+        for folder in (FOLDER, TOKENS):
+            self.files.remove_leftovers(folder)
         for name, (modified_ns, size) in self.files.listing(FOLDER).items():
             if size <= len(_TAKEN) and time.time() - modified_ns / 1e9 > TAKEN_SECS:
                 self.files.remove(f"{FOLDER}/{name}")

@@ -87,8 +87,10 @@ def test_the_last_attempt_of_a_micro_batch_and_task_is_what_stands(
 
 @pytest.mark.parametrize(("write", "read", "suffix"), WRITERS)
 def test_unfinished_files_of_the_task_alone_are_removed(tmp_path: Path, write: Any, read: Any, suffix: str) -> None:
-    mine = tmp_path / f".part-000003-sink-0.{suffix}.77.tmp"
-    others = [tmp_path / f".part-000003-{owner}.{suffix}.77.tmp" for owner in ("sink-1", "a-sink-0", "sink-00")]
+    mine = tmp_path / f".part-000003-sink-0.{suffix}.77-0a1b2c3d.tmp"
+    others = [
+        tmp_path / f".part-000003-{owner}.{suffix}.77-0a1b2c3d.tmp" for owner in ("sink-1", "a-sink-0", "sink-00")
+    ]
     for name in (mine, *others):
         name.touch()
     write(tmp_path, 4, [{"n": 1}])

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from sparkbolt import ConfigError
+from sparkbolt.files.arrow import ArrowFiles
+from sparkbolt.files.local import LocalFiles
 from sparkbolt.operate import home as home_module
 from sparkbolt.operate.documents import TopologyState
 from sparkbolt.operate.home import (
@@ -24,7 +26,6 @@ from sparkbolt.operate.home import (
     checked_entry,
     default_home,
 )
-from sparkbolt.operate.home_files import ArrowFiles, DiskFiles
 from tests.unit.operate.topologies import entry_of
 
 
@@ -218,7 +219,7 @@ def test_ids_are_storms_and_unique_even_within_one_second(home: Path) -> None:
 # A home in trouble.
 
 
-class Stuck(DiskFiles):
+class Stuck(LocalFiles):
     """A file system that does not answer for a while."""
 
     def __init__(self, directory: str) -> None:

@@ -16,7 +16,6 @@ from unittest.mock import MagicMock
 import pytest
 
 from sparkbolt.errors import CheckpointError, FencedError
-from sparkbolt.spark import checkpoint
 from sparkbolt.spark.checkpoint_lock import lock, refuse_if_in_use
 from tests.unit.spark.lives import NoLock
 
@@ -120,20 +119,6 @@ def test_a_driver_that_was_thought_dead_removes_nothing(tmp_path: Path) -> None:
     new.compact(3, b"a snapshot")
     assert sorted(new.files.names("ledger")) == ["2.snapshot", "3.entry", "3.snapshot"]
     assert sorted(new.files.names("plans")) == ["2-0", "3-0"]
-
-
-def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = checkpoint.LocalFiles(str(tmp_path))
-    files.write("life", b"1")
-
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(checkpoint.os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        files.write("life", b"2")
-    assert files.read("life") == b"1"
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["life"]
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.parent / "gone")])
