@@ -25,10 +25,12 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
+from sparkbolt.background import in_background, within
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.files.arrow import ArrowFiles
@@ -85,7 +87,6 @@ _ENTRY: Mapping[str, tuple[tuple[type, ...], Any]] = {
     "gist": ((dict,), {}),
 }
 """The fields of an entry: their types, and what stands for one that is missing; None for ``id``: it may not be."""
-Found = TypeVar("Found")
 
 
 class HomeError(SparkboltError):
@@ -191,7 +192,7 @@ class Home:
         self._lock = threading.Lock()
         self._watched: dict[str, _Watched] = {}
         self._last: list[TopologyEntry] | None = None
-        self._reading: threading.Thread | None = None
+        self._reading: Future[None] | None = None
         self._trouble: str | None = None
         self._looked_s = mono()
         """When the home answered last, on this reader's own monotonic clock."""
@@ -205,11 +206,10 @@ class Home:
             HomeError: the home has never answered this reader, and does not now.
         """
         with self._lock:
-            if self._reading is None or not self._reading.is_alive():
-                self._reading = threading.Thread(target=self._look, name="sparkbolt-home", daemon=True)
-                self._reading.start()
+            if self._reading is None or self._reading.done():
+                self._reading = in_background(self._look, "sparkbolt-home")
             reading = self._reading
-        reading.join(READ_SECS)
+        wait([reading], READ_SECS)
         if self._last is None:
             raise HomeError(
                 f"the home {self.place} cannot be read: {self._trouble or 'it does not answer'}. Is its disk mounted, "
@@ -224,7 +224,7 @@ class Home:
     def trouble(self) -> str | None:
         """Why the last look failed, or has not come back, in a sentence; ``entries`` are of an earlier one then."""
         reading = self._reading
-        if reading is not None and reading.is_alive():
+        if reading is not None and not reading.done():
             return f"the home {self.place} does not answer"
         return f"the home {self.place} cannot be read: {self._trouble}" if self._trouble is not None else None
 
@@ -327,20 +327,20 @@ class Home:
         The id is taken by a file. If the home does not answer, N is the number of the process.
         """
         start = safe(name)
-        taken: list[str] = []
 
-        def take() -> None:
+        def take() -> str | None:
             own = [_number(file, start) for file in self.files.listing(FOLDER)]
             first = max(own, default=0) + 1
             for number in range(first, first + IDS_TRIED_MAX):
                 id_ = f"{start}-{number}-{now_ms // 1000}"
                 if self.files.create(f"{FOLDER}/{id_}.json", _TAKEN, durable=False):
-                    taken.append(id_)
-                    return
+                    return id_
+            return None
 
-        with contextlib.suppress(TimeoutError, OSError):
-            within(2 * READ_SECS, take)
-        return taken[0] if taken else f"{start}-{os.getpid()}-{now_ms // 1000}"
+        taken = None
+        with contextlib.suppress(OSError):  # a ``TimeoutError`` is one
+            taken = within(2 * READ_SECS, take, "sparkbolt-home")
+        return taken or f"{start}-{os.getpid()}-{now_ms // 1000}"
 
     def write(self, entry: TopologyEntry, *, durable: bool = False) -> None:
         """Write an entry; readers see the old one or the new one.
@@ -413,31 +413,6 @@ def chosen(entries: Iterable[TopologyEntry], topology: str, place: str) -> Topol
     names = {name for entry in known for name in (entry["name"], entry["id"])}
     hint = did_you_mean(topology, names) or (": `sparkbolt list` shows those that are" if known else ": none is")
     raise UnknownTopologyError(f"no topology {topology!r} is registered in {place}{hint}")
-
-
-def within(secs: float, do: Callable[[], Found]) -> Found:
-    """Call a function in a thread of its own, and return what it returns.
-
-    Raises:
-        TimeoutError: it has not returned within ``secs`` seconds; it is left behind.
-    """
-    found: list[Found] = []
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            found.append(do())
-        except BaseException as error:  # noqa: BLE001  raised again in the waiting thread
-            raised.append(error)
-
-    thread = threading.Thread(target=run, name="sparkbolt-within", daemon=True)
-    thread.start()
-    thread.join(secs)
-    if raised:
-        raise raised[0]
-    if not found:
-        raise TimeoutError(f"there is no answer within {secs:g} s")
-    return found[0]
 
 
 def is_place(topology: str) -> bool:
