@@ -116,21 +116,6 @@ def test_in_a_rehearsal_files_go_below_its_directory_and_the_real_ones_stay(tmp_
     assert current.output_path(real) == f"{rehearsal}{real}"
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_unfinished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_json(tmp_path, 1, [{"n": 1}])
-
-    def full(*arguments: object) -> None:
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError, match="full"):
-        write_json(tmp_path, 1, [{"n": 2}])
-    assert os.listdir(tmp_path) == ["part-000001-sink-0.jsonl"]
-    assert read_json(tmp_path) == [{"n": 1}]
-
-
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
 def test_a_full_disk_is_no_tuples_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def full(*arguments: object) -> None:
