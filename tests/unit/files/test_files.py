@@ -29,13 +29,7 @@ def files_at(kind: str, root: str) -> Any:
         return ArrowFiles(fs.LocalFileSystem(), root)
     if kind == "arrow subtree":
         return ArrowFiles(fs.SubTreeFileSystem(str(Path(root).parent), fs.LocalFileSystem()), Path(root).name)
-    if kind == "kept root":
-        os.makedirs(root, exist_ok=True)
-    return LocalFiles(root, private=kind == "private", keeps_root=kind != "kept root")
-
-
-LOCAL = ["local", "private", "kept root"]
-ON_DISK = [*LOCAL, "arrow", "arrow subtree"]
+    return LocalFiles(root)
 
 
 class TestMemory(FilesContract):
@@ -46,7 +40,7 @@ class TestMemory(FilesContract):
         return MemoryFiles()
 
 
-@pytest.fixture(params=ON_DISK)
+@pytest.fixture(params=["local", "arrow", "arrow subtree"])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
