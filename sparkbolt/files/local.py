@@ -57,6 +57,8 @@ def create(path: str, write: Callable[[IO[bytes]], object], *, durable: bool = T
 
     On a file system without links, a reader may see the file empty before it is complete.
     """
+    if os.path.lexists(path):
+        return False
     with _temporary(path, write, durable, mode) as temporary:
         try:
             os.link(temporary, path)

@@ -333,6 +333,15 @@ def test_of_two_processes_that_create_the_same_files_one_creates_each(root: Path
     assert len(os.listdir(root / "lives")) == 200
 
 
+def test_a_file_that_exists_is_found_without_a_write(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a directory that may only be read serves who asks whether a file is there."""
+    files = LocalFiles(str(root))
+    files.create("token", b"a")
+    calls = Calls(monkeypatch)
+    assert not files.create("token", b"b")
+    assert calls == []
+
+
 def test_a_private_directory_is_for_its_user_alone(root: Path) -> None:
     files = LocalFiles(str(root), private=True)
     files.write("tokens/a", b"secret")
