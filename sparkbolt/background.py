@@ -13,7 +13,7 @@ from typing import TypeVar
 Answer = TypeVar("Answer")
 
 
-class NoAnswerError(TimeoutError):
+class DeadlineError(TimeoutError):
     """A call has not returned in time; its thread is abandoned."""
 
 
@@ -40,10 +40,10 @@ def within(secs: float, function: Callable[[], Answer], name: str) -> Answer:
     """Call a function in a daemon thread, and return its result.
 
     Raises:
-        NoAnswerError: The function has not returned within ``secs`` seconds.
+        DeadlineError: The function has not returned within ``secs`` seconds.
         BaseException: Any exception that the function raises.
     """
     future = in_background(function, name)
     if not wait([future], secs).done:
-        raise NoAnswerError(f"there is no answer within {secs:g} s")
+        raise DeadlineError(f"there is no answer within {secs:g} s")
     return future.result()

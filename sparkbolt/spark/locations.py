@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from sparkbolt.background import Answer, NoAnswerError, within
+from sparkbolt.background import Answer, DeadlineError, within
 from sparkbolt.core.base.locations import local_directory
 from sparkbolt.errors import CheckpointError, EngineError
 
@@ -110,7 +110,7 @@ def answer_within(secs: float, ask: Callable[[], Answer], place: str) -> Answer:
     """
     try:
         return within(secs, ask, "sparkbolt-first-contact")
-    except NoAnswerError:
+    except DeadlineError:
         raise CheckpointError(
             f"checkpoint {place}: its file system has not answered within {secs:g} s: is it running, are its address "
             "and the credentials right, and may this machine reach it?"

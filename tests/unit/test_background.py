@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from sparkbolt.background import NoAnswerError, in_background, within
+from sparkbolt.background import DeadlineError, in_background, within
 
 
 def test_a_call_returns_its_result() -> None:
@@ -27,12 +27,12 @@ def test_what_a_call_raises_is_raised_where_it_is_waited_for() -> None:
         within(30.0, leave, "asks")
     with pytest.raises(TimeoutError, match="of its own") as raised:
         within(30.0, is_late, "asks")
-    assert not isinstance(raised.value, NoAnswerError)
+    assert not isinstance(raised.value, DeadlineError)
 
 
 def test_a_call_that_hangs_is_abandoned() -> None:
     hangs = threading.Event()
-    with pytest.raises(NoAnswerError, match=r"there is no answer within 0\.01 s"):
+    with pytest.raises(DeadlineError, match=r"there is no answer within 0\.01 s"):
         within(0.01, hangs.wait, "asks")
     hangs.set()
 
