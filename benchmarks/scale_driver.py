@@ -33,7 +33,7 @@ from sparkbolt.core.model.retry import at_once
 from sparkbolt.core.protocol.acker import judge
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, Record
 from sparkbolt.core.protocol.verdicts import Feedback, Partials
-from sparkbolt.sim.driver import MemoryFiles
+from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import TextSpout
 from sparkbolt.spouts.kafka import KafkaSpout

@@ -2,10 +2,9 @@
 
 Which question it answers: when is a dead letter in the file, and what is read back after a crash?
 
-Rule 1: letters are appended and synced to the disk before ``write`` returns; existing content never changes.
-Rule 2: processes that write to the same file take turns (they lock the file). If a crash left an incomplete line, a
-newline ends it before the next letter, so it damages no other line.
-Rule 3: a letter counts once by its id, however often the file holds it; a damaged line is reported, never skipped
+Rule 1: letters are appended and flushed to the disk before ``write`` returns; existing content never changes
+(``files.local.append_lines``).
+Rule 2: a letter counts once by its id, however often the file holds it; a damaged line is reported, never skipped
 silently.
 
 Read before: ``core.model.dead_letters``.
@@ -13,7 +12,6 @@ Read before: ``core.model.dead_letters``.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -24,6 +22,7 @@ from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.dead_letters import DeadLetter
 from sparkbolt.errors import ConfigError
+from sparkbolt.files.local import append_lines, make_folder
 
 
 class FileDeadLetters:
@@ -47,7 +46,7 @@ class FileDeadLetters:
 
     def open(self, context: TopologyContext) -> None:
         """Create the directory of the file."""
-        os.makedirs(os.path.dirname(self.path), exist_ok=True)
+        make_folder(os.path.dirname(self.path))
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
         """Append the letters and sync them to the disk.
@@ -59,33 +58,6 @@ class FileDeadLetters:
 
     def close(self) -> None:
         """Do nothing: no file is kept open, so it may be moved away at any time; the next write creates a new one."""
-
-
-def append_lines(path: str, lines: Sequence[str]) -> None:
-    """Append complete lines to a file and sync it; other processes that append to it wait.
-
-    Raises:
-        OSError: The write failed: the disk is full or the directory is gone, for example.
-    """
-    is_new = not os.path.exists(path)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        size = os.fstat(descriptor).st_size
-        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        data = (b"\n" if torn else b"") + "".join(f"{line}\n" for line in lines).encode()
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    if is_new:
-        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 @dataclass

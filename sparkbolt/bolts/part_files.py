@@ -5,8 +5,7 @@ Which question it answers: how is output written so that a micro-batch that runs
 Rule 1: a file's name consists of the micro-batch, the component and the task. This identifies one unit of work: a bolt
 with a ``flush`` is not fused, so one process receives all rows of a task in a micro-batch together, however many spouts
 and processes send them. When the micro-batch runs again, one process receives the same rows together again.
-Rule 2: a file becomes visible only when it is complete: it is written under a name that begins with ``.``, synced to
-the disk, then renamed.
+Rule 2: a file becomes visible only when it is complete and on the disk (``files.local.replace``).
 Rule 3: a task removes only its own files: its file of the same micro-batch, and its unfinished files.
 Rule 4: in a transactional topology tasks write nothing. They keep their rows, and the driver writes them when the
 micro-batch has succeeded, to a file whose name consists of the micro-batch, which is the txid, and the component.
@@ -34,9 +33,9 @@ from sparkbolt.core.model import arguments
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import ConfigError, Unavailable
+from sparkbolt.files import local
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
-_UNFINISHED = re.compile(r"\.part-[0-9]+(\.[0-9]+)?-.*\.tmp")
 
 
 def absolute_directory(path: str | Path) -> str:
@@ -115,8 +114,13 @@ class PartFiles:
         self.directory = context.output_path(directory)
         self._owner = owner
         with full_disk_is_away(self.directory):
-            os.makedirs(self.directory, exist_ok=True)
-            self._remove_unfinished()
+            local.make_folder(self.directory)
+            # At once, whatever their age, since only one attempt of a task runs at a time. Once per process, since
+            # listing a directory with many files is slow; an attempt that fails removes its own file.
+            local.remove_leftovers(self.directory, self._is_own, older_secs=0.0)
+
+    def _is_own(self, name: str) -> bool:
+        return re.fullmatch(rf"part-[0-9]+(\.[0-9]+)?-{re.escape(self._owner)}", name) is not None
 
     def path(self, micro_batch_id: int, piece: int = 0) -> str:
         """Return the path of one micro-batch's file, such as ``part-000012-count-0.jsonl`` in the directory."""
@@ -137,41 +141,9 @@ class PartFiles:
         """
         final = self.path(micro_batch_id, piece)
         with full_disk_is_away(self.directory):
-            if write is None:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(final)
-            else:
-                self._replace(final, write)
-            self._sync_directory()
-
-    def _replace(self, final: str, write: Callable[[IO[bytes]], None]) -> None:
-        unfinished = os.path.join(self.directory, f".{os.path.basename(final)}.{os.getpid()}.tmp")
-        try:
-            with open(unfinished, "wb") as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(unfinished, final)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(unfinished)
-            raise
-
-    def _remove_unfinished(self) -> None:
-        """Remove unfinished files of this task. This is safe because only one attempt of a task runs at a time.
-
-        It runs once per process, since listing a directory with many files is slow. That is enough: an attempt that
-        fails without killing its process removes its own file.
-        """
-        for name in os.listdir(self.directory):
-            if _UNFINISHED.fullmatch(name) and name.split("-", 2)[2].startswith(f"{self._owner}."):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(os.path.join(self.directory, name))
-
-    def _sync_directory(self) -> None:
-        """Sync the directory, so that the rename survives a power failure."""
-        descriptor = os.open(self.directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            if write is not None:
+                local.replace(final, write)
+                return
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(final)
+            local.flush(self.directory)

@@ -24,7 +24,7 @@ from sparkbolt.core.driver.ledger import agreement
 from sparkbolt.core.driver.ledger.files import begin_life
 from sparkbolt.core.driver.transaction import aborts_mistakes
 from sparkbolt.errors import CheckpointError
-from sparkbolt.spark.checkpoint_files import WritableDirectory, open_files
+from sparkbolt.spark.checkpoint_files import open_files
 
 NOT_AGAIN = "what this file had is nowhere else"
 
@@ -110,7 +110,7 @@ def _alone(directory: str) -> Iterator[Files]:
     Raises:
         CheckpointError: a driver on this machine uses the checkpoint.
     """
-    files, path = open_files(directory), local_directory(directory)
+    files, path = open_files(directory, write=True), local_directory(directory)
     if path is None:
         yield files
         return
@@ -120,4 +120,4 @@ def _alone(directory: str) -> Iterator[Files]:
         except OSError as error:
             owner = (files.read("owner") or b"another driver").decode()
             raise CheckpointError(f"checkpoint {directory} is in use by {owner}: stop that one first") from error
-        yield WritableDirectory(path)
+        yield files

@@ -1,6 +1,6 @@
 """Home: the registry of topologies, a file for each run in ``SPARKBOLT_HOME``.
 
-Which question it answers: which topologies run, which have ended, and which died without a word?
+It lists the topologies that run, that have ended, and that died without notice.
 
     HOME/topologies/ID.json   the entry of one run (``TopologyEntry``), rewritten every few seconds while it runs
     HOME/tokens/ID            the secret that who asks it over TCP must know
@@ -13,8 +13,6 @@ Rule 3: nobody waits for a home: what a file system does not answer within ``REA
 A home that is gone is no home without topologies: those of the last look stay, ``trouble`` says why, and nobody is
 taken for dead because of it.
 Rule 4: what cannot be read as an entry is not one, and is passed over: half of a disk may be lost in a power cut.
-
-Read before: ``documents``, ``home_files``, ``processes``.
 """
 
 from __future__ import annotations
@@ -27,15 +25,18 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
+from sparkbolt.background import in_background, within
 from sparkbolt.core.base.codec import salvage
 from sparkbolt.core.model.config import did_you_mean
-from sparkbolt.errors import SparkboltError
+from sparkbolt.errors import ConfigError, SparkboltError
+from sparkbolt.files.arrow import ArrowFiles
+from sparkbolt.files.local import LocalFiles
+from sparkbolt.files.shared import SharedFiles, Stamp
 from sparkbolt.operate.documents import Gist, TopologyEntry, TopologyState
-from sparkbolt.operate.home_files import HomeFiles, Seen, open_home
 from sparkbolt.operate.processes import ProcessNote, gone
 
 HOME_ENV = "SPARKBOLT_HOME"
@@ -54,7 +55,7 @@ TAKEN_SECS = 3600.0
 """After so long, an id that was taken and has no entry belongs to a process that has died."""
 _TAKEN = b"{}\n"
 """The content of the file by which an id is taken."""
-Found = TypeVar("Found")
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 class HomeError(SparkboltError):
@@ -104,7 +105,7 @@ def no_gist() -> Gist:
 class _Watched:
     """What this reader has seen of one entry."""
 
-    seen: Seen
+    stamp: Stamp
     entry: TopologyEntry
     since_s: float
     """When this reader saw it first as it is, on its own monotonic clock."""
@@ -112,11 +113,32 @@ class _Watched:
     """Whether this reader has seen it change."""
 
 
+def open_home(place: str) -> SharedFiles:
+    """The files of a home, readable for this user only: a path, or a URL of a file system that pyarrow knows.
+
+    Raises:
+        ConfigError: the URL names no file system that can be used.
+    """
+    match = _URL.match(place)
+    if match is None or match[1].lower() == "file":
+        return LocalFiles(place[len(match[0]) :] if match else place, private=True)
+    from pyarrow import ArrowException, fs
+
+    try:
+        system, path = fs.FileSystem.from_uri(place)
+    except (ArrowException, OSError, ValueError) as error:
+        raise ConfigError(
+            f"SPARKBOLT_HOME is {place!r}, which cannot be used: {error}. Expected a directory, or a URL of a file "
+            "system that pyarrow knows, such as s3://bucket/sparkbolt"
+        ) from error
+    return ArrowFiles(system, path)
+
+
 class Home:
     """The registry of one home; its methods may be called from any thread."""
 
     def __init__(
-        self, place: str | None = None, *, files: HomeFiles | None = None, mono: Callable[[], float] = time.monotonic
+        self, place: str | None = None, *, files: SharedFiles | None = None, mono: Callable[[], float] = time.monotonic
     ) -> None:
         """Use the home ``place``, a path or URL (None: ``default_home()``); nothing is made before it is written to.
 
@@ -129,7 +151,7 @@ class Home:
         self._lock = threading.Lock()
         self._watched: dict[str, _Watched] = {}
         self._last: list[TopologyEntry] | None = None
-        self._reading: threading.Thread | None = None
+        self._reading: Future[None] | None = None
         self._trouble: str | None = None
         self._looked_s = mono()
         """When the home answered last, on this reader's own monotonic clock."""
@@ -143,11 +165,10 @@ class Home:
             HomeError: the home has never answered this reader, and does not now.
         """
         with self._lock:
-            if self._reading is None or not self._reading.is_alive():
-                self._reading = threading.Thread(target=self._look, name="sparkbolt-home", daemon=True)
-                self._reading.start()
+            if self._reading is None or self._reading.done():
+                self._reading = in_background(self._look, "sparkbolt-home")
             reading = self._reading
-        reading.join(READ_SECS)
+        wait([reading], READ_SECS)
         if self._last is None:
             raise HomeError(
                 f"the home {self.place} cannot be read: {self._trouble or 'it does not answer'}. Is its disk mounted, "
@@ -162,7 +183,7 @@ class Home:
     def trouble(self) -> str | None:
         """Why the last look failed, or has not come back, in a sentence; ``entries`` are of an earlier one then."""
         reading = self._reading
-        if reading is not None and reading.is_alive():
+        if reading is not None and not reading.done():
             return f"the home {self.place} does not answer"
         return f"the home {self.place} cannot be read: {self._trouble}" if self._trouble is not None else None
 
@@ -172,8 +193,8 @@ class Home:
             if not listing and self._is_gone():
                 return
             watched: dict[str, _Watched] = {}
-            for name, seen in listing.items():
-                one = self._watch(name, seen) if name.endswith(".json") else None
+            for name, stamp in listing.items():
+                one = self._watch(name, stamp) if name.endswith(".json") else None
                 if one is not None:
                     watched[name] = one
             self._watched, self._last = watched, [one.entry for one in watched.values()]
@@ -193,15 +214,15 @@ class Home:
         self._last, self._trouble = [], "there is no such directory; the first topology that starts makes it"
         return True
 
-    def _watch(self, name: str, seen: Seen) -> _Watched | None:
+    def _watch(self, name: str, stamp: Stamp) -> _Watched | None:
         known = self._watched.get(name)
-        if known is not None and known.seen == seen:
+        if known is not None and known.stamp == stamp:
             return known
-        data = self.files.read(f"{FOLDER}/{name}") if seen[1] <= ENTRY_BYTES_MAX else None
+        data = self.files.read(f"{FOLDER}/{name}") if stamp.size <= ENTRY_BYTES_MAX else None
         entry = checked_entry(data) if data else None
         if entry is None or f"{entry['id']}.json" != name:
             return known
-        return _Watched(seen, entry, self._mono(), changed=known is not None)
+        return _Watched(stamp, entry, self._mono(), changed=known is not None)
 
     def _judged(self, entry: TopologyEntry) -> TopologyEntry:
         if not TopologyState.of(entry["state"]).runs:
@@ -228,7 +249,7 @@ class Home:
         own = self._mono() - blind - watched.since_s if watched is not None else 0.0
         if watched is None or watched.changed or own > BEAT_LOST_SECS:
             return own
-        modified_ms = watched.seen[0] // 1_000_000
+        modified_ms = watched.stamp.modified_ns // 1_000_000
         age = time.time() - blind - max(entry["beat_ms"], modified_ms) / 1000
         if age > BEAT_LOST_SECS:  # the clocks may differ: what does the clock of the file system say?
             now_ms = self.files.now_ms()
@@ -265,20 +286,20 @@ class Home:
         The id is taken by a file. If the home does not answer, N is the number of the process.
         """
         start = safe(name)
-        taken: list[str] = []
 
-        def take() -> None:
+        def take() -> str | None:
             own = [_number(file, start) for file in self.files.listing(FOLDER)]
             first = max(own, default=0) + 1
             for number in range(first, first + IDS_TRIED_MAX):
                 id_ = f"{start}-{number}-{now_ms // 1000}"
-                if self.files.create(f"{FOLDER}/{id_}.json", _TAKEN):
-                    taken.append(id_)
-                    return
+                if self.files.create(f"{FOLDER}/{id_}.json", _TAKEN, durable=False):
+                    return id_
+            return None
 
-        with contextlib.suppress(TimeoutError, OSError):
-            within(2 * READ_SECS, take)
-        return taken[0] if taken else f"{start}-{os.getpid()}-{now_ms // 1000}"
+        taken = None
+        with contextlib.suppress(OSError):  # a ``TimeoutError`` is one
+            taken = within(2 * READ_SECS, take, "sparkbolt-home")
+        return taken or f"{start}-{os.getpid()}-{now_ms // 1000}"
 
     def write(self, entry: TopologyEntry, *, durable: bool = False) -> None:
         """Write an entry; readers see the old one or the new one.
@@ -294,7 +315,7 @@ class Home:
         given = os.environ.get("SPARKBOLT_TOKEN", "").strip()
         token = given or secrets.token_urlsafe(32)
         if not given:
-            self.files.write(f"{TOKENS}/{safe(id_)}", token.encode())
+            self.files.write(f"{TOKENS}/{safe(id_)}", token.encode(), durable=False)
         return token
 
     def remove_token(self, id_: str) -> None:
@@ -304,7 +325,7 @@ class Home:
     def prune(self) -> None:
         """Remove the entries of topologies that ended long ago, and all but the newest ``ENDED_MAX``.
 
-        Also ids that were taken by processes that died before they wrote an entry.
+        Also what processes left that died: unfinished files, and ids that were taken and have no entry.
         """
         ended = [entry for entry in self.entries() if not TopologyState.of(entry["state"]).runs]
         ended.sort(key=lambda entry: entry["ended_ms"] or entry["beat_ms"], reverse=True)
@@ -313,6 +334,8 @@ class Home:
             if place >= ENDED_MAX or (entry["ended_ms"] or entry["beat_ms"]) < oldest_ms:
                 self.files.remove(f"{FOLDER}/{entry['id']}.json")
                 self.remove_token(entry["id"])
+        for folder in (FOLDER, TOKENS):
+            self.files.remove_leftovers(folder)
         for name, (modified_ns, size) in self.files.listing(FOLDER).items():
             if size <= len(_TAKEN) and time.time() - modified_ns / 1e9 > TAKEN_SECS:
                 self.files.remove(f"{FOLDER}/{name}")
@@ -349,31 +372,6 @@ def chosen(entries: Iterable[TopologyEntry], topology: str, place: str) -> Topol
     names = {name for entry in known for name in (entry["name"], entry["id"])}
     hint = did_you_mean(topology, names) or (": `sparkbolt list` shows those that are" if known else ": none is")
     raise UnknownTopologyError(f"no topology {topology!r} is registered in {place}{hint}")
-
-
-def within(secs: float, do: Callable[[], Found]) -> Found:
-    """Call a function in a thread of its own, and return what it returns.
-
-    Raises:
-        TimeoutError: it has not returned within ``secs`` seconds; it is left behind.
-    """
-    found: list[Found] = []
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            found.append(do())
-        except BaseException as error:  # noqa: BLE001  raised again in the waiting thread
-            raised.append(error)
-
-    thread = threading.Thread(target=run, name="sparkbolt-within", daemon=True)
-    thread.start()
-    thread.join(secs)
-    if raised:
-        raise raised[0]
-    if not found:
-        raise TimeoutError(f"there is no answer within {secs:g} s")
-    return found[0]
 
 
 def is_place(topology: str) -> bool:

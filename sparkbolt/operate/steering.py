@@ -19,6 +19,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -92,15 +93,6 @@ def _read(operable: Operable, name: str) -> bytes | None:
         return None
 
 
-class _Job:
-    """A request on its way."""
-
-    def __init__(self, act: Callable[[], Answer]) -> None:
-        self.act = act
-        self.answer: Answer | None = None
-        self.over = threading.Event()
-
-
 class Steering:
     """Carries out what operators ask of one running topology."""
 
@@ -130,7 +122,7 @@ class Steering:
         """Called when there is news, in the thread that made it: an event, or what a request has changed; they must not
         raise."""
         self._rate = Rate()
-        self._jobs: queue.Queue[_Job | None] = queue.Queue(REQUESTS_MAX)
+        self._jobs: queue.Queue[tuple[Callable[[], Answer], Future[Answer]] | None] = queue.Queue(REQUESTS_MAX)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sparkbolt-steering", daemon=True)
 
@@ -471,15 +463,17 @@ class Steering:
     # The thread that carries out.
 
     def _carry_out(self, act: Callable[[], Answer], later: str) -> Answer:
-        job = _Job(act)
+        answer: Future[Answer] = Future()
         if self._ended.is_set():
             return refused(f"topology {self._topology.name!r} is ending")
         try:
-            self._jobs.put_nowait(job)
+            self._jobs.put_nowait((act, answer))
         except queue.Full:
             return refused(f"{REQUESTS_MAX} requests wait already: ask again later")
-        job.over.wait(self._wait_secs)
-        return job.answer or accepted(f"accepted; the topology is busy, and {later}")
+        try:
+            return answer.result(self._wait_secs)
+        except TimeoutError:
+            return accepted(f"accepted; the topology is busy, and {later}")
 
     def _run(self) -> None:
         while True:
@@ -491,15 +485,16 @@ class Steering:
             if job is None:
                 self._flush()
                 return
+            act, answer = job
             try:
-                job.answer = job.act()
+                result = act()
             except Exception as error:  # noqa: BLE001  a full disk, a lost JVM: who asked is told
                 text = str(error) if isinstance(error, SparkboltError) else line_of(error)
                 log.error("a request of an operator could not be carried out: %s", text)
-                job.answer = refused(f"it could not be carried out: {text}")
+                result = refused(f"it could not be carried out: {text}")
             self._flush()
             self._tell()
-            job.over.set()
+            answer.set_result(result)
 
     def _remember(self, intent: Intent) -> None:
         self._operable.write(CONTROL_FILE, intent.dumps())

@@ -28,6 +28,7 @@ from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, plan_of
 from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.core.worker.environment import WorkerEnvironment
+from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.sources import Queue, SimulatedQueue
 from sparkbolt.sim.spark_loop import SparkLog
 from sparkbolt.sim.spouts import LocalSpout, close_ranged, open_ranged, open_tasks
@@ -44,52 +45,26 @@ class QueryDied(Interruption):
     """Spark's query has ended; it starts again in the same driver."""
 
 
-class MemoryFiles:
+class CrashingFiles(MemoryFiles):
     """The files of a checkpoint; the driver may die after a given number of changes."""
 
-    def __init__(self) -> None:
-        """Start without files."""
-        self.files: dict[str, bytes] = {}
-        self.changes_left: int | None = None
-        """How many files are still written or removed before the driver dies; None: it does not die."""
+    changes_left: int | None = None
+    """How many files are still written or removed before the driver dies; None: it does not die."""
 
-    def _change(self) -> None:
+    def before_change(self) -> None:
+        """Let the driver die if no changes are left."""
         if self.changes_left is not None:
             self.changes_left -= 1
             if self.changes_left < 0:
                 self.changes_left = None
                 raise DriverDied
 
-    def read(self, name: str) -> bytes | None:
-        """Return the content of a file, or None if it does not exist."""
-        return self.files.get(name)
-
-    def create(self, name: str, data: bytes) -> bool:
-        """Write a file that must not exist yet; return False if it does."""
-        self._change()
-        return self.files.setdefault(name, data) is data
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write a whole file."""
-        self._change()
-        self.files[name] = data
-
-    def names(self, folder: str) -> list[str]:
-        """Return the names of the files in a directory."""
-        start = f"{folder}/"
-        return [name.removeprefix(start) for name in self.files if name.startswith(start)]
-
-    def remove(self, name: str) -> None:
-        """Remove a file, if it exists."""
-        self._change()
-        self.files.pop(name, None)
-
 
 @dataclass
 class Durable:
     """State on disks or in other processes, which survives the driver."""
 
-    files: MemoryFiles = field(default_factory=MemoryFiles)
+    files: CrashingFiles = field(default_factory=CrashingFiles)
     lives: int = 0
     """Number of lives that ever began; it names each of them."""
     log: SparkLog = field(default_factory=SparkLog)

@@ -36,8 +36,8 @@ from sparkbolt.core.worker.results import Row
 from sparkbolt.core.worker.source_reader import clock_rows, run_entry
 from sparkbolt.core.worker.stage import run_level
 from sparkbolt.core.worker.worker import Worker
+from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.committing import LocalCommitters
-from sparkbolt.sim.driver import MemoryFiles
 from sparkbolt.sim.executors import by_dest
 from sparkbolt.sim.spouts import close_ranged, open_ranged, open_tasks
 

@@ -1,8 +1,5 @@
 """Checkpoint: the files that Sparkbolt stores beside Spark's own files.
 
-Which question it answers: where is the ledger's log, which micro-batches are committed, which driver owns the
-checkpoint?
-
     DIR/spark        Spark's checkpoint: offsets, commits, state
     DIR/ledger       n.entry for each staged micro-batch, n.snapshot for the entries that compaction has replaced
     DIR/plans        plans that are too large for an offset
@@ -18,14 +15,12 @@ checkpoint?
     DIR/lock         locked by the JVM; the lock ends with the JVM
     DIR/owner        the process that took the lock last, for the error message of the next one
 
-Rule 1: a file is written under another name and renamed, so it exists completely or not at all.
+Rule 1: files are replaced atomically and durably (``sparkbolt.files``).
 Rule 2: an entry counts only once Spark's ``commits/n`` exists.
 Rule 3: a life number is durable before the life reads or plans anything, so no two lives have the same number.
 Rule 4: Spark does not flush its logs to the disk, so after a power cut the part of them that is left counts. A snapshot
 replaces entries only once the commit of its micro-batch is on the disk.
 Rule 5: a life whose number is no longer the newest writes nothing that counts, and removes nothing.
-
-Read before: ``core.driver.ledger.files``.
 """
 
 from __future__ import annotations
@@ -36,11 +31,9 @@ import logging
 import os
 import re
 import tempfile
-import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -48,7 +41,6 @@ from pyspark.sql import SparkSession
 
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.base.locations import local_directory, scheme_of
-from sparkbolt.core.driver import commits, transaction
 from sparkbolt.core.driver.ledger import files as ledger_files
 from sparkbolt.core.driver.ledger.agreement import TOPOLOGY_MISSING, is_whole, metadata_mistake, topology_in
 from sparkbolt.core.driver.ledger.ledger import Ledger
@@ -56,12 +48,12 @@ from sparkbolt.core.model.lane import Lane, moved
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.model.topology_changes import changes, differs
 from sparkbolt.errors import CheckpointError
+from sparkbolt.files.hadoop import HadoopFiles
+from sparkbolt.files.local import LocalFiles, make_folder
 from sparkbolt.spark.checkpoint_lock import lock
 from sparkbolt.spark.locations import FILES_SECS, answer_within, check_hdfs
 from sparkbolt.spark.versions import FILE_MANAGER, note_version
 
-CONDITIONAL = "fs.option.create.conditional.overwrite"
-"""Requests from Hadoop's S3 client a write that fails if the object exists; other clients ignore the option."""
 _IDENTITY = re.compile("[0-9a-f]{32}")
 log = logging.getLogger("sparkbolt")
 _MODULES = {"s3a": "hadoop-aws", "abfs": "hadoop-azure", "abfss": "hadoop-azure", "wasb": "hadoop-azure"}
@@ -74,156 +66,16 @@ def module_of(jvm: Any, name: str) -> Any:
     return door.getField("MODULE$").get(None)
 
 
-class LocalFiles:
-    """A checkpoint in a local directory."""
+def local_files(directory: str) -> LocalFiles:
+    """The files of a checkpoint in a directory, made if it is missing, without temporary files of dead processes.
 
-    def __init__(self, directory: str, folders: Sequence[str] = ("ledger", "lives", "plans")) -> None:
-        """Make these folders if they are missing; with no folders, the directory is made with the first write."""
-        self._root = Path(directory)
-        for folder in folders:
-            (self._root / folder).mkdir(parents=True, exist_ok=True)
-
-    def read(self, name: str) -> bytes | None:
-        """The content of a file, or None if there is none."""
-        try:
-            return (self._root / name).read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write a file under a temporary name, flush it to the disk, and rename it."""
-        path = self._root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except OSError:  # a full disk: the incomplete file only takes space
-            temporary.unlink(missing_ok=True)
-            raise
-
-    def size(self, name: str) -> int | None:
-        """The size of a file in bytes, or None if there is none."""
-        try:
-            return (self._root / name).stat().st_size
-        except FileNotFoundError:
-            return None
-
-    def flush(self, name: str) -> None:
-        """Flush a file of another process, and its directory, to the disk; nothing if it does not exist."""
-        path = self._root / name
-        for place in (path, path.parent):
-            with contextlib.suppress(FileNotFoundError):
-                descriptor = os.open(place, os.O_RDONLY)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
-
-    def create(self, name: str, data: bytes) -> bool:
-        """Write a file that must not exist yet, and flush it to the disk; False if it exists."""
-        path = self._root / name
-        try:
-            file = path.open("xb")
-        except FileExistsError:
-            return False
-        try:
-            with file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError:  # a full disk: an empty file would be taken for somebody else's
-            path.unlink(missing_ok=True)
-            raise
-        return True
-
-    def names(self, folder: str) -> list[str]:
-        """The names in a folder; none if it does not exist."""
-        try:
-            return os.listdir(self._root / folder)
-        except FileNotFoundError:
-            return []
-
-    def remove(self, name: str) -> None:
-        """Remove a file if it exists."""
-        (self._root / name).unlink(missing_ok=True)
-
-
-class HadoopFiles:
-    """A checkpoint on any file system that Hadoop supports, written as Spark writes its own files beside it.
-
-    Spark knows for each file system how to replace a file atomically, and users may have configured it
-    (``spark.sql.streaming.checkpointFileManagerClass``). To delete and then rename could lose the file in a crash.
+    If somebody removes the directory afterwards, writes fail: a topology must not go on with half a checkpoint.
     """
-
-    def __init__(self, spark: SparkSession, directory: str, *, make: bool = True) -> None:
-        """Open the directory ``directory``, a URL; with ``make``, its folders are made if they are missing."""
-        jvm: Any = spark._jvm  # pyspark has no public API for Hadoop's file systems
-        self._path = jvm.org.apache.hadoop.fs.Path
-        self._root = directory
-        self._configuration = spark._jsc.hadoopConfiguration()
-        self._manager = module_of(jvm, FILE_MANAGER).create(self._path(directory), self._configuration)
-        self._read_all = jvm.org.apache.hadoop.io.IOUtils.readFullyToByteArray
-        for folder in ("ledger", "lives", "plans") if make else ():
-            self._manager.mkdirs(self._at(folder))
-
-    def _at(self, name: str) -> Any:
-        return self._path(f"{self._root}/{name}")
-
-    def read(self, name: str) -> bytes | None:
-        """The content of a file, or None if there is none."""
-        path = self._at(name)
-        if not self._manager.exists(path):
-            return None
-        stream = self._manager.open(path)
-        try:
-            return bytes(self._read_all(stream))
-        finally:
-            stream.close()
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write a complete file, and replace an older one atomically."""
-        folder = name.partition("/")[0]
-        if folder in (ledger_files.LETTERS_FOLDER, transaction.FOLDER, commits.FOLDER):
-            self._manager.mkdirs(self._at(folder))
-        stream = self._manager.createAtomic(self._at(name), True)
-        try:
-            stream.write(bytearray(data))
-        except BaseException:
-            stream.cancel()
-            raise
-        stream.close()
-
-    def create(self, name: str, data: bytes) -> bool:
-        """Write a file that must not exist yet; False if it exists.
-
-        HDFS and most object stores check this atomically; on S3, Hadoop's client must request a conditional write.
-        """
-        path = self._at(name)
-        try:
-            builder = path.getFileSystem(self._configuration).createFile(path).overwrite(False).recursive()
-            stream = builder.opt(CONDITIONAL, True).build()
-            stream.write(bytearray(data))
-            stream.close()
-        except Py4JJavaError as error:
-            if "FileAlreadyExists" in error.java_exception.getClass().getName():
-                return False
-            raise
-        return True
-
-    def names(self, folder: str) -> list[str]:
-        """The names in a folder; none if it does not exist."""
-        path = self._at(folder)
-        if not self._manager.exists(path):
-            return []
-        return [status.getPath().getName() for status in self._manager.list(path)]
-
-    def remove(self, name: str) -> None:
-        """Remove a file if it exists."""
-        self._manager.delete(self._at(name))
+    make_folder(directory)
+    files = LocalFiles(directory, keeps_root=False)
+    for folder in ("", *files.names("")):
+        files.remove_leftovers(folder)
+    return files
 
 
 def hadoop_files(spark: SparkSession, directory: str, *, make: bool = True) -> HadoopFiles:
@@ -232,15 +84,24 @@ def hadoop_files(spark: SparkSession, directory: str, *, make: bool = True) -> H
     Args:
         spark: any session.
         directory: the checkpoint's URL.
-        make: whether missing folders are made.
+        make: whether the directory is made if it is missing.
 
     Raises:
         CheckpointError: Spark has no client for this file system, or the file system does not answer.
     """
-    services = spark._jsc.hadoopConfiguration().get("dfs.nameservices") or ""
-    check_hdfs(directory, services.split(","))
+    jvm: Any = spark._jvm  # pyspark has no public API for Hadoop's file systems
+    configuration = spark._jsc.hadoopConfiguration()
+    check_hdfs(directory, (configuration.get("dfs.nameservices") or "").split(","))
+
+    def connected() -> HadoopFiles:
+        manager = module_of(jvm, FILE_MANAGER).create(jvm.org.apache.hadoop.fs.Path(directory), configuration)
+        files = HadoopFiles(jvm, directory, configuration, manager)
+        if make:
+            files.make_folder("ledger")
+        return files
+
     try:
-        return answer_within(FILES_SECS, lambda: HadoopFiles(spark, directory, make=make), directory)
+        return answer_within(FILES_SECS, connected, directory)
     except Py4JJavaError as error:
         raise CheckpointError(f"checkpoint {directory} cannot be reached: {_why(spark, directory, error)}") from None
 
@@ -285,8 +146,8 @@ class Checkpoint:
         self.directory = directory if local is None else local
         self.url = self.directory if local is None else f"file://{local}"
         """The URL of the checkpoint; it does not depend on Spark's default file system."""
-        self.files = hadoop_files(spark, directory) if local is None else LocalFiles(local)
-        self.letters: Files = self.files if letters is None else LocalFiles(letters, folders=())
+        self.files = hadoop_files(spark, directory) if local is None else local_files(local)
+        self.letters: Files = self.files if letters is None else LocalFiles(letters)
         self.letters_directory = f"{self.directory if letters is None else letters}/{ledger_files.LETTERS_FOLDER}"
         self._lock = None
         if local is not None:
@@ -464,7 +325,6 @@ class Checkpoint:
             why,
         )
         self.files.remove(f"spark/{log_}/{number}")
-        self.files.remove(f"spark/{log_}/.{number}.crc")
 
     def note_version(self, version: str) -> None:
         """Record which version of Spark runs on the checkpoint.

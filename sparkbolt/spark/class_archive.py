@@ -28,6 +28,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from sparkbolt.files.local import publish
+
 log = logging.getLogger("sparkbolt")
 CACHE_ENV = "SPARKBOLT_CACHE"
 """The folder of archives; ``off``: there are none. Not set: ``sparkbolt`` in the user's folder for caches."""
@@ -139,10 +141,8 @@ class ClassArchive:
         os.chmod(written, 0o600)
         with open(written, "ab") as file:
             file.write(_END)
-            file.flush()
-            os.fsync(file.fileno())
         os.chmod(written, 0o400)
-        os.replace(written, self.path)
+        publish(written, self.path)
         others = sorted(Path(self.folder).glob("classes-*.jsa"), key=lambda path: path.stat().st_mtime)
         for old in others[:-KEPT_MAX]:
             old.unlink(missing_ok=True)

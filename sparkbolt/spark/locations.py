@@ -12,15 +12,13 @@ from __future__ import annotations
 import os
 import re
 import socket
-import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
 
+from sparkbolt.background import Answer, DeadlineError, within
 from sparkbolt.core.base.locations import local_directory
 from sparkbolt.errors import CheckpointError, EngineError
 
-Answer = TypeVar("Answer")
 ANSWER_SECS = 5.0
 """How long a server may take to accept a connection."""
 FILES_SECS = 30.0
@@ -99,7 +97,7 @@ def check_hdfs(place: str, services: Iterable[str] = ()) -> None:
 
 
 def answer_within(secs: float, ask: Callable[[], Answer], place: str) -> Answer:
-    """Call ``ask`` in a separate thread and return its result; a thread that takes too long is abandoned.
+    """Call ``ask`` in a background thread and return its result.
 
     Args:
         secs: how long to wait.
@@ -110,26 +108,13 @@ def answer_within(secs: float, ask: Callable[[], Answer], place: str) -> Answer:
         CheckpointError: ``ask`` has not returned within ``secs`` seconds.
         BaseException: any exception that ``ask`` raises.
     """
-    found: list[Answer] = []
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            found.append(ask())
-        except BaseException as error:  # noqa: BLE001  raised again in the waiting thread
-            raised.append(error)
-
-    thread = threading.Thread(target=run, name="sparkbolt-first-contact", daemon=True)
-    thread.start()
-    thread.join(secs)
-    if raised:
-        raise raised[0]
-    if not found:
+    try:
+        return within(secs, ask, "sparkbolt-first-contact")
+    except DeadlineError:
         raise CheckpointError(
             f"checkpoint {place}: its file system has not answered within {secs:g} s: is it running, are its address "
             "and the credentials right, and may this machine reach it?"
-        )
-    return found[0]
+        ) from None
 
 
 def _address(text: str, port: int) -> tuple[str, int]:

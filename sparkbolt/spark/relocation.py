@@ -45,7 +45,6 @@ def name_places_anew(files: Files, directory: str, url: str) -> None:
                 continue
             log.info("checkpoint %s was moved here: %s/%s names the new place", directory, folder, number)
             files.write(f"{folder}/{number}", after)
-            files.remove(f"{folder}/.{number}.crc")  # Hadoop's checksum of the old content
 
 
 def _renamed(files: Files, operator: str, metadata: bytes, url: str) -> bytes:

@@ -18,6 +18,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from sparkbolt.files.local import final_name, replace
+
 FOLDER_ENV = "SPARKBOLT_SEGMENTS"
 """The environment variable that gives worker processes a folder of their driver's; it is set under a local master."""
 KEPT_FILES_MAX = 256
@@ -26,7 +28,6 @@ KEPT_BYTES_MAX = 64 << 20
 """Of one task; while a micro-batch runs there may be twice as many."""
 FILE_BYTES_MIN = 4096
 """Smaller segments come from Spark as fast."""
-_WRITING = ".tmp"
 
 
 class SegmentFiles:
@@ -67,15 +68,9 @@ class SegmentFiles:
         if self._put_bytes + len(value) > KEPT_BYTES_MAX:
             return
         path = self._path(self._folder, key)
-        writing = path.with_name(f"{path.name}{os.getpid()}{_WRITING}")
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            try:
-                writing.write_bytes(value)
-                writing.replace(path)
-            except OSError:
-                writing.unlink(missing_ok=True)
-                raise
+            replace(str(path), lambda file: file.write(value), durable=False)
         except (OSError, ValueError):  # a full disk; the run has ended; a name that no file can have
             return
         self._put_bytes += len(value)
@@ -100,7 +95,7 @@ class SegmentFiles:
             total = count = 0
             for _, size, path in files:
                 total, count = total + size, count + 1
-                if count > KEPT_FILES_MAX or total > KEPT_BYTES_MAX or path.endswith(_WRITING):
+                if count > KEPT_FILES_MAX or total > KEPT_BYTES_MAX or final_name(os.path.basename(path)) is not None:
                     os.unlink(path)
         except OSError:  # the run has ended; another worker drops the same
             return

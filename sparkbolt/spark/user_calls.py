@@ -19,8 +19,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any
@@ -109,21 +110,8 @@ class Job:
     function: Callable[[], Any]
     quiet: bool = False
     """Whether no thread waits for its end."""
-    done: bool = False
-    left: bool = False
-    """Whether the thread that waited for it has gone on; then the call need not begin."""
-    value: Any = None
-    error: BaseException | None = None
-
-    def result(self) -> Any:
-        """The result of the call.
-
-        Raises:
-            BaseException: any exception that the call raised.
-        """
-        if self.error is not None:
-            raise self.error
-        return self.value
+    future: Future[Any] = field(default_factory=Future)
+    """The result; cancelled if the thread that waited for it goes on before the call has begun."""
 
 
 class Caller:
@@ -158,11 +146,11 @@ class Caller:
         until_s = self._since_s() + patience_secs
         return self._wait(what, function, lambda: min(until_s, self._calls.ended_s + LEAVE_SECS, self._leave_s))
 
-    def later(self, what: str, function: Callable[[], Any]) -> Job:
-        """Call a function in the thread, and return its job without waiting."""
+    def later(self, what: str, function: Callable[[], Any]) -> Future[Any]:
+        """Call a function in the thread, and return its future without waiting."""
         job = Job(what, function, quiet=True)
         self._put(job)
-        return job
+        return job.future
 
     def end(self, what: str = "", function: Callable[[], Any] = lambda: None) -> None:
         """Call a last function and end the thread; threads that wait for an earlier call go on after ``LEAVE_SECS``.
@@ -196,14 +184,14 @@ class Caller:
         with changed:
             self._put(job)
             try:
-                while not job.done:
+                while not job.future.done():
                     left = until() - time.monotonic()
                     if left <= 0:
                         raise self._not_returned(what)
                     changed.wait(None if left == math.inf else left)
             finally:
-                job.left = True
-        return job.result()
+                job.future.cancel()
+        return job.future.result()
 
     def _not_returned(self, what: str) -> NotReturned:
         called, since_s = self._at or (what, time.monotonic())
@@ -217,16 +205,18 @@ class Caller:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            if job.left:
+            if not job.future.set_running_or_notify_cancel():
                 continue
             self._at = job.what, time.monotonic()
+            value: Any = None
+            raised: BaseException | None = None
             with self._calls.at(job.what, waited_for=True):
                 try:
-                    job.value = job.function()
+                    value = job.function()
                 except BaseException as error:  # noqa: BLE001  user code; raised in the waiting thread
-                    job.error = error
+                    raised = error
             self._at = None
-            job.done = True
+            job.future.set_result(value) if raised is None else job.future.set_exception(raised)
             if not job.quiet:
                 with self._calls.changed:
                     self._calls.changed.notify_all()
@@ -295,7 +285,7 @@ class DriverSpout(PartitionedSpout):
         self.spout = spout
         self._component = component
         self._caller = Caller(calls, f"spout-{component}")
-        self._asked: tuple[Mapping[str, int], Job] | None = None
+        self._asked: tuple[Mapping[str, int], Future[Any]] | None = None
         self._finished: Mapping[str, int] | None = None
         """The progress for which the spout has answered that it is finished."""
         self._lag: Mapping[str, int] = {}
@@ -326,9 +316,9 @@ class DriverSpout(PartitionedSpout):
 
         If there is no such answer yet, the user's method is called in the background; a later call returns its answer.
         """
-        if self._asked is not None and self._asked[1].done:
-            (of, job), self._asked = self._asked, None
-            if job.result():
+        if self._asked is not None and self._asked[1].done():
+            (of, answer), self._asked = self._asked, None
+            if answer.result():
                 self._finished = of
         if self._finished == progress:
             return True

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, cast
 
+from sparkbolt.background import in_background
 from sparkbolt.errors import SparkboltError
 from sparkbolt.operate.documents import (
     Answer,
@@ -220,26 +221,23 @@ class Asking:
 
     def _start(self, asked: str, ask: Callable[[], Any], key: tuple[Any, ...] | None = None) -> Future[Any]:
         """Call ``ask`` in a thread of its own, which does not keep the process from ending."""
-        future: Future[Any] = Future()
-        future.set_running_or_notify_cancel()  # so that a handler that gives up does not take it from others
+
+        def call() -> Any:
+            try:
+                value = ask()
+            except BaseException:
+                self._end(asked, key)
+                raise
+            self._end(asked, key, value)
+            return value
+
         with self._lock:
             if self._running.get(asked, 0) >= TOPOLOGY_CALLS_MAX or sum(self._running.values()) >= CALLS_MAX:
                 raise LateAnswerError("too many questions wait for their answers; ask again in some seconds")
+            future = in_background(call, "sparkbolt-ui-asks")  # ``_end`` waits for the lock
             self._running[asked] = self._running.get(asked, 0) + 1
             if key is not None:
                 self._waiting[key] = future
-
-        def call() -> None:
-            try:
-                value = ask()
-            except BaseException as error:  # noqa: BLE001  it is raised where the result is awaited
-                self._end(asked, key)
-                future.set_exception(error)
-            else:
-                self._end(asked, key, value)
-                future.set_result(value)
-
-        threading.Thread(target=call, name="sparkbolt-ui-asks", daemon=True).start()
         return future
 
     def _end(self, asked: str, key: tuple[Any, ...] | None, *value: Any) -> None:

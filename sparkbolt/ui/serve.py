@@ -28,6 +28,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sparkbolt.core.base.files import Files
 from sparkbolt.errors import ConfigError, SparkboltError
+from sparkbolt.files.local import LocalFiles
 from sparkbolt.operate.home import default_home
 from sparkbolt.operate.operator import Operator
 from sparkbolt.ui.app import LOOPBACK_HOSTS, make_app
@@ -198,12 +199,7 @@ def kept_token(directory: Path | None) -> str:
     if directory is None:
         return secrets.token_urlsafe(32)
     path = directory / f"ui-token-{getpass.getuser()}"  # a shared home has users who cannot read each other's
-    directory.mkdir(parents=True, exist_ok=True)
-    try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(32) + "\n")
-    except FileExistsError:
-        pass
+    LocalFiles(str(directory), private=True).create(path.name, f"{secrets.token_urlsafe(32)}\n".encode())
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as file:
         if os.fstat(file.fileno()).st_mode & 0o077:
             raise ConfigError(f"others can read {path}: remove it, and the next start makes another token")

@@ -139,8 +139,8 @@ class WindowedBolt(RuntimeBolt):
         """Keep a separate window for each value of some fields, within each task: group the input by the same fields.
 
         ``window.key`` is the value, or a tuple of values if there are several fields. A key whose window is empty is
-        forgotten. If ``execute`` calls ``window.get_expired()``, the task keeps the last window of each key until the key
-        has another one.
+        forgotten. If ``execute`` calls ``window.get_expired()``, the task keeps the last window of each key until the
+        key has another one.
 
         Args:
             fields: names of fields that every input stream has.

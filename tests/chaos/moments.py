@@ -22,7 +22,8 @@ MOMENTS = ("planned", "staging", "staged", "committed", "promoted", "compacting"
 def plant(moment: str, act: Callable[[int], None]) -> None:
     """Have ``act`` called with the micro-batch's id whenever this process comes to a moment."""
     from sparkbolt.core.driver.planner import Planner
-    from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles
+    from sparkbolt.files.local import LocalFiles
+    from sparkbolt.spark.checkpoint import Checkpoint
     from sparkbolt.spark.life import Life
 
     owner, name, before = {

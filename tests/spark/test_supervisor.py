@@ -19,8 +19,8 @@ from py4j.protocol import Py4JJavaError
 from sparkbolt import BasicBolt, CheckpointError, Config, EngineError, Spout, TopologyBuilder
 from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.core.model.topology import Topology
+from sparkbolt.files.local import LocalFiles
 from sparkbolt.spark import life as life_module
-from sparkbolt.spark.checkpoint import LocalFiles
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spouts import GeneratorSpout
 from tests.patience import PATIENCE_SECS

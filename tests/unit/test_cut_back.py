@@ -18,9 +18,10 @@ from sparkbolt import BasicBolt, CheckpointError, Config, Range, Spout, Topology
 from sparkbolt.core.driver.ledger import files as ledger_files
 from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.driver.ledger.settings import ledger_settings
-from sparkbolt.sim.driver import MemoryFiles
+from sparkbolt.files.local import LocalFiles
+from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles
+from sparkbolt.spark.checkpoint import Checkpoint
 from tests.unit.core.driver.test_coordinator import Keep, Numbers
 
 EVERY = 5

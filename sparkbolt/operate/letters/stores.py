@@ -22,13 +22,14 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlparse
 
-from sparkbolt.bolts.dead_letter_files import append_lines, letters_of, read_letters
+from sparkbolt.bolts.dead_letter_files import letters_of, read_letters
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.base.locations import local_directory
 from sparkbolt.core.driver.ledger.files import LETTERS_FOLDER
 from sparkbolt.core.driver.ledger.reader import TASKS_FILE
 from sparkbolt.core.model.dead_letters import FILE, DeadLetter, plain
 from sparkbolt.errors import WrongUseError
+from sparkbolt.files.local import append_lines
 from sparkbolt.operate.letters.common import (
     ID_CHARACTERS_SHOWN,
     LettersFound,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkbolt.bolts.dead_letter_files import append_lines
 from sparkbolt.cli import main
 from sparkbolt.core.model.dead_letters import RawMessage
+from sparkbolt.files.local import append_lines
 from sparkbolt.operate.letters.stores import LetterFile
 from tests.unit.core.model.test_dead_letters import attempt, letter
 

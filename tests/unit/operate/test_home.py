@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from sparkbolt import ConfigError
+from sparkbolt.files.arrow import ArrowFiles
+from sparkbolt.files.local import LocalFiles, temporary_name
 from sparkbolt.operate import home as home_module
 from sparkbolt.operate.documents import TopologyState
 from sparkbolt.operate.home import (
@@ -24,7 +26,6 @@ from sparkbolt.operate.home import (
     checked_entry,
     default_home,
 )
-from sparkbolt.operate.home_files import ArrowFiles, DiskFiles
 from tests.unit.operate.topologies import entry_of
 
 
@@ -225,7 +226,7 @@ def test_ids_are_storms_and_unique_even_within_one_second(home: Path) -> None:
 # A home in trouble.
 
 
-class Stuck(DiskFiles):
+class Stuck(LocalFiles):
     """A file system that does not answer for a while."""
 
     def __init__(self, directory: str) -> None:
@@ -323,6 +324,15 @@ def test_of_those_that_have_ended_the_newest_are_kept_and_no_others(
     assert not (home / "tokens" / "a-4-1").exists()
 
 
+def test_what_dead_processes_were_writing_is_removed(home: Path) -> None:
+    registry = stored(home, entry_of())
+    left = home / "topologies" / temporary_name("words-1-100.json")
+    left.touch()
+    os.utime(left, (0, 0))
+    registry.prune()
+    assert [path.name for path in (home / "topologies").iterdir()] == ["words-1-100.json"]
+
+
 def test_a_token_is_random_private_and_only_read_by_who_may(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     registry = Home(str(home))
     token = registry.write_token("words-1-100")
@@ -336,28 +346,6 @@ def test_a_token_is_random_private_and_only_read_by_who_may(monkeypatch: pytest.
 
 
 # Writing.
-
-
-def test_a_reader_never_sees_half_an_entry(home: Path) -> None:
-    registry = Home(str(home))
-    ended = threading.Event()
-
-    def write() -> None:
-        number = 0
-        while not ended.is_set():
-            number += 1
-            registry.write(entry_of(why="x" * (number % 5 * 10_000)))
-
-    thread = threading.Thread(target=write)
-    registry.write(entry_of())
-    thread.start()
-    path = home / "topologies" / "words-1-100.json"
-    try:
-        for _ in range(200):
-            assert checked_entry(path.read_bytes()) is not None
-    finally:
-        ended.set()
-        thread.join()
 
 
 def test_a_folder_that_somebody_removed_is_made_again(home: Path) -> None:

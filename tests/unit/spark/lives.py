@@ -14,7 +14,7 @@ from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.core.model.topology import Topology
-from sparkbolt.sim.driver import MemoryFiles
+from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 
@@ -22,8 +22,9 @@ pytest.importorskip("pyspark")
 
 from py4j.protocol import Py4JError
 
+from sparkbolt.files.local import LocalFiles
 from sparkbolt.spark import running as running_module
-from sparkbolt.spark.checkpoint import Checkpoint, LocalFiles
+from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.running import RunningOnSpark
 
 

@@ -16,7 +16,8 @@ from unittest.mock import MagicMock
 import pytest
 
 from sparkbolt.errors import CheckpointError, FencedError
-from sparkbolt.spark import checkpoint
+from sparkbolt.files.local import temporary_name
+from sparkbolt.spark.checkpoint import local_files
 from sparkbolt.spark.checkpoint_lock import lock, refuse_if_in_use
 from tests.unit.spark.lives import NoLock
 
@@ -122,18 +123,20 @@ def test_a_driver_that_was_thought_dead_removes_nothing(tmp_path: Path) -> None:
     assert sorted(new.files.names("plans")) == ["2-0", "3-0"]
 
 
-def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = checkpoint.LocalFiles(str(tmp_path))
-    files.write("life", b"1")
-
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(checkpoint.os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        files.write("life", b"2")
-    assert files.read("life") == b"1"
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["life"]
+def test_a_driver_removes_what_dead_ones_were_writing_and_makes_no_removed_checkpoint_again(tmp_path: Path) -> None:
+    names = "topology", "ledger/0.entry"
+    files = local_files(str(tmp_path / "state"))
+    for name in names:
+        files.write(name, b"whole")
+        left = (tmp_path / "state" / name).with_name(temporary_name(Path(name).name))
+        left.touch()
+        os.utime(left, (0, 0))
+    files = local_files(str(tmp_path / "state"))
+    assert not list((tmp_path / "state").rglob("*.tmp"))
+    assert [files.read(name) for name in names] == [b"whole", b"whole"]
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(FileNotFoundError):
+        files.write("ledger/1.entry", b"half a checkpoint")
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.parent / "gone")])

@@ -14,7 +14,7 @@ from sparkbolt.core.driver.recorder import Observed
 from sparkbolt.core.model.measurements import Measurements, Process
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.reports import Promotion
-from sparkbolt.sim.driver import MemoryFiles
+from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.spark import recording as recording_module
 from sparkbolt.spark.recording import Recording
 from tests.patience import PATIENCE_SECS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkbolt.spark.checkpoint import LocalFiles
+from sparkbolt.files.local import LocalFiles
 from sparkbolt.spark.relocation import name_places_anew
 from tests.archives import unpack
 

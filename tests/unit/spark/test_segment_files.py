@@ -96,19 +96,17 @@ def test_what_spark_is_told_to_remove_is_removed_here_too(tmp_path: Path) -> Non
 
 def test_what_a_dead_worker_was_writing_is_not_found_and_does_not_stay(tmp_path: Path) -> None:
     files, key = SegmentFiles(tmp_path), physical_key("kv/d", 99)
-    (tmp_path / f"kv_d@{99:016x}4711.tmp").write_bytes(b"half of")
+    (tmp_path / f".kv_d@{99:016x}.4711-0a1b2c3d.tmp").write_bytes(b"half of")
     assert files.get(key) is None
     stored(files, ["kv/d"], 1)
-    assert not list(tmp_path.glob("*.tmp"))
+    assert not list(tmp_path.glob(".*.tmp"))
 
 
 def test_a_full_disk_leaves_no_half_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, value: bytes) -> int:
-        with path.open("wb") as file:
-            file.write(value[:10])
+    def full(*paths: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(os, "replace", full)
     SegmentFiles(tmp_path).put("kv/d@1", LARGE)
     assert os.listdir(tmp_path) == []
 

@@ -11,8 +11,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from sparkbolt import CheckpointError, EngineError
+from sparkbolt.files.local import LocalFiles
 from sparkbolt.launch import load
-from sparkbolt.spark.checkpoint import LocalFiles
 from sparkbolt.spark.session import check_usable, given_session
 from sparkbolt.spark.versions import check_private_names, check_version, note_version
 

@@ -10,7 +10,6 @@ Read before: ``sources``, ``cluster``.
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import json
 import os
@@ -21,6 +20,7 @@ from typing import Any, Literal, Protocol
 
 from sparkbolt.core.base.intervals import Interval, Intervals
 from sparkbolt.errors import ConfigError
+from sparkbolt.files import local
 from sparkbolt.spouts.kafka.driver.cluster import Cluster
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 
@@ -192,6 +192,7 @@ class FileOffsets:
             ConfigError: The file exists and holds something else.
         """
         self._read()
+        local.remove_leftovers(os.path.dirname(self.path), os.path.basename(self.path).__eq__)
 
     def load(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, Stored]:
         """Return what the file holds."""
@@ -201,21 +202,11 @@ class FileOffsets:
     def save(self, offsets: Mapping[KafkaPartition, Stored]) -> None:
         """Replace the file; entries that others have written meanwhile are kept."""
         directory = os.path.dirname(self.path)
-        os.makedirs(directory, exist_ok=True)
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        local.make_folder(directory)
+        with local.locked(directory):
             known = self._read() | dict(offsets)
             body = {"sparkbolt": FILE_FORMAT, "offsets": {str(p): _entry(s) for p, s in sorted(known.items())}}
-            unfinished = f"{self.path}.tmp"
-            with open(unfinished, "w", encoding="utf-8") as file:
-                json.dump(body, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(unfinished, self.path)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            local.replace(self.path, lambda file: file.write(json.dumps(body, indent=1).encode()))
 
     def _read(self) -> dict[KafkaPartition, Stored]:
         known: dict[KafkaPartition, Stored] = {}

@@ -13,7 +13,7 @@ from sparkbolt.core.model.components import BoltBase
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.protocol.verdicts import KeptRows
 from sparkbolt.errors import CheckpointError
-from sparkbolt.sim.driver import MemoryFiles
+from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.spouts import GeneratorSpout
 
 

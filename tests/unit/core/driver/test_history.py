@@ -12,7 +12,7 @@ from sparkbolt.core.base.histogram import Histogram
 from sparkbolt.core.driver import history as history_module
 from sparkbolt.core.driver.history import RINGS, Bucket, History, MicroBatchRecord
 from sparkbolt.core.model.measurements import Flow, FlowCounts
-from sparkbolt.sim.driver import MemoryFiles
+from sparkbolt.files.memory import MemoryFiles
 
 HOUR = 3_600_000
 BACK = (HOUR // 2, HOUR + 9_000, 20 * HOUR, 300 * HOUR, 10_000 * HOUR)

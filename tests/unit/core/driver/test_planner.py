@@ -15,7 +15,7 @@ from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, MicroBatchPlan
 from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.errors import CheckpointError, InvariantError, OutdatedLifeError
-from sparkbolt.sim.driver import MemoryFiles
+from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.engine import LocalEngine
 
 NOW = 1_000_000

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkbolt import BasicBolt, Config, Direct, InvalidTopology, Spout, TopologyBuilder
-from sparkbolt.bolts.dead_letter_files import FileDeadLetters, append_lines, read_letters
+from sparkbolt.bolts.dead_letter_files import FileDeadLetters, read_letters
 from sparkbolt.core.model.dead_letters import (
     Attempt,
     DeadLetter,
@@ -29,6 +29,7 @@ from sparkbolt.core.model.dead_letters import (
     restored,
     row_of_letter,
 )
+from sparkbolt.files.local import append_lines
 from sparkbolt.spouts import TextSpout
 
 

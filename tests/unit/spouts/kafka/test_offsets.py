@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from sparkbolt.bolts import KafkaBolt
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.config import Config
 from sparkbolt.errors import ConfigError
+from sparkbolt.files.local import temporary_name
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka.driver.offsets import (
     METADATA_CHARACTERS_MAX,
@@ -151,7 +153,12 @@ def test_a_file_of_offsets_is_replaced_whole_and_read_again(tmp_path):
     again = store_of(f"file:{path}")
     again.open(None)
     assert again.load([PLACE, KafkaPartition("orders", 7)]) == {PLACE: Stored(40, OURS, [(45, 50)])}
-    assert [file.name for file in path.parent.iterdir()] == ["offsets.json"]
+    left, others = (path.with_name(temporary_name(name)) for name in ("offsets.json", "returns.json"))
+    for file in (left, others):
+        file.touch()
+        os.utime(file, (0, 0))
+    again.open(None)
+    assert sorted(path.parent.iterdir()) == [others, path], "what a dead spout was writing"
 
 
 def test_spouts_that_share_a_file_leave_each_others_offsets_alone(tmp_path):

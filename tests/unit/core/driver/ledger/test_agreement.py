@@ -13,9 +13,9 @@ from sparkbolt.core.driver.ledger import agreement
 from sparkbolt.core.driver.ledger.files import begin_life, check_number
 from sparkbolt.core.driver.transaction import Aborts
 from sparkbolt.errors import CheckpointError
+from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.checkers.acks import Checkers
 from sparkbolt.sim.checkers.base import Facts
-from sparkbolt.sim.driver import MemoryFiles
 from sparkbolt.sim.subject import Subject, subject_of
 from sparkbolt.sim.world import World
 from tests.sim.random_topologies import Jobs
