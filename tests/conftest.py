@@ -17,6 +17,7 @@ from _pytest.mark.expression import Expression
 from xdist.scheduler import LoadScopeScheduling
 
 from sparkbolt.launch import Launch  # noqa: F401  for those who import a topology from where it is
+from tests import durations
 from tests.patience import TEST_SECS
 from tests.services.fixtures import kafka as kafka
 from tests.services.fixtures import mariadb as mariadb
@@ -50,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     And no topology of a test, or of a program that a test starts, is registered in the home of the user, or writes down
     which classes it has loaded.
     """
+    durations.register(config)
     os.environ.setdefault("SPARKBOLT_CACHE", "off")
     before = os.environ.get("SPARKBOLT_HOME")
     home = os.environ["SPARKBOLT_HOME"] = tempfile.mkdtemp(prefix="sparkbolt-tests-home-")
