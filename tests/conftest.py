@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from _pytest.mark.expression import Expression
 from xdist.scheduler import LoadScopeScheduling
 
 from sparkbolt.launch import load  # noqa: F401  for those who import a topology from where it is
+from tests import durations
 from tests.patience import TEST_SECS
 from tests.services.fixtures import kafka as kafka
 from tests.services.fixtures import mariadb as mariadb
@@ -31,15 +35,24 @@ EXAMPLES_ON_SPARK = (
     "sparkbolt/core/model/running.py::sparkbolt.core.model.running.RunningTopology",
 )
 """Where the examples of docstrings start topologies."""
-WITHOUT_MARKS = ("tests/unit/", "tests/tidy/")
-"""Where no test needs Spark, a server or much time. To read them all takes ten seconds."""
+PLACES: dict[str, set[str]] = {
+    "tests/unit/": set(),
+    "tests/tidy/": set(),
+    "tests/spark/": {"spark"},
+    "tests/services/": {"service"},
+    "tests/browser/": {"service"},
+}
+"""Folders that no test leaves out of a stage or brings into one: each test has these marks of ``STAGES``, or more."""
 STAGES = {"campaign", "service", "spark", "versions"}
 """The marks by which ``scripts/test`` tells its stages."""
+WRITES_NO_BYTECODE = sys.dont_write_bytecode
 IN_CI = os.environ.get("CI") == "true"
 
 # No deadline: a machine with two busy cores is no reason for a failure. In CI the examples are the same each
 # time, so that a red run can be had again; at home they differ, so that there is something to find.
+# `scripts/test quick` takes few of them.
 hypothesis.settings.register_profile("home", deadline=None)
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("ci" if IN_CI else "home")
 
@@ -50,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     And no topology of a test, or of a program that a test starts, is registered in the home of the user, or writes down
     which classes it has loaded.
     """
+    durations.register(config)
     os.environ.setdefault("SPARKBOLT_CACHE", "off")
     before = os.environ.get("SPARKBOLT_HOME")
     home = os.environ["SPARKBOLT_HOME"] = tempfile.mkdtemp(prefix="sparkbolt-tests-home-")
@@ -65,15 +79,34 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave unread what has none of the marks that are asked for; None where others may say."""
-    asked = config.option.markexpr
-    place = f"{collection_path}/".removeprefix(f"{config.rootpath}/")
-    if not asked or not place.startswith(WITHOUT_MARKS):
-        return None
+def place_of(path: str) -> str | None:
+    """The folder of ``PLACES`` that a path is in."""
+    return next((place for place in PLACES if path.startswith(place)), None)
+
+
+@functools.cache
+def may_be_asked(place: str, asked: str) -> bool:
+    """Whether a test in a folder of ``PLACES`` may have the marks that are asked for."""
+    marks = PLACES[place]
+    further = {"slow"} if not marks else {"slow", "campaign", "lesser", *STAGES} - marks
     chosen = Expression.compile(asked)
-    may_be_asked = any(chosen.evaluate(lambda name, marks=marks, **_: name in marks) for marks in ((), ("slow",)))
-    return None if may_be_asked else True
+    subsets = chain.from_iterable(combinations(further, size) for size in range(len(further) + 1))
+    return any(chosen.evaluate(lambda name, names={*marks, *subset}, **_: name in names) for subset in subsets)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave unread the folders whose tests have none of the marks that are asked for; None where others may say."""
+    asked = config.option.markexpr
+    place = place_of(f"{collection_path}/".removeprefix(f"{config.rootpath}/"))
+    return True if asked and place and not may_be_asked(place, asked) else None
+
+
+def pytest_collection() -> None:
+    """Keep compiled modules of tests, with their rewritten assertions: reading them again takes half the time.
+
+    This holds for reading the tests alone. A test may write a module twice within a second.
+    """
+    sys.dont_write_bytecode = False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -87,7 +120,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("spark") and shares_its_module(item) and not item.nodeid.startswith(SHARED):
             raise pytest.UsageError(f"{item.nodeid} shares what its module sets up: name the module in SHARED")
         marks = {mark.name for mark in item.iter_markers()}
-        if marks & STAGES and item.nodeid.startswith(WITHOUT_MARKS):
+        place = place_of(item.nodeid)
+        if place and (not PLACES[place] <= marks or (marks & STAGES and not PLACES[place])):
             raise pytest.UsageError(f"{item.nodeid} has the marks {sorted(marks)}: no stage would find it there")
         if marks & {"campaign", "service", "slow", "spark"} and "timeout" not in marks:
             item.add_marker(pytest.mark.timeout(TEST_SECS))
@@ -102,6 +136,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """What was collected lives to the end: the garbage collector, which some tests call, no longer looks at it."""
+    sys.dont_write_bytecode = WRITES_NO_BYTECODE
     gc.collect()
     gc.freeze()
 

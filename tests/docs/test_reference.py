@@ -10,23 +10,22 @@ from docs.reference import PAGES, exported, markdown_of, pages
 from tests.docs.pages import pages as all_pages
 from tests.docs.pages import text_of
 
-TEXTS = pages()
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, str]:
+    return pages()
 
 
-@pytest.mark.parametrize("name", TEXTS)
-def test_a_page_of_the_reference_is_up_to_date(name: str) -> None:
-    kept = PAGES / name
-    assert kept.exists(), f"{kept} is missing: run python -m docs.reference"
-    assert kept.read_text(encoding="utf-8") == TEXTS[name], f"{kept} is out of date: run python -m docs.reference"
+def test_the_pages_of_the_reference_are_up_to_date_and_no_other_is_kept(texts: dict[str, str]) -> None:
+    kept = {path.name: path.read_text(encoding="utf-8") for path in PAGES.iterdir()}
+    assert kept.keys() == texts.keys(), "run python -m docs.reference"
+    stale = [name for name, text in texts.items() if kept[name] != text]
+    assert not stale, f"{stale} are out of date: run python -m docs.reference"
 
 
-def test_no_page_of_the_reference_is_kept_that_nobody_makes() -> None:
-    assert {path.name for path in PAGES.iterdir()} == set(TEXTS)
-
-
-def test_every_public_name_has_its_entry_and_every_entry_says_something() -> None:
+def test_every_public_name_has_its_entry_and_every_entry_says_something(texts: dict[str, str]) -> None:
     for page, names in exported().items():
-        text = TEXTS[f"{page}.md"]
+        text = texts[f"{page}.md"]
         for name in names:
             entry = text.split(f"\n### {name}\n", 1)[1].split("\n### ", 1)[0]
             said = re.sub(r"```.*?```|^#### .*$", "", entry, flags=re.MULTILINE | re.DOTALL)

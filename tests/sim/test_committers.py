@@ -14,6 +14,8 @@ from sparkbolt.sim.faults import KINDS, Step
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver, simulate
 
+pytestmark = pytest.mark.slow
+
 SEEDS = 8
 
 

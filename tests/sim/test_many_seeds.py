@@ -1,4 +1,4 @@
-"""Two thousand seeds: the examples, and random topologies."""
+"""Examples and random topologies keep every promise; a campaign takes its seeds from ``seeds.block``."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tests.sim.random_topologies import (
     random_topology,
     starting_topology,
 )
+from tests.sim.seeds import block
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +67,7 @@ def test_the_examples_keep_every_promise(name: str, tmp_path: Path) -> None:
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_examples_keep_every_promise_over_many_seeds(name: str, tmp_path: Path) -> None:
-    check(example(name, tmp_path), range(FIRST_SEEDS, EXAMPLE_SEEDS))
+    check(example(name, tmp_path), block(EXAMPLE_SEEDS, FIRST_SEEDS))
 
 
 def check_random(numbers: range) -> None:
@@ -82,7 +83,7 @@ def test_random_topologies_keep_every_promise() -> None:
 @pytest.mark.campaign
 @pytest.mark.parametrize("part", range(4))
 def test_more_random_topologies_keep_every_promise(part: int) -> None:
-    check_random(range(FIRST_TOPOLOGIES + part, RANDOM_TOPOLOGIES, 4))
+    check_random(block(RANDOM_TOPOLOGIES, FIRST_TOPOLOGIES)[part::4])
 
 
 def check_depending(numbers: range) -> None:
@@ -96,7 +97,7 @@ def test_dependencies_that_go_away_break_no_promise() -> None:
 
 @pytest.mark.campaign
 def test_more_dependencies_that_go_away_break_no_promise() -> None:
-    check_depending(range(5, DEPENDING_TOPOLOGIES))
+    check_depending(block(DEPENDING_TOPOLOGIES, 5))
 
 
 def check_chunked(numbers: range) -> None:
@@ -110,4 +111,4 @@ def test_messages_of_several_chunks_keep_every_promise() -> None:
 
 @pytest.mark.campaign
 def test_more_messages_of_several_chunks_keep_every_promise() -> None:
-    check_chunked(range(6, CHUNKED_TOPOLOGIES))
+    check_chunked(block(CHUNKED_TOPOLOGIES, 6))

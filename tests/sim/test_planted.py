@@ -454,6 +454,7 @@ class Planting(BasicBolt):
         collector.emit([tup["n"]])
 
 
+@pytest.mark.slow
 def test_routing_by_pythons_hash_is_found_by_a_second_process(patch: Patch) -> None:
     patch.setattr(groupings, "fields_targets", hashed)
     builder = TopologyBuilder("planted")

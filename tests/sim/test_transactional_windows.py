@@ -9,6 +9,8 @@ from sparkbolt.errors import InvalidTopology
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver, simulate
 
+pytestmark = pytest.mark.slow
+
 SEEDS = 8
 
 

@@ -12,6 +12,8 @@ from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import simulate
 from tests.topologies import Sum
 
+pytestmark = pytest.mark.slow
+
 SEEDS = 4
 
 

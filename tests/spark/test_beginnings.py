@@ -16,7 +16,7 @@ from sparkbolt.errors import SparkboltError
 from tests.patience import PATIENCE_SECS
 from tests.spark.beginnings import LATER, NAMES, Beginning, Maker
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 STOPPED_AT_ONCE = ("no_data", "quiet_spout")
 STARTED_AGAIN = ("no_data", "quiet_spout", "ranges")
 

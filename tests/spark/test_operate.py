@@ -21,7 +21,7 @@ from sparkbolt.operate.operator import Operator
 from sparkbolt.spark.checkpoint_files import open_files
 from tests.patience import PATIENCE_SECS
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 MODULE = """
 import time

@@ -1,1 +1,1 @@
-"""The repository tests its own tidiness: layers, sizes, words. Read ``repo`` first."""
+"""Tests of the repository itself: which room imports which, sizes, and what a commit must not contain."""

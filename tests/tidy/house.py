@@ -1,13 +1,15 @@
-"""The house drawn from its code: packages, how large they are, and which import which.
+"""The rooms, how large they are, and which imports which.
 
-``scripts/house`` writes it into ``docs/architecture.md``, between two marks; a test looks that it is there as it is.
+``scripts/house`` draws them into ``docs/architecture.md``, between two marks, and prints how much code there is.
 """
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
-from collections.abc import Sequence
+import ast
+import io
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.tidy.layers import LAYERS, imports_of, room_of
@@ -17,6 +19,9 @@ PAGE = "docs/architecture.md"
 BEGIN, END = "<!-- the rooms, as scripts/house draws them -->", "<!-- end of the rooms -->"
 SHARE_MAX = 0.15
 """How much of all lines one room may have."""
+LONG_LINES = 500
+"""The figures name files with more lines."""
+NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
 @dataclass(frozen=True)
@@ -78,11 +83,47 @@ def page_with(text: str, drawing: str) -> str:
     return before + drawing + after
 
 
+def code_lines(source: Source) -> int:
+    """The lines of a file without docstrings, comments, blank lines and imports."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
+        if token.type not in NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(source.tree):
+        text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        if text or isinstance(node, ast.Import | ast.ImportFrom):
+            lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(lines)
+
+
+def group_of(source: Source) -> str:
+    """The room of a module of the package, the folder of a test."""
+    if source.path.startswith("sparkbolt/"):
+        return f"sparkbolt {room_of(source.module)}"
+    return "/".join(source.path.split("/")[:-1][:2])
+
+
+def figures(sources: Sequence[Source]) -> Iterator[str]:
+    """Modules and lines of code by room and by folder of tests, and the long files."""
+    modules: dict[str, list[int]] = defaultdict(list)
+    for source in sources:
+        for group in (source.path.split("/")[0], group_of(source)):
+            modules[group].append(code_lines(source))
+    yield f"{'':28}{'modules':>8}{'lines of code':>15}"
+    for group, lines in sorted(modules.items()):
+        yield f"{group:28}{len(lines):8}{sum(lines):15}"
+    yield "without docstrings, comments, blank lines and imports"
+    long = [(source.text.count("\n"), source.path) for source in sources if source.text.count("\n") > LONG_LINES]
+    yield f"{len(long)} files have more than {LONG_LINES} lines:"
+    yield from (f"{lines:7} {path}" for lines, path in sorted(long, reverse=True))
+
+
 def main() -> None:
-    """Write the drawing into the page."""
+    """Write the drawing into the page, and print the figures."""
+    sources = python_of(repository(), "sparkbolt", "tests")
     path = ROOT / PAGE
-    path.write_text(page_with(path.read_text(), drawn(house_of(python_of(repository(), "sparkbolt")))))
-    sys.stdout.write(f"{PAGE} is drawn\n")
+    path.write_text(page_with(path.read_text(), drawn(house_of(python_of(sources, "sparkbolt")))))
+    print(f"{PAGE} is drawn", "", *figures(sources), sep="\n")
 
 
 if __name__ == "__main__":

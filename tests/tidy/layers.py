@@ -1,4 +1,4 @@
-"""The rules of the house: which room of ``sparkbolt/`` may import which, and what never enters ``core``.
+"""Which room of ``sparkbolt/`` may import which, and what never enters ``core``.
 
 Imports inside functions and under ``TYPE_CHECKING`` count for the rooms, since a late import is still a use.
 They do not count for cycles, since they are how a cycle of names is broken.
@@ -12,8 +12,9 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
-from tests.tidy.repo import Source, Violation
+from tests.tidy.repo import Source
 
 ENGINE_LIBRARIES = frozenset({"pyspark", "py4j"})
 
@@ -78,21 +79,10 @@ IMPURE_MODULES = frozenset(
     | {"threading", "_thread", "concurrent", "multiprocessing", "subprocess"}
     | {"socket", "socketserver", "select", "selectors"}
 )
-# A name here stands for itself; with a dot at its end, for all that is below it.
-IMPURE_NAMES = (
-    "datetime.datetime.now",
-    "datetime.datetime.utcnow",
-    "datetime.datetime.today",
-    "datetime.date.today",
-    "os.urandom",
-    "os.getrandom",
-    "os.times",
-    "uuid.uuid1",
-    "uuid.uuid4",
-    "numpy.random.",
+IMPURE_NAME = re.compile(
+    r"\.(?:now|utcnow|today)\(|urandom|getrandom|os\.times|uuid[14]"
+    r"|random\.(?!Generator|SeedSequence|default_rng)\w|default_rng\(\)"
 )
-SEEDED_NAMES = ("numpy.random.Generator", "numpy.random.SeedSequence", "numpy.random.default_rng")
-
 
 _MODULE = re.compile(rf"sparkbolt\.({'|'.join(LAYERS)})(\.\w+)*")
 """A text that may name a module to be imported."""
@@ -125,6 +115,7 @@ def _is_type_checking(test: ast.expr) -> bool:
     )
 
 
+@cache
 def imports_of(source: Source) -> list[Import]:
     """All imports of a file, wherever they stand, and by name (``import_module``); relative ones are made absolute."""
     found: list[Import] = []
@@ -156,13 +147,12 @@ def imports_of(source: Source) -> list[Import]:
     return found
 
 
-def check_rooms(source: Source, modules: frozenset[str]) -> Iterator[Violation]:
+def check_rooms(source: Source, modules: frozenset[str]) -> Iterator[str]:
     """Every import goes to a room and a library that the importing room may use."""
     room = room_of(source.module)
     layer = LAYERS.get(room)
     if layer is None:
-        mend = "put the module into one of the rooms, or give the room a line in LAYERS and in the design"
-        yield source.violation(1, f"{source.path} is in no known room of the house", mend)
+        yield source.at(1, "in no room of the house: give it a line in LAYERS and in the design")
         return
     for used in imports_of(source):
         top = used.module.split(".")[0]
@@ -170,79 +160,37 @@ def check_rooms(source: Source, modules: frozenset[str]) -> Iterator[Violation]:
             whole = f"{used.module}.{used.name}" if used.name else used.module
             target = room_of(whole if whole in modules else used.module)
             if target not in layer.rooms:
-                mend = f"{room} may import {', '.join(sorted(layer.rooms))}; hand the thing in as an argument"
-                yield source.violation(used.line, f"{room} imports {used.module} (room {target})", mend)
+                rooms = ", ".join(sorted(layer.rooms))
+                yield source.at(used.line, f"{room} imports {used.module} (room {target}); it may import {rooms}")
         elif top in ENGINE_LIBRARIES:
             if room != "spark":
-                mend = "only sparkbolt/spark/ imports PySpark; move the code there, or take a value from it"
-                yield source.violation(used.line, f"{room} imports {used.module}", mend)
+                yield source.at(used.line, f"{room} imports {used.module}; only sparkbolt/spark/ imports PySpark")
         elif top not in sys.stdlib_module_names and layer.libraries is not None and top not in layer.libraries:
-            allowed = ", ".join(sorted(layer.libraries)) or "nothing"
-            mend = f"beside the standard library {room} may import {allowed}; move the code to another room"
-            yield source.violation(used.line, f"{room} imports {used.module}", mend)
+            libraries = ", ".join(sorted(layer.libraries)) or "nothing"
+            yield source.at(used.line, f"{room} imports {used.module}; beside Python's own it may import {libraries}")
 
 
-def check_declared(source: Source, requirements: Iterable[str]) -> Iterator[Violation]:
+def check_declared(source: Source, requirements: Iterable[str]) -> Iterator[str]:
     """Every library that the package imports is one of its requirements, not a guest of another's."""
     names = {re.split(r"[^\w.-]", text)[0].lower().replace("-", "_") for text in requirements}
     for used in imports_of(source):
         top = used.module.split(".")[0]
         known = top in sys.stdlib_module_names or top == "sparkbolt"
         if not known and LIBRARY_OF.get(top, top).lower() not in names:
-            mend = f"add {top} to the dependencies or an extra in pyproject.toml, and make the pins again"
-            yield source.violation(used.line, f"imports {used.module}, which is not declared", mend)
+            yield source.at(used.line, f"imports {used.module}, which is no dependency and no extra in pyproject.toml")
 
 
-def _aliases(source: Source) -> dict[str, str]:
-    """What each imported name stands for: ``np`` for ``numpy``, ``dt`` for ``datetime.datetime``."""
-    names = {}
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                top = alias.name.split(".")[0]
-                names[alias.asname or top] = alias.name if alias.asname else top
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            for alias in node.names:
-                names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-    return names
-
-
-def _dotted(node: ast.AST, names: dict[str, str]) -> str | None:
-    """The full dotted name of an expression such as ``dt.now``, or None if it does not start at an import."""
-    if isinstance(node, ast.Name):
-        return names.get(node.id)
-    if isinstance(node, ast.Attribute):
-        base = _dotted(node.value, names)
-        return f"{base}.{node.attr}" if base else None
-    return None
-
-
-def _is_at(name: str, places: Iterable[str]) -> bool:
-    return any(name == place or (place.endswith(".") and name.startswith(place)) for place in places)
-
-
-def check_pure(source: Source) -> Iterator[Violation]:
+def check_pure(source: Source) -> Iterator[str]:
     """Core and windows read no clock and draw no random number, start no thread and open no socket."""
     if room_of(source.module).split(".")[0] not in PURE_ROOMS:
         return
-    mend = "time, seeds and random stamps are arguments there: let the engine hand them in"
-    for used in imports_of(source):
-        if used.module.split(".")[0] in IMPURE_MODULES:
-            yield source.violation(used.line, f"a pure module imports {used.module}", mend)
-    names = _aliases(source)
-    for node in ast.walk(source.tree):
-        if not isinstance(node, ast.expr):
-            continue
-        name = _dotted(node, names)
-        if name and _is_at(name, IMPURE_NAMES) and not _is_at(name, SEEDED_NAMES):
-            yield source.violation(node.lineno, f"a pure module uses {name}", mend)
-        if isinstance(node, ast.Call) and not node.args and not node.keywords:
-            called = _dotted(node.func, names)
-            if called == "numpy.random.default_rng":
-                yield source.violation(node.lineno, f"{called}() without a seed", mend)
+    uses = [(used.line, used.module) for used in imports_of(source) if used.module.split(".")[0] in IMPURE_MODULES]
+    uses += [(number, match[0]) for number, line in enumerate(source.lines, 1) if (match := IMPURE_NAME.search(line))]
+    for number, name in uses:
+        yield source.at(number, f"{name}: time, seeds and random stamps are arguments here")
 
 
-def check_cycles(sources: list[Source]) -> Iterator[Violation]:
+def check_cycles(sources: list[Source]) -> Iterator[str]:
     """No circle of imports among the modules, counting those that run when a module is loaded."""
     by_module = {source.module: source for source in sources}
     lines: dict[tuple[str, str], int] = {}
@@ -261,6 +209,5 @@ def check_cycles(sources: list[Source]) -> Iterator[Violation]:
     except graphlib.CycleError as error:
         # graphlib lists a cycle against the arrows: each module is imported by the next.
         cycle = list(reversed(error.args[1]))
-        mend = "move what both need into a third module, or import inside the function that needs it"
         line = lines[cycle[0], cycle[1]]
-        yield by_module[cycle[0]].violation(line, f"import cycle: {' -> '.join(cycle)}", mend)
+        yield by_module[cycle[0]].at(line, f"import cycle: {' -> '.join(cycle)}")

@@ -1,4 +1,4 @@
-"""What is in the repository, and what a broken rule looks like: the ground under all tidiness rules."""
+"""The files of the repository, as the tests of its tidiness read them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,10 @@ import ast
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@dataclass(frozen=True)
-class Violation:
-    """A broken rule at one line; ``mend`` tells what to do about it."""
-
-    path: str
-    line: int
-    what: str
-    mend: str
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.what}\n    {self.mend}"
 
 
 @dataclass(frozen=True)
@@ -31,11 +19,11 @@ class Source:
     path: str
     text: str
 
-    @property
+    @cached_property
     def lines(self) -> list[str]:
         return self.text.split("\n")
 
-    @property
+    @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.path)
 
@@ -44,8 +32,9 @@ class Source:
         """The dotted name of a Python file: ``sparkbolt/core/__init__.py`` is ``sparkbolt.core``."""
         return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
-    def violation(self, line: int, what: str, mend: str) -> Violation:
-        return Violation(self.path, line, what, mend)
+    def at(self, line: int, problem: str) -> str:
+        """A problem with its place."""
+        return f"{self.path}:{line}: {problem}"
 
 
 def load(root: Path, paths: Iterable[str]) -> list[Source]:
@@ -59,7 +48,7 @@ def load(root: Path, paths: Iterable[str]) -> list[Source]:
 
 
 def paths_of(root: Path) -> list[str]:
-    """All files that git tracks or would track, so that a rule speaks up before the commit."""
+    """All files that Git tracks or would track, so that a rule is checked before the commit."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listing = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
     return sorted({path for path in listing.split("\0") if path and (root / path).is_file()})
@@ -72,8 +61,3 @@ def repository() -> list[Source]:
 def python_of(sources: Iterable[Source], *folders: str) -> list[Source]:
     """The Python files, of the given top folders or of all."""
     return [s for s in sources if s.path.endswith(".py") and (not folders or s.path.split("/")[0] in folders)]
-
-
-def report(violations: Iterable[Violation]) -> str:
-    """One text for all violations, empty if there is none."""
-    return "\n".join(str(violation) for violation in violations)

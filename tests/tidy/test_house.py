@@ -1,23 +1,28 @@
-"""The house is as its plan says: no room too large, no arrow upwards, and the drawing as the code is."""
+"""No room is too large, no arrow points upwards, the drawing shows the code, and lines of code are counted."""
 
 from __future__ import annotations
 
 import re
 
-from tests.tidy.house import PAGE, SHARE_MAX, House, drawn, house_of, page_with
+import pytest
+
+from tests.tidy.house import PAGE, SHARE_MAX, House, code_lines, drawn, figures, house_of, page_with
 from tests.tidy.layers import LAYERS
 from tests.tidy.repo import ROOT, Source, python_of, repository
 
-HOUSE = house_of(python_of(repository(), "sparkbolt"))
+
+@pytest.fixture(scope="module")
+def house() -> House:
+    return house_of(python_of(repository(), "sparkbolt"))
 
 
-def test_no_room_has_more_than_its_share() -> None:
-    too_large = {room: f"{share:.1%}" for room, share in HOUSE.shares().items() if share > SHARE_MAX}
+def test_no_room_has_more_than_its_share(house: House) -> None:
+    too_large = {room: f"{share:.1%}" for room, share in house.shares().items() if share > SHARE_MAX}
     assert not too_large, f"cut {too_large} where a reader would: a room has at most {SHARE_MAX:.0%} of all lines"
 
 
-def test_no_arrow_runs_upwards() -> None:
-    assert HOUSE.upward() == []
+def test_no_arrow_runs_upwards(house: House) -> None:
+    assert house.upward() == []
 
 
 def test_the_law_allows_no_arrow_upwards() -> None:
@@ -27,10 +32,10 @@ def test_the_law_allows_no_arrow_upwards() -> None:
         below.add(room)
 
 
-def test_the_page_has_the_rooms_and_arrows_as_they_are() -> None:
+def test_the_page_has_the_rooms_and_arrows_as_they_are(house: House) -> None:
     """Its numbers may be those of a while ago."""
     page = (ROOT / PAGE).read_text()
-    assert without_numbers(page) == without_numbers(page_with(page, drawn(HOUSE))), "run scripts/house"
+    assert without_numbers(page) == without_numbers(page_with(page, drawn(house))), "run scripts/house"
 
 
 def without_numbers(text: str) -> str:
@@ -51,3 +56,52 @@ def test_arrows_for_types_in_functions_and_by_name_are_seen() -> None:
     wrong = house_of([Source(low.path, "import sparkbolt.core.model.tuples\n"), upper])
     assert wrong.upward() == [("core.base", "core.model")]
     assert House({"a": 1, "b": 3}, wrong.arrows).shares() == {"a": 0.25, "b": 0.75}
+
+
+CODE = '''"""A head
+of two lines."""
+
+import json
+from typing import (
+    Any,
+)
+
+
+# A comment.
+class Thing:
+    """Its docstring."""
+
+    size: int = 3  # with a comment
+    """The doc of an attribute."""
+
+    def method(self) -> Any:
+        import math
+
+        return json.dumps(
+            """a text
+
+            of three lines"""
+        )
+'''
+
+
+def test_docstrings_comments_blank_lines_and_imports_are_no_code() -> None:
+    assert code_lines(Source("sparkbolt/core/base/ids.py", CODE)) == len(
+        ["class", "size", "def", "return", '"""a text', "", 'lines"""', ")"]
+    )
+    assert code_lines(Source("tests/unit/__init__.py", "")) == 0
+
+
+def test_the_figures_have_rooms_folders_and_long_files() -> None:
+    sources = [
+        Source("sparkbolt/core/base/ids.py", CODE),
+        Source("tests/unit/core/test_ids.py", "x = 1\n" * 501),
+        Source("tests/unit/test_testing.py", "# nothing\n" * 500),
+    ]
+    lines = [line.split() for line in figures(sources)]
+    assert ["sparkbolt", "core.base", "1", "8"] in lines
+    assert ["tests/unit", "2", "501"] in lines
+    assert lines[-2:] == [
+        ["1", "files", "have", "more", "than", "500", "lines:"],
+        ["501", "tests/unit/core/test_ids.py"],
+    ]

@@ -1,4 +1,4 @@
-"""The arrows of the house point one way, and each rule about them is able to fail."""
+"""Imports go down only, and each rule about them can fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tomllib
 import pytest
 
 from tests.tidy.layers import check_cycles, check_declared, check_pure, check_rooms
-from tests.tidy.repo import ROOT, Source, python_of, report, repository
+from tests.tidy.repo import ROOT, Source, python_of, repository
 
 PACKAGE = python_of(repository(), "sparkbolt")
 MODULES = frozenset(source.module for source in PACKAGE)
@@ -19,24 +19,17 @@ EXTRAS = ("confluent_kafka", "pika", "kazoo")
 # These rooms work without Spark; whoever writes or tests a topology loads them.
 LIGHT_DOORS = ("sparkbolt.names", "sparkbolt.windows", "sparkbolt.spouts", "sparkbolt.bolts", "sparkbolt.testing")
 
-each_module = pytest.mark.parametrize("source", [pytest.param(source, id=source.path) for source in PACKAGE])
+
+def test_a_module_imports_only_what_its_room_may() -> None:
+    assert [problem for source in PACKAGE for problem in check_rooms(source, MODULES)] == []
 
 
-@each_module
-def test_a_module_imports_only_what_its_room_may(source: Source) -> None:
-    problems = report(check_rooms(source, MODULES))
-    assert not problems, problems
-
-
-@each_module
-def test_core_and_windows_read_no_clock_and_draw_no_random_number(source: Source) -> None:
-    problems = report(check_pure(source))
-    assert not problems, problems
+def test_core_and_windows_read_no_clock_and_draw_no_random_number() -> None:
+    assert [problem for source in PACKAGE for problem in check_pure(source)] == []
 
 
 def test_no_circle_of_imports() -> None:
-    problems = report(check_cycles(PACKAGE))
-    assert not problems, problems
+    assert list(check_cycles(PACKAGE)) == []
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -45,8 +38,7 @@ REQUIREMENTS = [*PROJECT["dependencies"], *itertools.chain.from_iterable(EXTRA_R
 
 
 def test_every_imported_library_is_declared() -> None:
-    problems = report(violation for source in PACKAGE for violation in check_declared(source, REQUIREMENTS))
-    assert not problems, problems
+    assert [problem for source in PACKAGE for problem in check_declared(source, REQUIREMENTS)] == []
 
 
 def _run(code: str) -> subprocess.CompletedProcess[str]:
@@ -100,15 +92,10 @@ def test_what_runs_on_executors_loads_nothing_of_the_driver(module: str) -> None
 # ---- each rule can fail
 
 
-def module(path: str, text: str) -> Source:
-    return Source(path, text)
-
-
 @pytest.mark.parametrize(
     ("path", "line"),
     [
         ("sparkbolt/core/protocol/plan.py", "import pyspark"),
-        ("sparkbolt/core/protocol/plan.py", "import pandas as pd"),
         ("sparkbolt/core/protocol/plan.py", "from sparkbolt.sim import engine"),
         ("sparkbolt/core/protocol/plan.py", "from sparkbolt import Bolt"),
         ("sparkbolt/core/protocol/plan.py", "from ...sim import engine"),
@@ -118,41 +105,31 @@ def module(path: str, text: str) -> Source:
         ("sparkbolt/core/model/topology.py", "from sparkbolt.core.protocol.plan import Entry"),
         ("sparkbolt/core/model/topology.py", "import importlib; importlib.import_module('sparkbolt.spark.running')"),
         ("sparkbolt/core/worker/tasks.py", "from sparkbolt.core.driver.coordinator import Coordinator"),
-        ("sparkbolt/core/worker/tasks.py", "if TYPE_CHECKING:\n    from sparkbolt.core.driver.ledger import ledger"),
         ("sparkbolt/core/driver/coordinator.py", "def f():\n    from sparkbolt.core.worker.tasks import BoltTask"),
-        ("sparkbolt/core/driver/ledger/ledger.py", "from sparkbolt.core.driver.coordinator import Coordinator"),
         ("sparkbolt/errors.py", "import numpy"),
-        ("sparkbolt/windows/manager.py", "from sparkbolt.spouts import TextSpout"),
         ("sparkbolt/spouts/files.py", "from py4j.java_gateway import JavaGateway"),
-        ("sparkbolt/sim/engine.py", "from sparkbolt.spark import lane"),
-        ("sparkbolt/testing.py", "from pyspark.sql import SparkSession"),
-        ("sparkbolt/cli.py", "import pyspark"),
         ("sparkbolt/spark/data_source.py", "from sparkbolt.spouts import kafka"),
         ("sparkbolt/helpers.py", "import json"),
     ],
 )
 def test_an_import_against_the_arrows_is_seen(path: str, line: str) -> None:
-    (violation,) = check_rooms(module(path, line), frozenset())
-    assert (violation.path, violation.line) == (path, line.count("\n") + 1)
-    assert violation.mend
+    (problem,) = check_rooms(Source(path, line), frozenset())
+    assert problem.startswith(f"{path}:{line.count(chr(10)) + 1}: ")
 
 
 @pytest.mark.parametrize(
     ("path", "line"),
     [
         ("sparkbolt/core/protocol/plan.py", "import json, numpy as np, pyarrow.compute as pc"),
-        ("sparkbolt/core/protocol/plan.py", "from sparkbolt import errors"),
         ("sparkbolt/core/protocol/plan.py", "from sparkbolt.core.base.ids import mix64"),
         ("sparkbolt/core/protocol/plan.py", "from .ids import mix64"),
-        ("sparkbolt/core/__init__.py", "from .ids import mix64"),
         ("sparkbolt/spouts/kafka.py", "import confluent_kafka"),
         ("sparkbolt/spark/data_source.py", "import pyspark.sql, pandas"),
-        ("sparkbolt/cli.py", "from sparkbolt.spark import session"),
         ("sparkbolt/__init__.py", "from sparkbolt.core.model.topology import TopologyBuilder"),
     ],
 )
 def test_an_import_along_the_arrows_is_allowed(path: str, line: str) -> None:
-    assert not report(check_rooms(module(path, line), frozenset({"sparkbolt.errors"})))
+    assert list(check_rooms(Source(path, line), frozenset({"sparkbolt.errors"}))) == []
 
 
 @pytest.mark.parametrize(
@@ -160,29 +137,25 @@ def test_an_import_along_the_arrows_is_allowed(path: str, line: str) -> None:
     [
         "import time",
         "from time import monotonic",
-        "import random",
         "import threading",
-        "from concurrent.futures import Executor",
         "import os\nkey = os.urandom(8)",
-        "from os import urandom\nkey = urandom(8)",
         "from datetime import datetime\nnow = datetime.now()",
-        "import datetime as dt\nnow = dt.datetime.utcnow()",
         "import uuid\nkey = uuid.uuid4()",
         "import numpy as np\nx = np.random.rand()",
         "import numpy as np\nx = np.random.default_rng()",
     ],
 )
 def test_a_clock_or_randomness_in_core_is_seen(text: str) -> None:
-    (violation,) = check_pure(module("sparkbolt/core/base/ids.py", text))
-    assert violation.line == text.count("\n") + 1
-    assert not report(check_pure(module("sparkbolt/spark/session.py", text)))
+    (problem,) = check_pure(Source("sparkbolt/core/base/ids.py", text))
+    assert problem.startswith(f"sparkbolt/core/base/ids.py:{text.count(chr(10)) + 1}: ")
+    assert list(check_pure(Source("sparkbolt/spark/session.py", text))) == []
 
 
 def test_a_library_that_is_not_declared_is_seen() -> None:
     text = "import json, zstandard\nfrom google.protobuf import message\nfrom confluent_kafka import Consumer"
     declared = ["protobuf>=6", "confluent-kafka[avro]>=2"]
-    (violation,) = check_declared(module("sparkbolt/spouts/files.py", text), declared)
-    assert (violation.line, violation.what) == (1, "imports zstandard, which is not declared")
+    (problem,) = check_declared(Source("sparkbolt/spouts/files.py", text), declared)
+    assert problem.startswith("sparkbolt/spouts/files.py:1: imports zstandard")
 
 
 def test_types_and_seeded_generators_are_allowed_in_core() -> None:
@@ -195,18 +168,18 @@ def test_types_and_seeded_generators_are_allowed_in_core() -> None:
             "    return os.fspath('a')",
         ]
     )
-    assert not report(check_pure(module("sparkbolt/windows/policies.py", text)))
+    assert list(check_pure(Source("sparkbolt/windows/policies.py", text))) == []
 
 
 def test_a_circle_of_imports_is_seen_and_a_late_import_breaks_it() -> None:
-    a = module("sparkbolt/core/a.py", "import json\nfrom sparkbolt.core import b")
-    b = module("sparkbolt/core/b.py", "from sparkbolt.core.c import x")
-    c = module("sparkbolt/core/c.py", "import sparkbolt.core.a")
-    (violation,) = check_cycles([a, b, c])
-    assert {"sparkbolt.core.a", "sparkbolt.core.b", "sparkbolt.core.c"} <= set(violation.what.split())
-    assert f"{violation.path}:{violation.line}" in {f"{a.path}:2", f"{b.path}:1", f"{c.path}:1"}
-    late = module(c.path, "def f():\n    import sparkbolt.core.a")
-    assert not report(check_cycles([a, b, late]))
+    a = Source("sparkbolt/core/a.py", "import json\nfrom sparkbolt.core import b")
+    b = Source("sparkbolt/core/b.py", "from sparkbolt.core.c import x")
+    c = Source("sparkbolt/core/c.py", "import sparkbolt.core.a")
+    (problem,) = check_cycles([a, b, c])
+    assert {"sparkbolt.core.a", "sparkbolt.core.b", "sparkbolt.core.c"} <= set(problem.split())
+    assert problem.startswith((f"{a.path}:2: ", f"{b.path}:1: ", f"{c.path}:1: "))
+    late = Source(c.path, "def f():\n    import sparkbolt.core.a")
+    assert list(check_cycles([a, b, late])) == []
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="PySpark is not installed")

@@ -353,6 +353,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not os.listdir(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transactional", [True, False])
 def test_a_test_driver_shows_the_rows_and_a_simulation_finds_nothing_wrong(tmp_path: Path, transactional: bool) -> None:
     builder = TopologyBuilder("t", Config(transactional=transactional, max_attempts=2))

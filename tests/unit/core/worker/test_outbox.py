@@ -323,6 +323,7 @@ def crash(engine: LocalEngine, rng: random.Random) -> None:
         engine.coordinator.promote(plan.micro_batch_id, engine.now_ms / 1000)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32), tasks=st.integers(1, 2), count=st.integers(1, 40))
 def test_each_value_is_tried_until_it_is_acked_or_set_aside_and_no_crash_loses_or_repeats_one(
