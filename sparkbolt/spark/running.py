@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from sparkbolt.core.base.exceptions import said
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion, Story
+from sparkbolt.core.driver.machine import DriverMachine
 from sparkbolt.core.driver.restart_policy import Restarts
 from sparkbolt.core.model.components import Spout
 from sparkbolt.core.model.lane import Lane
@@ -241,7 +242,7 @@ class RunningOnSpark(RunningTopology):
             self._fail(gone)
             return False
         self._failed = self._life, failure
-        worked, hopeless = self._life.promoted, failure.hopeless or self._failure is not None
+        worked, hopeless = self._life.machine.promoted, failure.hopeless or self._failure is not None
         restart = None if hopeless else self._restarts.next(time.monotonic(), free=failure.free, worked=worked)
         if restart is None:
             why = " (not started again: it would fail again)" if failure.hopeless else self._restarts.spent(failure)
@@ -257,7 +258,7 @@ class RunningOnSpark(RunningTopology):
         assert life.query is not None
         try:
             while life.passing and not self._stopping.is_set() and not life.query.awaitTermination(PASSING_POLL_SECS):
-                if life.promoted:
+                if life.machine.promoted:
                     life.stop_query()
                     return None
             life.query.awaitTermination()
@@ -305,12 +306,10 @@ class RunningOnSpark(RunningTopology):
                 who = self.topology.task_owner
                 log.warning("%s", warning(sight, who), extra=fields_of(sight.doing, who))
 
-    def _tell(self, coordinator: Coordinator, promotion: Promotion) -> None:
+    def _tell(self, machine: DriverMachine, promotion: Promotion) -> None:
+        coordinator = machine.coordinator
         self.recording.promoted(coordinator, promotion)
-        reason = coordinator.reason_to_stop(promotion)
-        if reason is not None and self._failure is None:
-            self._failure = reason
-            coordinator.active = False
+        self._failure = self._failure or machine.failure
         if self._steering is not None:
             self._operated.note_promotion(self._steering, promotion)
         self._tell_of(coordinator, promotion, coordinator.ledger.metrics.micro_batch_ms or 0.0)
@@ -455,7 +454,7 @@ class RunningOnSpark(RunningTopology):
 
     @property
     def _life_works(self) -> bool:
-        return self._life.promoted or self._life.quiet
+        return self._life.machine.works
 
     def activate(self) -> None:
         """Let spouts emit again.
@@ -517,7 +516,7 @@ class RunningOnSpark(RunningTopology):
     def _await(self, condition: Callable[[], bool], timeout_secs: float | None) -> bool:
         until = None if timeout_secs is None else time.monotonic() + timeout_secs
         with self._changed:
-            while (self._life.telling and not self._listeners.is_current) or not condition():
+            while (self._life.machine.promoting and not self._listeners.is_current) or not condition():
                 if self.failure is not None:
                     raise EngineError(self.failure)
                 if not self.is_running:

@@ -23,7 +23,7 @@ def test_a_restart_that_was_asked_for_begins_another_life_and_is_no_failure(
         lives.await_begun(1)
         running._operated.restart("restarted by alice")
         assert lives.await_begun(2).coordinator.life == 1
-        lives.begun[1].promoted = True
+        lives.begun[1].machine.promoted = True
         running._operated.restart("restarted by alice")
         assert lives.await_begun(3).coordinator.life == 2
     assert running.failure is None
@@ -81,7 +81,7 @@ def test_who_closes_a_topology_that_is_being_closed_waits_for_its_end(start: Any
 def test_what_is_shown_never_waits_for_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     running = idle_running(topology(), monkeypatch)
     running._life.progress = Progress
-    running._life.promoted, running._life.quiet = True, False
+    running._life.machine.promoted = True
     monkeypatch.setattr(type(running), "trouble", None)
     monkeypatch.setattr(type(running), "waits_for", None)
     held, release = threading.Event(), threading.Event()
