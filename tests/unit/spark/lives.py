@@ -86,7 +86,9 @@ class Lives:
         if error is not None:
             raise error
         ledger = SimpleNamespace(replayed=None, staged=None, metrics=TopologyMetrics())
-        coordinator = SimpleNamespace(life=number, ledger=ledger, buffers={}, take_over=lambda old: None, drained=True)
+        coordinator = SimpleNamespace(
+            life=number, ledger=ledger, buffers={}, take_over=lambda old: None, drained=True, active=True
+        )
         life = SimpleNamespace(
             commit_waits=None,
             machine=SimpleNamespace(promoted=False, works=False, promoting=False, failure=None),
