@@ -72,8 +72,8 @@ def perform_all(steps: Steps[T], perform: Callable[[Effect], Any]) -> T:
             result = perform(effect)
 
 
-class Clock(Protocol):
-    """The time, as a shell has it."""
+class Clocks(Protocol):
+    """The clocks of a shell."""
 
     @property
     def now_ms(self) -> float:
@@ -87,7 +87,7 @@ class Clock(Protocol):
 def begin(
     lane: Lane,
     files: Files,
-    clock: Clock,
+    clock: Clocks,
     last_commit: Callable[[], int],
     *,
     where: str = "the checkpoint",
@@ -129,7 +129,7 @@ class DriverMachine:
         ledger: Ledger,
         spouts: Mapping[str, PartitionedSpout],
         files: Files,
-        clock: Clock,
+        clock: Clocks,
         last_commit: Callable[[], int],
         *,
         where: str,
