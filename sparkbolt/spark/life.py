@@ -294,14 +294,15 @@ class Life:
 
     def _end_of_lane(self, frame: DataFrame, micro_batch_id: int) -> None:
         """Run a micro-batch, as ``foreachBatch`` calls it."""
-        with self._failures_kept(), self._changed:
-            if self.lane.inlets:
-                self.coordinator.inlets_quiet_s = None
-                self.coordinator.is_read_logged = self._has_rows(micro_batch_id)
+        with self._failures_kept():
             if self._partials >= EXECUTOR_ACKER_PAIRS_MIN and self.lane.acker_dests:
                 frame = frame.repartition(self.lane.spark_partitions, "dest").mapInArrow(acker, SCHEMA)
-            self._frame = frame
-            self._perform_all(self.machine.ran(micro_batch_id))
+            with self._changed:
+                if self.lane.inlets:
+                    self.coordinator.inlets_quiet_s = None
+                    self.coordinator.is_read_logged = self._has_rows(micro_batch_id)
+                self._frame = frame
+                self._perform_all(self.machine.ran(micro_batch_id))
 
     def _executed(self, effect: Execute) -> Feedback:
         """Execute a micro-batch, without the lock."""

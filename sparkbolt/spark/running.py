@@ -1,11 +1,8 @@
 """Running: the object that a user holds while a topology runs, and the supervisor that restarts failed queries.
 
-Which question it answers: what happens between ``start`` and ``stop``?
 Rule 1: only the checkpoint counts. After a query has failed a new life begins, which loads its ledger from the log as
 after a crash; only the threads of spouts stay, with their connections.
 Rule 2: metrics, listeners and ``await_...`` continue to work from life to life.
-
-Read before: ``life``, ``error_log``, ``core.driver.restart_policy``.
 """
 
 from __future__ import annotations
