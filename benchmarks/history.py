@@ -18,8 +18,9 @@ from benchmarks.figures import Aim, Figure, ratios
 from benchmarks.runs import Options, in_turn
 from benchmarks.text import Text, zipf_text
 from benchmarks.words import class_bolts
+from sparkbolt.core.driver.effects import Effect, Tell
 from sparkbolt.core.driver.history import History
-from sparkbolt.core.driver.recorder import Observed, Recorder
+from sparkbolt.core.driver.recorder import Recorder
 from sparkbolt.core.model.measurements import FlowCounts
 from sparkbolt.core.worker.meter import Meter
 from sparkbolt.sim.engine import LocalEngine
@@ -44,19 +45,30 @@ def _unmeasured() -> Iterator[None]:
         yield
 
 
+class Recorded(LocalEngine):
+    """Records its history, if it has a recorder."""
+
+    recorder: Recorder | None = None
+
+    def perform(self, effect: Effect) -> Any:
+        """Perform an effect of the machine."""
+        if isinstance(effect, Tell) and self.recorder is not None:
+            observed = self.coordinator.observed
+            observed.times.promoted_ms = self.now_ms
+            self.recorder.promoted(effect.promotion, self.ledger.metrics, observed)
+        return super().perform(effect)
+
+
 def cpu_secs(text: Text, *, measured: bool) -> float:
     """The processor time of a word count of a text, in seconds."""
-    engine = LocalEngine(class_bolts(text), now_ms=1_800_000_000_000)
+    engine = Recorded(class_bolts(text), now_ms=1_800_000_000_000)
     history = History()
-    recorder = Recorder(history, engine.ledger.metrics, engine.now_ms)
+    if measured:
+        engine.recorder = Recorder(history, engine.ledger.metrics, engine.now_ms)
     began = time.process_time()
-    while (promotion := engine.step()) is not None:
+    while engine.step() is not None:
         engine.now_ms += 6000
         if measured:
-            coordinator = engine.coordinator
-            coordinator.observed.times.promoted_ms = engine.now_ms
-            recorder.promoted(promotion, engine.ledger.metrics, coordinator.observed)
-            coordinator.observed = Observed()
             history.changed_files(engine.now_ms)
     spent = time.process_time() - began
     done = engine.ledger.metrics.of("count").executed

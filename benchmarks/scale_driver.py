@@ -24,8 +24,8 @@ from benchmarks.scale_growth import FLAT, Axis, Cost, repeated_s, spent_s
 from sparkbolt import BasicBolt, Config, PartitionedSpout, Range, RetryPolicy, TopologyBuilder
 from sparkbolt.core.base.ids import U64, tree_key
 from sparkbolt.core.driver.coordinator import EXPIRED_PER_PLAN_MAX
+from sparkbolt.core.driver.effects import Effect, Execute
 from sparkbolt.core.driver.ledger.ledger import Ledger, SpoutInfo
-from sparkbolt.core.driver.planner import Planner
 from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.model.causes import Cause, MessageOutcome
 from sparkbolt.core.model.reports import Fail, FailedTree, Promotion
@@ -33,7 +33,6 @@ from sparkbolt.core.model.retry import at_once
 from sparkbolt.core.protocol.acker import judge
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, Record
 from sparkbolt.core.protocol.verdicts import Feedback, Partials
-from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import TextSpout
 from sparkbolt.spouts.kafka import KafkaSpout
@@ -55,7 +54,7 @@ class Swallow(BasicBolt):
         """Nothing comes of it."""
 
 
-class Driver:
+class Driver(LocalEngine):
     """The driver's side of a topology with one spout and one bolt; micro-batches return what a function makes up."""
 
     def __init__(self, spout: PartitionedSpout, **settings: Any) -> None:
@@ -63,30 +62,28 @@ class Driver:
         builder = TopologyBuilder("scale", config)
         builder.set_spout(SOURCE, spout, parallelism=CORES, **settings)
         builder.set_bolt(SINK, Swallow()).shuffle_grouping(SOURCE)
-        self.engine = LocalEngine(builder.build())
-        self.coordinator = self.engine.coordinator
+        super().__init__(builder.build())
         self.spout: Any = self.coordinator.spouts[SOURCE]
-        self.now_ms = 0
-        self._planner = Planner(self.coordinator, MemoryFiles())
+        self._report: Callable[[MicroBatchPlan], Partials] = all_acked
 
     def poll(self) -> Any:
         """What a request of Spark's costs: the offset of the next plan, and when something is due if there is none."""
-        offset = self._planner.next_offset(self.now_ms, self.now_ms / 1000)
+        offset = self.perform_all(self.machine.next_offset())
         if offset is None:
-            self.coordinator.next_due_ms(self.now_ms, self.now_ms / 1000)
+            self.next_due_ms()
         return offset
 
-    def step(self, report: Callable[[MicroBatchPlan], Partials]) -> Promotion | None:
+    def step(self, report: Callable[[MicroBatchPlan], Partials] | None = None) -> Promotion | None:
         """A whole micro-batch, if there is anything to do."""
-        offset = self.poll()
-        if offset is None:
-            return None
-        plan = self._planner.confirm(offset, self.now_ms / 1000)
-        self._planner.shares(plan, CORES)
-        self.coordinator.stage(plan.micro_batch_id, Feedback(judge([report(plan)])))
-        promotion = self.coordinator.promote(plan.micro_batch_id, self.now_ms / 1000)
-        self.coordinator.reason_to_stop(promotion)
-        return promotion
+        self._report = report or self._report
+        return super().step()
+
+    def perform(self, effect: Effect) -> Any:
+        """Perform an effect of the machine; no worker executes anything."""
+        if not isinstance(effect, Execute):
+            return super().perform(effect)
+        self.machine.planner.shares(effect.plan, CORES)
+        return Feedback(judge([self._report(effect.plan)]))
 
 
 def keys_of(plan: MicroBatchPlan) -> U64:
@@ -257,7 +254,7 @@ def failures(count: int) -> dict[str, Cost]:
     lettered.step(all_failed)
     assert lettered.coordinator.retries == count, "every message waits for its dead letter"
     letters = spent_s(lambda: drain(lettered))
-    assert lettered.engine.ledger.metrics.of(SOURCE).dead_letters == count
+    assert lettered.ledger.metrics.of(SOURCE).dead_letters == count
     return {
         "the promotion of the failures": Cost(promotion),
         "a poll while they wait": Cost(waiting),

@@ -386,7 +386,7 @@ class TopologyTestDriver:
         KeyError as in ``acked``.
         """
         component = self._spout(spout).id
-        every = [*self._letters.values(), *letters_in(self._engine.letters.values())]
+        every = [*self._letters.values(), *letters_in(self._engine.letters)]
         return [letter for letter in every if letter.component == component]
 
     def output_path(self, path: str | os.PathLike[str]) -> Path:

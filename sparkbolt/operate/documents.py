@@ -12,34 +12,12 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-from sparkbolt.core.base.words import Word
+from sparkbolt.core.driver.lifecycle import TopologyState as TopologyState
 
 WINDOWS_SECS = {"600": 600, "10800": 10_800, "86400": 86_400}
 """Storm's windows by the names of its interface, in seconds; besides them there is ``ALL_TIME``."""
 ALL_TIME = ":all-time"
 """Storm's name of the window since the first start."""
-
-
-class TopologyState(Word):
-    """What a topology does, as ``sparkbolt list`` shows it."""
-
-    STARTING = "starting"
-    ACTIVE = "active"
-    INACTIVE = "inactive"
-    KILLED = "killed"
-    """It was killed, and its open trees finish."""
-    RESTARTING = "restarting"
-    """Its query failed, or a restart was asked for, and it begins again."""
-    ENDED = "ended"
-    """It has finished or was stopped."""
-    FAILED = "failed"
-    DEAD = "dead"
-    """It ended without a word: its process is gone, or gave no sign of life for ``BEAT_LOST_SECS``."""
-
-    @property
-    def runs(self) -> bool:
-        """Whether a process works on it."""
-        return self not in (TopologyState.ENDED, TopologyState.FAILED, TopologyState.DEAD)
 
 
 class Gist(TypedDict):

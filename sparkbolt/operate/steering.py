@@ -303,6 +303,8 @@ class Steering:
         before = self._operable.look(0.0).state
         if before in (TopologyState.KILLED, TopologyState.ENDED):
             return refused("it was killed, and is ending")
+        if before is TopologyState.DRAINING:
+            return refused("it was asked to stop, and is ending")
         self._remember(replace(self._intent, active=active, by=by, since_ms=self._now_ms()))
         word = "active" if active else "inactive"
         if before == (TopologyState.ACTIVE if active else TopologyState.INACTIVE):

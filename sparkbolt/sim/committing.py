@@ -9,7 +9,7 @@ Read before: ``core.driver.commits``.
 from __future__ import annotations
 
 from sparkbolt.core.base.exceptions import user_code
-from sparkbolt.core.driver.commits import Rows
+from sparkbolt.core.driver.effects import Rows
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.worker.environment import WorkerEnvironment

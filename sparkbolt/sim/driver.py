@@ -1,37 +1,26 @@
-"""Driver: one life of the driver, and what outlives it.
+"""Driver: a driver process of the simulator, and the state that survives its death.
 
-Which question it answers: which calls does the driver's side make, in which order, and what of it is durable?
-Rule 1: no rules here: ``coordinator`` decides what is planned, ``files`` decides which files count.
-Rule 2: everything in a ``Driver`` is lost when it dies; everything in ``Durable`` survives.
-
-Read before: ``core.driver.coordinator``, ``core.driver.ledger.files``, ``spouts``.
+Rule: everything in a ``Driver`` is lost when it dies; everything in ``Durable`` survives.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sparkbolt.core.base.exceptions import Interruption
-from sparkbolt.core.driver.commits import CommitCall, Commits
 from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.driver.ledger import files as ledger_files
 from sparkbolt.core.driver.ledger.files import Tenure
-from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
-from sparkbolt.core.driver.ledger.settings import ledger_settings
-from sparkbolt.core.driver.planner import Planner
-from sparkbolt.core.driver.transaction import Transaction
+from sparkbolt.core.driver.machine import DriverMachine
 from sparkbolt.core.model.dead_letters import DeadLetter
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, plan_of
-from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.core.worker.environment import WorkerEnvironment
 from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.sources import Queue, SimulatedQueue
 from sparkbolt.sim.spark_loop import SparkLog
-from sparkbolt.sim.spouts import LocalSpout, close_ranged, open_ranged, open_tasks
+from sparkbolt.sim.spouts import LocalSpout, close_ranged, open_tasks
 from sparkbolt.sim.subject import Subject
 
 WHERE = "the checkpoint"
@@ -88,55 +77,32 @@ class Durable:
 
 
 class Driver:
-    """One life in a driver process, from the start of its query to its end."""
+    """One life in a driver process: its machine, and its ``Spout`` tasks."""
 
     def __init__(
         self,
         subject: Subject,
         environment: WorkerEnvironment,
         durable: Durable,
-        now_ms: int,
-        mono_s: float,
+        machine: DriverMachine,
         tenure: Tenure,
         before: Driver | None = None,
-        *,
-        commit: CommitCall,
     ) -> None:
-        """Load the ledger, begin a life, and open the spouts.
+        """Open the ``Spout`` tasks of a life that has begun.
 
         Args:
             subject: The topology.
             environment: The worker environment of its spouts.
             durable: The state that outlives the driver.
-            now_ms: The wall clock, in milliseconds since the epoch.
-            mono_s: The monotonic clock, in seconds.
+            machine: The life.
             tenure: The lives of the process.
-            commit: Passes rows to a committer.
             before: The previous life in the same process, whose query has ended; its ``Spout`` tasks go on.
         """
-        self.files = durable.files
-        self._every = subject.topology.config.compact_every
-        lane = subject.lane
-        settings = ledger_settings(lane)
-
-        def make() -> Ledger:
-            return Ledger(**settings)
-
-        def restore(snapshot: bytes, name: str) -> Ledger:
-            return Ledger.restore(snapshot, **settings, name=name)
-
-        self.took_over = before is not None
-        ledger_files.cut_back(durable.files, durable.log.last_commit)
-        self.ledger = ledger_files.load_ledger(durable.files, durable.log.last_commit, make, restore)
+        self.machine, self.coordinator, self.ledger = machine, machine.coordinator, machine.ledger
         self.tenure = tenure
-        self.ledger.begin_life(durable.take_life(tenure))
-        ledger_files.drop_uncommitted_letters(durable.files, durable.log.last_commit)
-        self.coordinator = Coordinator(lane, self.ledger, open_ranged(lane, environment), now_ms=now_ms, mono_s=mono_s)
+        self.files = durable.files
+        self.took_over = before is not None
         self.coordinator.is_read_logged = Coordinator.reads(durable.logged())
-        self.planner = Planner(self.coordinator, durable.files, where=WHERE)
-        transactional = subject.topology.config.transactional
-        self.transaction = Transaction(lane, durable.files) if transactional else None
-        self.commits = Commits(lane, durable.files, commit)
         self.spouts: dict[int, LocalSpout]
         if before is not None:
             close_ranged(before.coordinator.spouts)
@@ -145,7 +111,7 @@ class Driver:
             for number, task in self.spouts.items():
                 task.go_on_with(self.coordinator.buffers[number])
             return
-        self.spouts = open_tasks(lane, environment, self.coordinator)
+        self.spouts = open_tasks(subject.lane, environment, self.coordinator)
         for number, task in self.spouts.items():
             if isinstance(task.spout, SimulatedQueue):
                 task.spout.queue = durable.queues[number]
@@ -163,34 +129,3 @@ class Driver:
             elif entry.once:
                 found[entry] = []
         return found
-
-    def stage(self, micro_batch_id: int, feedback: Feedback) -> bytes:
-        """Stage a micro-batch; the entry is not written yet."""
-        if self.transaction is not None:
-            self.transaction.settle(feedback)
-        return self.coordinator.stage(micro_batch_id, feedback)
-
-    def write_letters(self, micro_batch_id: int, letters: Sequence[bytes]) -> None:
-        """Write the dead letters of the checkpoint durably."""
-        ledger_files.write_letters(self.files, micro_batch_id, letters)
-
-    def write_entry(self, micro_batch_id: int, entry: bytes) -> None:
-        """Write the entry durably."""
-        self.tenure.check(self.coordinator.life)
-        ledger_files.write_entry(self.files, micro_batch_id, entry)
-
-    def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
-        """Promote a committed micro-batch."""
-        self.commits.settle(micro_batch_id)
-        promotion = self.coordinator.promote(micro_batch_id, mono_s)
-        if self.transaction is not None:
-            self.transaction.forget(micro_batch_id)
-        return promotion
-
-    def compacts(self, micro_batch_id: int) -> bool:
-        """Whether the ledger is compacted after the promotion of this micro-batch."""
-        return (micro_batch_id + 1) % self._every == 0
-
-    def compact(self, micro_batch_id: int) -> None:
-        """Replace the entries by a snapshot."""
-        ledger_files.compact(self.files, micro_batch_id, self.ledger.snapshot())

@@ -1,10 +1,7 @@
-"""LocalEngine: runs a topology in one process: plan, source, levels, acker and ledger, with really encoded frames.
+"""LocalEngine: a shell of the driver machine that runs a topology in one process, without faults.
 
-Which question it answers: what would Spark do with this topology, if no fault happened and time stood still?
-Rule: no rules here. ``coordinator`` decides what a micro-batch reads, ``stage`` what tasks do, ``ledger`` what becomes
-of trees; this file only calls them in the order in which Spark does.
-
-Read before: ``core.driver.coordinator``, ``core.worker.stage``, ``core.protocol.acker``, ``spouts``.
+Rule: no rules here. ``core.driver.machine`` decides what happens in which order; this file performs its effects, with
+really encoded frames, and commits each micro-batch as soon as it is staged.
 """
 
 from __future__ import annotations
@@ -15,11 +12,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from sparkbolt.core.driver.commits import Commits, Rows
 from sparkbolt.core.driver.coordinator import Coordinator
+from sparkbolt.core.driver.durable_effects import perform_on_files
+from sparkbolt.core.driver.effects import (
+    Commit,
+    Compact,
+    Counts,
+    Effect,
+    Execute,
+    OpenSpouts,
+    TakeLife,
+    Tell,
+)
+from sparkbolt.core.driver.ledger.files import LETTERS_FOLDER, Tenure
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
-from sparkbolt.core.driver.ledger.settings import ledger_settings
-from sparkbolt.core.driver.transaction import Transaction
+from sparkbolt.core.driver.machine import Steps, T, begin, perform_all
 from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.dead_letters import DeadLetterSink
 from sparkbolt.core.model.lane import lay_out
@@ -28,7 +35,7 @@ from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.protocol.acker import gather, judge_rows
 from sparkbolt.core.protocol.exclusion import NOTHING_EXCLUDED, Exclusion
 from sparkbolt.core.protocol.frames import Column, Moment
-from sparkbolt.core.protocol.plan import MicroBatchPlan
+from sparkbolt.core.protocol.plan import MicroBatchPlan, Offset
 from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.core.worker.environment import Capture, WorkerEnvironment, environment_of
@@ -45,8 +52,8 @@ from sparkbolt.sim.spouts import close_ranged, open_ranged, open_tasks
 class LocalEngine:
     """Runs a topology micro-batch by micro-batch; the caller advances the time.
 
-    What is durable on Spark is durable here: ``stores`` (the segments of each task, by its dest), ``log`` (the
-    ledger's entries) and ``letters``. Everything else is lost with ``restart``.
+    What is durable on Spark is durable here: ``stores`` (the segments of each task, by its dest), ``files`` (the
+    checkpoint's) and ``last_commit``. Everything else is lost with ``restart``.
     """
 
     def __init__(
@@ -81,12 +88,12 @@ class LocalEngine:
         self._emitted: list[tuple[str, int, str, Sequence[Column]]] = []
         """What the running execution of a transactional micro-batch has emitted."""
         self.files = MemoryFiles()
-        """The files beside the ledger: which messages a transactional micro-batch leaves out."""
+        self.last_commit = -1
+        """The last micro-batch that is committed."""
         self._environment = self._make_environment()
         self.stores: dict[int, DictStore] = {}
-        self.log: list[bytes] = []
-        self.letters: dict[int, bytes] = {}
-        """The dead letters of the checkpoint by micro-batch, as lines of JSON."""
+        self._before: dict[int, DictStore] = {}
+        """The segments before the micro-batch that is executed, of a transactional topology."""
         self.committed: dict[str, list[Any]] = {}
         """The rows that each committer has got."""
         self._dead_spouts: list[Mapping[str, PartitionedSpout]] = []
@@ -108,73 +115,96 @@ class LocalEngine:
         self._emitted.append((component, index, stream, columns))
 
     def _begin_life(self) -> None:
-        """Do what a driver does first: replay the log, begin a life, open the spouts."""
-        self.failure: str | None = None
-        """Why the topology stopped; None if it did not."""
+        """Begin a life in a new driver."""
         self.worker = Worker(self._environment)
-        self.ledger = Ledger(**ledger_settings(self.lane))
-        for entry in self.log:
-            self.ledger.replay(entry)
-        self.ledger.begin_life(self.ledger.life + 1)
-        ranged = open_ranged(self.lane, self._environment)
-        self.coordinator = Coordinator(self.lane, self.ledger, ranged, now_ms=self.now_ms, mono_s=self._mono_s)
-        self.spouts = open_tasks(self.lane, self._environment, self.coordinator)
-        transactional = self.topology.config.transactional
-        self.transaction = Transaction(self.lane, self.files) if transactional else None
+        self._tenure = Tenure(self.files)
         self._committers = LocalCommitters(self.lane, self._environment)
-        self.commits = Commits(self.lane, self.files, self._commit)
+        self.machine = self.perform_all(begin(self.lane, self.files, self, lambda: self.last_commit))
+        self.spouts = open_tasks(self.lane, self._environment, self.coordinator)
 
     @property
-    def _mono_s(self) -> float:
+    def coordinator(self) -> Coordinator:
+        """Return the coordinator of the life."""
+        return self.machine.coordinator
+
+    @property
+    def ledger(self) -> Ledger:
+        """Return the ledger of the life."""
+        return self.machine.ledger
+
+    @property
+    def failure(self) -> str | None:
+        """Return why the topology stopped, as ``on_error="stop"`` demands; None if it did not."""
+        return self.machine.failure
+
+    @property
+    def log(self) -> list[bytes]:
+        """Return the ledger's entries of all committed micro-batches."""
+        return [self.files.files[f"ledger/{number}.entry"] for number in range(self.last_commit + 1)]
+
+    @property
+    def letters(self) -> list[bytes]:
+        """Return the dead letters of the checkpoint, by micro-batch, as lines of JSON."""
+        return [self.files.files[f"{LETTERS_FOLDER}/{name}"] for name in sorted(self.files.names(LETTERS_FOLDER))]
+
+    @property
+    def mono_s(self) -> float:
+        """Return the monotonic clock, in seconds."""
         return self.now_ms / 1000
 
     def step(self) -> Promotion | None:
         """Run one micro-batch from its plan to its promotion; return None if there is nothing to do."""
         for spout in self.spouts.values():
             spout.turn(self.coordinator.active)
-        plan = self.coordinator.next_plan(self.now_ms, self._mono_s)
-        if plan is None:
+        end = self.perform_all(self.machine.next_offset())
+        if end is None:
             return None
-        self.coordinator.confirm(plan, self._mono_s)
-        feedback = self._execute(plan)
-        if feedback.letters:
-            self.letters[plan.micro_batch_id] = b"".join(feedback.letters)
-        self.log.append(self.coordinator.stage(plan.micro_batch_id, feedback))
-        self.commits.stage(plan.micro_batch_id, feedback.kept)
-        self.commits.settle(plan.micro_batch_id)
-        promotion = self.coordinator.promote(plan.micro_batch_id, self._mono_s)
-        if self.transaction is not None:
-            self.transaction.forget(plan.micro_batch_id)
-        self.failure = self.failure or self.coordinator.reason_to_stop(promotion)
-        if self.failure is not None:
-            self.coordinator.active = False
-        for spout in self.spouts.values():
-            spout.hear()
-        return promotion
+        self.last_commit = number = self.run_until_staged(end)
+        return self.perform_all(self.machine.committed(number))
 
-    def _commit(self, component: str, txid: int, rows: Rows) -> None:
-        self._committers.commit(component, txid, rows)
-        self.committed.setdefault(component, []).extend(rows())
+    def run_until_staged(self, end: Offset) -> int:
+        """Run the micro-batch that ends at ``end``, without its commit; return its number."""
+        number = self.machine.confirmed(end).micro_batch_id
+        self.perform_all(self.machine.ran(number))
+        return number
 
-    def _execute(self, plan: MicroBatchPlan) -> Feedback:
-        """Return the feedback of a plan; a transactional topology runs it until an execution counts."""
-        if self.transaction is None:
-            return gather(data for _, data in self.run(plan))
-        before = {dest: DictStore(store) for dest, store in self.stores.items()}
-        exclusion = self.transaction.begin(plan)
-        while True:
-            self._emitted.clear()
-            self.stores = {dest: DictStore(store) for dest, store in before.items()}
-            feedback = gather(data for _, data in self.run(plan, exclusion))
-            left_out = self.transaction.judge(plan, feedback)
-            if left_out is None:
-                break
-            exclusion = left_out
-        self.transaction.settle(feedback)
-        if self._capture is not None:
-            for emitted in self._emitted:
-                self._capture(*emitted)
-        return feedback
+    def perform_all(self, steps: Steps[T]) -> T:
+        """Perform what the machine does for an event; return its value."""
+        return perform_all(steps, self.perform)
+
+    def perform(self, effect: Effect) -> Any:
+        """Perform an effect of the machine; return its result."""
+        match effect:
+            case TakeLife():
+                return self._tenure.begin("LocalEngine")
+            case OpenSpouts():
+                return open_ranged(self.lane, self._environment)
+            case Execute():
+                return self._executed(effect)
+            case Counts():
+                for emitted in self._emitted:
+                    self._capture(*emitted)  # type: ignore[misc]  # nothing is noted without it
+                self._emitted.clear()
+            case Commit(component, txid, rows):
+                self._committers.commit(component, txid, rows)
+                self.committed.setdefault(component, []).extend(rows())
+            case Tell():
+                for spout in self.spouts.values():
+                    spout.hear()
+            case Compact():
+                pass  # ``log`` has all entries
+            case _:
+                perform_on_files(effect, self.files, self.files, self._tenure)
+        return None
+
+    def _executed(self, effect: Execute) -> Feedback:
+        if effect.exclusion is None:
+            return gather(data for _, data in self.run(effect.plan))
+        self._emitted.clear()
+        if not effect.repeats:
+            self._before = self.stores
+        self.stores = {dest: DictStore(store) for dest, store in self._before.items()}
+        return gather(data for _, data in self.run(effect.plan, effect.exclusion))
 
     def run(self, plan: MicroBatchPlan, exclusion: Exclusion = NOTHING_EXCLUDED) -> list[Row]:
         """Return the rows that leave the lane for a plan, without what is excluded."""
@@ -199,7 +229,7 @@ class LocalEngine:
 
     def next_due_ms(self) -> int | None:
         """Return when, in ms of this engine's clock, the next tick or rotation of open trees is due; None if never."""
-        return self.coordinator.next_due_ms(self.now_ms, self._mono_s)
+        return self.coordinator.next_due_ms(self.now_ms, self.mono_s)
 
     def reports(self) -> list[ErrorReport]:
         """Return what spout tasks raised or reported in this life since the last call."""
@@ -210,7 +240,7 @@ class LocalEngine:
         return found
 
     def restart(self, topology: Topology | None = None) -> None:
-        """Die between two micro-batches, as by ``kill -9``, and start again from ``stores`` and ``log``.
+        """Die between two micro-batches, as by ``kill -9``, and start again from ``files`` and ``stores``.
 
         Args:
             topology: Replaces the previous topology; it is laid out in the same way.

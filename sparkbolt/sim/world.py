@@ -1,12 +1,10 @@
 """World: a driver, a query and executors in virtual time, with all faults that happen between them.
 
-Which question it answers: what happens to a topology when these faults happen?
-Rule 1: no rules here. The calls are those of Spark's loop (``spark_loop``), and all decisions are made in ``core``.
+Rule 1: no rules here. Spark's calls are those of ``spark_loop``; the driver is ``core.driver.machine``, whose effects
+are performed here.
 Rule 2: all randomness comes from the seed, and is drawn anew for each micro-batch, so that leaving out a fault changes
 nothing before it.
 Rule 3: two phases. While faults are on, nothing wrong may happen; then faults are off, and everything must finish.
-
-Read before: ``spark_loop``, ``driver``, ``executors``, ``checkers.acks``.
 """
 
 from __future__ import annotations
@@ -15,18 +13,37 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sparkbolt.core.driver.commits import Rows
-from sparkbolt.core.driver.ledger.files import Tenure
+from sparkbolt.core.driver.durable_effects import perform_on_files
+from sparkbolt.core.driver.effects import (
+    Commit,
+    Compact,
+    Counts,
+    Effect,
+    Execute,
+    LetSpoutsEmit,
+    OpenSpouts,
+    Remove,
+    TakeLife,
+    Tell,
+    Wait,
+    Write,
+    WriteEntry,
+    WriteLetters,
+)
+from sparkbolt.core.driver.ledger.files import Tenure, cut_back
 from sparkbolt.core.driver.ledger.ledger import Promotion
+from sparkbolt.core.driver.machine import Steps, T, begin, perform_all
 from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.reports import Fail
 from sparkbolt.core.protocol.acker import gather
+from sparkbolt.core.protocol.exclusion import NOTHING_EXCLUDED
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset, Record
+from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.errors import OutdatedLifeError, check
 from sparkbolt.sim.checkers.acks import Checkers
 from sparkbolt.sim.checkers.dead_letters import SimulatedSink, letters_in
 from sparkbolt.sim.committing import LocalCommitters
-from sparkbolt.sim.driver import Driver, DriverDied, Durable, QueryDied
+from sparkbolt.sim.driver import WHERE, Driver, DriverDied, Durable, QueryDied
 from sparkbolt.sim.executors import Executors, MicroBatchOutcome
 from sparkbolt.sim.faults import (
     Fault,
@@ -37,7 +54,7 @@ from sparkbolt.sim.faults import (
 from sparkbolt.sim.observer import AttemptObserver, Sightings
 from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.spark_loop import ConcurrentLogError, MicroBatchLoop
-from sparkbolt.sim.spouts import close_ranged
+from sparkbolt.sim.spouts import close_ranged, open_ranged
 from sparkbolt.sim.subject import Subject
 
 START_MS = 1_767_225_600_000
@@ -48,6 +65,8 @@ MICRO_BATCHES_MAX = 2000
 IDLE_TURNS_MAX = 2000
 QUIET_TURNS_MAX = 60
 """After this many turns without new messages, an endless source is assumed to have no more now."""
+STAGING_CHANGES = 4
+"""A driver that dies while it stages has changed fewer files than this, and never the entry."""
 AWAY_MS = 60_000
 JUMP_MS_MAX = 3_600_000
 RESTARTS_MAX = 20
@@ -103,6 +122,15 @@ class World:
         self._micro_batches = micro_batches
         self._quiet_turns = 0
         self._ran: tuple[MicroBatchPlan, MicroBatchOutcome] | None = None
+        self._records: Mapping[Entry, Sequence[Record]] = {}
+        """The records that the plan to run carries."""
+        self._random = random.Random()
+        self._outcome = MicroBatchOutcome()
+        """The outcome of the last execution."""
+        self._waited = False
+        """Whether there was nothing to do when Spark asked last."""
+        self._staging: tuple[Fault, int] | None = None
+        """The fault that happens while the micro-batch is staged, and how many files change before it."""
         self._aborted: tuple[MicroBatchPlan | None, list[Sightings]] = None, []
         """What was seen of the aborted executions of the newest transactional micro-batch, in all lives."""
         self._late: tuple[MicroBatchPlan, MicroBatchOutcome] | None = None
@@ -122,18 +150,13 @@ class World:
         self._begin_life()
 
     def _begin_life(self, before: Driver | None = None) -> None:
-        tenure = Tenure(self.durable.files) if before is None else before.tenure
+        if before is None:
+            self._tenure = Tenure(self.durable.files)
+            cut_back(self.durable.files, self.durable.log.last_commit)
         self._committers = LocalCommitters(self.subject.lane, self._environment)
-        self.driver = Driver(
-            self.subject,
-            self._environment,
-            self.durable,
-            self.now_ms,
-            self.mono_s,
-            tenure,
-            before,
-            commit=self._commit_outside,
-        )
+        steps = begin(self.subject.lane, self.durable.files, self, lambda: self.durable.log.last_commit, where=WHERE)
+        machine = self._perform_all(steps)
+        self.driver = Driver(self.subject, self._environment, self.durable, machine, self._tenure, before)
         self._limit_buffers()
         self.checkers.life_began(self.driver)
         if self._late is not None:
@@ -239,9 +262,7 @@ class World:
         self._restarts += 1
         check(self._restarts <= RESTARTS_MAX, f"the query was started {self._restarts} times without a commit")
         self._still_ours()
-        left_over = self.driver.planner.left_over(self.durable.log.last_commit)
-        if left_over is not None:
-            self._promote(left_over)
+        self._perform_all(self.driver.machine.query_ended(self.durable.log.last_commit))
         self._hear()
         self.executors.die()
         if self._cannot_open:  # that life has taken its number, but ends before it has a coordinator
@@ -260,28 +281,16 @@ class World:
         return BEFORE_THE_FIRST
 
     def latest_offset(self, start: Offset) -> Offset:
-        """Promote the committed micro-batch, then plan the next one."""
-        planner = self.driver.planner
-        committed = planner.committed(start)
-        if committed is not None:
-            self._promote(committed)
-        else:
-            self.driver.commits.settle(self.driver.ledger.last_promoted)
-        number = self.driver.ledger.last_promoted + 1
-        self._hear()
-        if self._step(number, Step.ASK) is None:
-            for task in self.driver.spouts.values():
-                task.turn(self.driver.coordinator.active)
-            self._set_budgets(number)
-        else:
-            for component in self.subject.positions:
-                self.driver.coordinator.rates[component].budget = 0
-        offset = planner.next_offset(self.now_ms, self.mono_s)
-        if offset is None:
-            return planner.no_news(start, self.now_ms, self.mono_s)
-        fault = self._step(number, Step.PLAN)
+        """Return the end of the next micro-batch."""
+        self._waited = False
+        offset = self._perform_all(self.driver.machine.asked(start))
+        if self._waited:
+            return offset
+        fault = self._step(self.driver.ledger.last_promoted + 1, Step.PLAN)
         if fault is not None and fault.kind == FaultKind.PLANNER_DIES:
-            again = planner.next_offset(self.now_ms + 1, self.mono_s)
+            self.now_ms += 1
+            again = self._perform_all(self.driver.machine.next_offset())
+            self.now_ms -= 1
             assert again is not None, "a plan that was made is there until it is confirmed"
             return again
         if fault is not None and fault.kind == FaultKind.CLOCK_JUMPS:
@@ -296,7 +305,7 @@ class World:
 
     def spark_partitions(self, start: Offset, end: Offset) -> Ready:
         """Return the plan that Spark runs, and the records that it carries."""
-        plan = self.driver.planner.confirm(end, self.mono_s)
+        plan = self.driver.machine.confirmed(end)
         return plan, self.driver.records_of(plan)
 
     def run_micro_batch(self, micro_batch_id: int, parts: Ready) -> None:
@@ -305,40 +314,29 @@ class World:
         check(plan.micro_batch_id == micro_batch_id, f"Spark runs {micro_batch_id} with the plan of another: {plan}")
         self._quiet_turns = 0 if plan.reserving else self._quiet_turns + 1
         self.executions += 1
-        random_ = random.Random(f"{self.seed}/{micro_batch_id}/{self.executions}")
+        self._random = random.Random(f"{self.seed}/{micro_batch_id}/{self.executions}")
+        self._records = {entry: [record for record, _ in pairs] for entry, pairs in records.items()}
         self.checkers.begun(plan, records)
         self._pass(MICRO_BATCH_MS)
-        given = {entry: [record for record, _ in pairs] for entry, pairs in records.items()}
-        outcome = self._executed(plan, given, random_)
-        for seen in outcome.sightings:
-            self.trail += seen.trail
-            self.details += seen.details
-        self.checkers.ran(plan, outcome)
-        fault = self._step(micro_batch_id, Step.RUN)
-        if fault is not None and fault.kind == FaultKind.SLOW:
-            self._pass(int(self.subject.topology.config.message_timeout_secs * 1500))
-        self._end_of_lane(plan, outcome)
+        self._perform_all(self.driver.machine.ran(micro_batch_id))
+        self._ran = plan, self._outcome
+        self._hear()
+        self._is_staged(plan)
 
-    def _executed(
-        self, plan: MicroBatchPlan, given: Mapping[Entry, Sequence[Record]], random_: random.Random
-    ) -> MicroBatchOutcome:
-        """Run the spark_tasks; those of a transactional topology until an execution counts."""
-        transaction = self.driver.transaction
-        if transaction is None:
-            return self.executors.run(plan, given, self.pending, random_)
-        if self._aborted[0] != plan:
-            self._aborted = plan, []
-        exclusion = transaction.begin(plan)
-        while True:
-            outcome = self.executors.run(plan, given, self.pending, random_, exclusion)
-            left_out = transaction.judge(plan, gather(data for _, data in outcome.rows))
-            if left_out is None:
-                outcome.exclusion = exclusion
-                _bring_failures(self._aborted[1], outcome.sightings)
-                return outcome
-            exclusion = left_out
-            self._aborted[1].extend(outcome.sightings)
-            self._step(plan.micro_batch_id, Step.RUN)
+    def _is_staged(self, plan: MicroBatchPlan) -> None:
+        fault = self.pending.take(plan.micro_batch_id, Step.STAGED)
+        kind = fault.kind if fault is not None else None
+        if kind == FaultKind.STAGED_TWICE:
+            feedback = gather(data for _, data in self._outcome.rows)
+            self._perform_all(self.driver.machine.staged(plan.micro_batch_id, feedback))
+        elif kind == FaultKind.COMMIT_IS_LATE:
+            self._late = plan, self._outcome
+            raise DriverDied
+        elif kind == FaultKind.DRIVER_DIES:
+            raise DriverDied
+        elif kind == FaultKind.WRITE_FAILS:
+            raise QueryDied
+        self._dies_after_commit = kind == FaultKind.COMMIT_OUTLIVES
 
     def at(self, step: str, micro_batch_id: int) -> None:
         """Let faults happen where Spark writes a file of its logs."""
@@ -362,6 +360,47 @@ class World:
         self.durable.letters.update((letter.id, letter) for letter in letters_in(outcome.letters))
         self.checkers.committed(plan, outcome)
 
+    # The effects of the driver machine.
+
+    def _perform_all(self, steps: Steps[T]) -> T:
+        return perform_all(steps, self._perform)
+
+    def _perform(self, effect: Effect) -> Any:
+        match effect:
+            case TakeLife():
+                return self.durable.take_life(self._tenure)
+            case OpenSpouts():
+                return open_ranged(self.subject.lane, self._environment)
+            case LetSpoutsEmit():
+                self._let_spouts_emit(self.driver.ledger.last_promoted + 1)
+            case Wait():
+                self._waited = True
+                return False
+            case Execute():
+                return self._executed(effect)
+            case Counts(plan, feedback):
+                self._counts(plan, feedback)
+            case Commit():
+                self._commit_outside(effect)
+            case Tell(promotion):
+                self._tell(promotion)
+            case Compact():
+                self._compact(effect)
+            case _:
+                self._may_die_staging(effect)
+                perform_on_files(effect, self.durable.files, self.durable.files, self._tenure)
+        return None
+
+    def _let_spouts_emit(self, number: int) -> None:
+        self._hear()
+        if self._step(number, Step.ASK) is None:
+            for task in self.driver.spouts.values():
+                task.turn(self.driver.coordinator.active)
+            self._set_budgets(number)
+        else:
+            for component in self.subject.positions:
+                self.driver.coordinator.rates[component].budget = 0
+
     def _hear(self) -> None:
         """Notify ``Spout`` tasks of verdicts; on Spark their own threads are notified at any time."""
         if self.driver.spouts:
@@ -378,63 +417,74 @@ class World:
                 share = random_.randint(1, max(1, 2 * total // self._micro_batches))
             rate.budget = max(1, share)
 
-    def _promote(self, number: int) -> None:
-        promotion: Promotion = self.driver.promote(number, self.mono_s)
-        self.checkers.promoted(self.driver, promotion)
-        self._step(number, Step.PROMOTED)
-        if self.driver.compacts(number):
-            fault = self.pending.take(number, Step.COMPACTING)
-            if fault is not None:
-                self.durable.files.changes_left = fault.place % 4
-            self.driver.compact(number)
-            if fault is not None:
-                self.durable.files.changes_left = None
-                raise DriverDied
+    def _executed(self, effect: Execute) -> Feedback:
+        """Run the spark_tasks of a plan."""
+        plan, exclusion = effect.plan, effect.exclusion
+        if effect.repeats:
+            self._aborted[1].extend(self._outcome.sightings)
+            self._step(plan.micro_batch_id, Step.RUN)
+        elif exclusion is not None and self._aborted[0] != plan:
+            self._aborted = plan, []
+        exclusion = exclusion or NOTHING_EXCLUDED
+        self._outcome = self.executors.run(plan, self._records, self.pending, self._random, exclusion)
+        self._outcome.exclusion = exclusion
+        return gather(data for _, data in self._outcome.rows)
 
-    def _commit_outside(self, component: str, txid: int, rows: Rows) -> None:
+    def _counts(self, plan: MicroBatchPlan, feedback: Feedback) -> None:
+        outcome = self._outcome
+        if self.subject.topology.config.transactional:
+            _bring_failures(self._aborted[1], outcome.sightings)
+        for seen in outcome.sightings:
+            self.trail += seen.trail
+            self.details += seen.details
+        self.checkers.ran(plan, outcome)
+        fault = self._step(plan.micro_batch_id, Step.RUN)
+        if fault is not None and fault.kind == FaultKind.SLOW:
+            self._pass(int(self.subject.topology.config.message_timeout_secs * 1500))
+        outcome.healths, outcome.letters, outcome.kept = feedback.healths, list(feedback.letters), feedback.kept
+
+    def _may_die_staging(self, effect: Effect) -> None:
+        """Let a fault happen between the files that a staged micro-batch changes; the last of them is its entry."""
+        if isinstance(effect, WriteLetters):
+            fault = self.pending.take(effect.micro_batch_id, Step.STAGING)
+            self._staging = None if fault is None else (fault, fault.place % STAGING_CHANGES)
+        if self._staging is not None and isinstance(effect, WriteLetters | Write | Remove | WriteEntry):
+            fault, left = self._staging
+            self._staging = fault, left - 1
+            if left == 0 or isinstance(effect, WriteEntry):
+                self._staging = None
+                _happen(fault)
+
+    def _commit_outside(self, effect: Commit) -> None:
         """Let faults happen while a committer gets its rows; a target that is away is waited for."""
-        fault = self._step(txid - 1, Step.COMMITTING)  # txids begin at 1, micro-batches at 0
+        fault = self._step(effect.txid - 1, Step.COMMITTING)  # txids begin at 1, micro-batches at 0
         kind = fault.kind if fault is not None else None
         if kind == FaultKind.TARGET_AWAY:
             self._pass(AWAY_MS)
-        self.checkers.wrote(component, txid, rows())
-        self._committers.commit(component, txid, rows)
+        self.checkers.wrote(effect.component, effect.txid, effect.rows())
+        self._committers.commit(effect.component, effect.txid, effect.rows)
         if kind == FaultKind.DIES_OUTSIDE:
             raise DriverDied
 
-    def _end_of_lane(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
-        """Do what ``foreachBatch`` does."""
-        number = plan.micro_batch_id
-        feedback = gather(data for _, data in outcome.rows)
-        outcome.healths, outcome.letters = feedback.healths, list(feedback.letters)
-        outcome.kept = feedback.kept
-        entry = self.driver.stage(number, feedback)
-        self._step(number, Step.STAGING)
-        self.driver.write_letters(number, feedback.letters)
-        self.driver.commits.stage(number, feedback.kept)
-        self.driver.write_entry(number, entry)
-        self._ran = plan, outcome
-        self._hear()
-        fault = self.pending.take(number, Step.STAGED)
-        kind = fault.kind if fault is not None else None
-        if kind == FaultKind.STAGED_TWICE:
-            self.driver.write_entry(number, self.driver.stage(number, gather(data for _, data in outcome.rows)))
-        elif kind == FaultKind.COMMIT_IS_LATE:
-            self._late = plan, outcome
+    def _tell(self, promotion: Promotion) -> None:
+        self.checkers.promoted(self.driver, promotion)
+        self._step(promotion.micro_batch_id, Step.PROMOTED)
+
+    def _compact(self, effect: Compact) -> None:
+        files = self.durable.files
+        fault = self.pending.take(effect.micro_batch_id, Step.COMPACTING)
+        if fault is not None:
+            files.changes_left = fault.place % 4
+        perform_on_files(effect, files, files, self._tenure)
+        if fault is not None:
+            files.changes_left = None
             raise DriverDied
-        elif kind == FaultKind.DRIVER_DIES:
-            raise DriverDied
-        elif kind == FaultKind.WRITE_FAILS:
-            raise QueryDied
-        self._dies_after_commit = kind == FaultKind.COMMIT_OUTLIVES
 
     def _step(self, number: int, step: Step) -> Fault | None:
         """Return the fault that happens at a step, if any; a death is raised."""
         fault = self.pending.take(number, step)
-        if fault is not None and fault.kind == FaultKind.DRIVER_DIES:
-            raise DriverDied
-        if fault is not None and fault.kind in (FaultKind.QUERY_DIES, FaultKind.WRITE_FAILS):
-            raise QueryDied
+        if fault is not None:
+            _happen(fault)
         return fault
 
     def close(self) -> None:
@@ -442,6 +492,14 @@ class World:
         self.executors.die()
         for driver in (*self._dead, self.driver):
             close_ranged(driver.coordinator.spouts)
+
+
+def _happen(fault: Fault) -> None:
+    """Raise a fault that is a death."""
+    if fault.kind == FaultKind.DRIVER_DIES:
+        raise DriverDied
+    if fault.kind in (FaultKind.QUERY_DIES, FaultKind.WRITE_FAILS):
+        raise QueryDied
 
 
 def _bring_failures(aborted: Iterable[Sightings], counting: Iterable[Sightings]) -> None:

@@ -32,7 +32,7 @@ import os
 import re
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -43,7 +43,6 @@ from sparkbolt.core.base.files import Files
 from sparkbolt.core.base.locations import local_directory, scheme_of
 from sparkbolt.core.driver.ledger import files as ledger_files
 from sparkbolt.core.driver.ledger.agreement import TOPOLOGY_MISSING, is_whole, metadata_mistake, topology_in
-from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.model.lane import Lane, moved
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.model.topology_changes import changes, differs
@@ -333,27 +332,6 @@ class Checkpoint:
             CheckpointError: a newer version has run on it.
         """
         note_version(self.files, version, f"checkpoint {self.directory}", is_begun=self.last_commit() >= 0)
-
-    def load_ledger(self, make: Callable[[], Ledger], restore: Callable[[bytes, str], Ledger]) -> Ledger:
-        """The ledger with all entries up to the last commit.
-
-        Args:
-            make: makes an empty ledger.
-            restore: makes a ledger from a snapshot and its name.
-
-        Raises:
-            CheckpointError: an entry that counts is missing or damaged.
-        """
-        where = f"checkpoint {self.directory}"
-        return ledger_files.load_ledger(self.files, self.last_commit(), make, restore, where=where)
-
-    def drop_uncommitted_letters(self) -> None:
-        """At the beginning of a life: remove the dead letters of micro-batches that were not committed."""
-        ledger_files.drop_uncommitted_letters(self.letters, self.last_commit())
-
-    def write_letters(self, micro_batch_id: int, letters: Sequence[bytes]) -> None:
-        """Make the dead letters of a micro-batch durable; they replace those of an earlier run of it."""
-        ledger_files.write_letters(self.letters, micro_batch_id, letters)
 
     def write_entry(self, micro_batch_id: int, entry: bytes) -> None:
         """Make an entry of the ledger's log durable; it replaces an earlier one of the same micro-batch."""

@@ -27,7 +27,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from sparkbolt.core.base.exceptions import cause_in_jvm, is_of, line_of, raised_at
-from sparkbolt.core.driver.commits import Rows
+from sparkbolt.core.driver.effects import Rows
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.retry import RetryPolicy

@@ -1,14 +1,12 @@
-"""Life: what runs between one start of Spark's query and its end.
+"""Life: a shell of the driver machine, between one start of Spark's query and its end.
 
-Which question it answers: what does the planner receive, and what happens to the rows that leave the lane?
-Rule 1: stage, commit, promote. ``foreachBatch(n)`` stages micro-batch n and makes its log entry durable; Spark commits
-n; the next request ``latest`` whose start is the end of n promotes it.
-Rule 2: all access to the coordinator is guarded by one lock, which all lives of a driver share. The lock is released
-while code of spouts and listeners runs (``user_calls``).
-Rule 3: each micro-batch is one Spark action; one of a transactional topology is one action for each execution.
-Rule 4: a life that has ended answers no request: only the planner of a query that failed could still send one.
+``core.driver.machine`` decides what happens in which order; this file tells it what Spark asks, and performs its
+effects.
 
-Read before: ``core.driver.coordinator``, ``user_calls``, ``checkpoint``, ``lane_query``.
+Rule 1: all access to the machine is guarded by one lock, which all lives of a driver share. The lock is released while
+a micro-batch executes, and while code of spouts, committers and listeners runs (``user_calls``).
+Rule 2: each micro-batch is one Spark action; one of a transactional topology is one action for each execution.
+Rule 3: a life that has ended answers no request: only the planner of a query that failed could still send one.
 """
 
 from __future__ import annotations
@@ -30,15 +28,24 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sparkbolt.core.base.exceptions import is_of, line_of, user_code
-from sparkbolt.core.driver.commits import Commits
 from sparkbolt.core.driver.coordinator import Coordinator
+from sparkbolt.core.driver.durable_effects import perform_on_files
+from sparkbolt.core.driver.effects import (
+    Commit,
+    Compact,
+    Counts,
+    Effect,
+    Execute,
+    LetSpoutsEmit,
+    OpenSpouts,
+    TakeLife,
+    Tell,
+    Wait,
+    WriteEntry,
+)
 from sparkbolt.core.driver.ledger.agreement import LoggedOffset, logged_offset
-from sparkbolt.core.driver.ledger.files import check_number
-from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
-from sparkbolt.core.driver.ledger.settings import ledger_settings
-from sparkbolt.core.driver.planner import Planner
-from sparkbolt.core.driver.recorder import Observed
-from sparkbolt.core.driver.transaction import Transaction
+from sparkbolt.core.driver.ledger.ledger import Promotion
+from sparkbolt.core.driver.machine import DriverMachine, Steps, T, begin, perform_all
 from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.progress import Progress, Sight
@@ -60,9 +67,8 @@ from sparkbolt.spark.driver_rpc_client import Question
 from sparkbolt.spark.executor import packed
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.inlets import MOMENT, open_inlets
-from sparkbolt.spark.job_bundle import SCHEMA
+from sparkbolt.spark.job_bundle import SCHEMA, JobBundle
 from sparkbolt.spark.lane_query import acker, lane_frame
-from sparkbolt.spark.recording import now_ms
 from sparkbolt.spark.relocation import name_places_anew
 from sparkbolt.spark.session import cores_of, is_local, jvm_lives, stage_that_runs
 from sparkbolt.spark.source_task import packed_task
@@ -91,9 +97,9 @@ class Life:
         spark: SparkSession,
         checkpoint: Checkpoint,
         calls: Calls,
-        tell: Callable[[Coordinator, Promotion], None],
+        tell: Callable[[DriverMachine, Promotion], None],
     ) -> None:
-        """Load the ledger, begin a life, open the partitioned spouts; ``start`` begins to process.
+        """Begin a life and open the partitioned spouts; ``start`` begins to process.
 
         Args:
             lane: the topology, laid out.
@@ -109,12 +115,6 @@ class Life:
         self.query: StreamingQuery | None = None
         self.passing = False
         """Whether it ends after its first promotion, and another life follows (``state_lineage``)."""
-        self.promoted = False
-        """Whether it has promoted a micro-batch."""
-        self.telling = False
-        """Whether spouts and listeners are being notified of the last promotion."""
-        self.quiet = False
-        """Whether it has told the planner at least once that there is nothing to do."""
         self.failure: QueryFailure | None = None
         """Why its query failed, if the error was raised in the driver."""
         self.collected_bytes = 0
@@ -132,35 +132,31 @@ class Life:
         self._runs: tuple[int, float] | None = None
         """The number of the running micro-batch, and its start on the monotonic clock; None if none runs."""
         self._ended = False
-        number = checkpoint.begin_life()  # before anything is read: from now on an older driver writes nothing
-        settings = ledger_settings(lane)
-        ledger = checkpoint.load_ledger(
-            lambda: Ledger(**settings), lambda snapshot, name: Ledger.restore(snapshot, name=name, **settings)
-        )
+        self.bundle: JobBundle
+        self._wait_until_s: float | None = None
+        """Until when the current request waits for something to do; None before it waits."""
+        self._spouts: dict[str, PartitionedSpout] = {}
+        self._frame: DataFrame | None = None
+        """The rows at the end of the lane, of the micro-batch that runs."""
         where = f"checkpoint {checkpoint.directory}"
-        check_number(number, ledger.life, where=where)
-        ledger.begin_life(number)
-        checkpoint.drop_uncommitted_letters()
-        self.bundle = packed(lane, self.run_id, sys.path if is_local(spark) else (), checkpoint.identity())
-        spouts: dict[str, PartitionedSpout] = {}
         try:
-            self._open_spouts(spouts)
-            self.coordinator = Coordinator(lane, ledger, spouts, now_ms=now_ms(), mono_s=time.monotonic())
-            files, transactional = checkpoint.files, self.topology.config.transactional
-            self._transaction = Transaction(lane, files) if transactional else None
+            steps = begin(lane, checkpoint.files, WallClock(), checkpoint.last_commit, where=where)
+            self.machine = perform_all(steps, self._perform)
             self._commit_calls = CommitCalls(lane, self.bundle.components, self.bundle.checkpoint_id, calls, spark)
-            self._commits = Commits(lane, files, self._commit_calls)
-            last_commit = checkpoint.last_commit if lane.inlets else None
-            self._planner = Planner(self.coordinator, files, where=where, last_commit=last_commit)
             self._bridge = Bridge(self._answer)
-            self.coordinator.is_read_logged = self._is_read_logged(ledger.last_promoted + 1)
+            self.coordinator.is_read_logged = self._is_read_logged(self.coordinator.ledger.last_promoted + 1)
         except BaseException:
-            close_spouts(spouts)
+            close_spouts(self._spouts)
             raise
         self._pages: Pages | None = None
         if is_local(spark):
             self._pages = Pages(f"{self._bridge.directory}/pages")
             self.bundle = replace(self.bundle, pages=self._pages.directory)
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """The coordinator of the machine."""
+        return self.machine.coordinator
 
     def _open_spouts(self, spouts: dict[str, PartitionedSpout]) -> None:
         """Open the partitioned spouts and add them to ``spouts``; the caller closes these, also after an error."""
@@ -203,7 +199,6 @@ class Life:
             if verb == Question.LATEST:
                 start = self._committed_end() if argument is None else argument
                 answer = self._latest(start)
-                self.quiet = self.quiet or answer == start
                 self._answered_s.append(time.monotonic())
                 return answer
             if verb == Question.PARTITIONS:
@@ -238,34 +233,34 @@ class Life:
     def _is_read_logged(self, micro_batch_id: int) -> bool:
         """Whether Spark's log has this micro-batch, and it reads something: then Spark runs it before any other."""
         logged = self._logged(micro_batch_id)
-        plan = self._planner.plan_of(logged.plan) if logged is not None else None
+        plan = self.machine.planner.plan_of(logged.plan) if logged is not None else None
         planned = plan is not None and plan.micro_batch_id == micro_batch_id and Coordinator.reads(plan)
         return planned or self._has_rows(micro_batch_id)
 
     def _latest(self, start: Offset) -> Offset:
         """Promote the micro-batch that ends at ``start``, then plan the next; wait a little for something to do."""
         with self._changed:
-            committed = self._planner.committed(start)
+            committed = self.machine.planner.committed(start)
+            if committed is not None:
+                self._runs = None
             if self.lane.inlets:
                 self._look_at_inlets(committed)
-            if committed is not None:
-                self._promote(committed)
-            else:
-                self._commit_up_to(self.coordinator.ledger.last_promoted)  # what earlier lives have left
             at_once = self.lane.inlets and committed is not None  # Spark is to ask its other sources again
-            until = time.monotonic() + (0.0 if at_once else POLL_WAIT_SECS)
-            while not self._ended:
-                self.coordinator.observed.times.planned_ms = _wall_ms()
-                offset = self._planner.next_offset(now_ms(), time.monotonic())
-                if offset is not None:
-                    return offset
-                left = until - time.monotonic()
-                if left <= 0 and self.coordinator.ledger.last_promoted >= 0 and self._held_open():
-                    until = time.monotonic() + HELD_OPEN_SECS
-                elif left <= 0:
-                    return self._planner.no_news(start, now_ms(), time.monotonic())
-                self._changed.wait(min(left, 0.05))
-            return start
+            self._wait_until_s = time.monotonic() if at_once else None
+            return self._perform_all(self.machine.asked(start))
+
+    def _wait(self) -> bool:
+        """Wait a little for something to do; whether to look again."""
+        now_s = time.monotonic()
+        if self._wait_until_s is None:
+            self._wait_until_s = now_s + POLL_WAIT_SECS
+        left = self._wait_until_s - now_s
+        if left <= 0 and self.coordinator.ledger.last_promoted >= 0 and self._held_open():
+            self._wait_until_s = now_s + HELD_OPEN_SECS
+        elif left <= 0:
+            return False
+        self._changed.wait(min(left, 0.05))
+        return not self._ended
 
     def _look_at_inlets(self, committed: int | None) -> None:
         """Note since when the sources of inlets have had nothing new, if they have.
@@ -288,109 +283,94 @@ class Life:
 
     def _partitions(self, end: Offset) -> list[bytes]:
         with self._changed:
-            plan = self._planner.confirm(end, time.monotonic())
+            plan = self.machine.confirmed(end)
             self._runs = plan.micro_batch_id, time.monotonic()
-            self.coordinator.observed.times.confirmed_ms = _wall_ms()
             moment = Moment(plan.micro_batch_id, plan.now_ms)
-            shares = self._planner.shares(plan, cores_of(self._spark))
+            shares = self.machine.planner.shares(plan, cores_of(self._spark))
             clocks = clock_rows(self.lane, plan)
             return [packed_task(moment, share, clocks if i == 0 else ()) for i, share in enumerate(shares)]
 
     # The end of the lane.
 
     def _end_of_lane(self, frame: DataFrame, micro_batch_id: int) -> None:
-        """Stage a micro-batch, as ``foreachBatch`` calls it: one Spark action, then the ledger's entry."""
+        """Run a micro-batch, as ``foreachBatch`` calls it."""
         with self._failures_kept():
-            self._stage(frame, micro_batch_id)
+            if self._partials >= EXECUTOR_ACKER_PAIRS_MIN and self.lane.acker_dests:
+                frame = frame.repartition(self.lane.spark_partitions, "dest").mapInArrow(acker, SCHEMA)
+            with self._changed:
+                if self.lane.inlets:
+                    self.coordinator.inlets_quiet_s = None
+                    self.coordinator.is_read_logged = self._has_rows(micro_batch_id)
+                self._frame = frame
+                self._perform_all(self.machine.ran(micro_batch_id))
+
+    def _executed(self, effect: Execute) -> Feedback:
+        """Execute a micro-batch, without the lock."""
+        frame, plan = self._frame, effect.plan
+        assert frame is not None
+        self._runs = self._runs or (plan.micro_batch_id, time.monotonic())
+        self._changed.release()
+        try:
+            if self.lane.inlets:  # their tasks have no plan that tells them
+                self._spark.sparkContext.setLocalProperty(MOMENT, f"{plan.micro_batch_id},{plan.now_ms}")
+            if effect.repeats:
+                repetition.prepare(self._spark, frame, self.run_id)
+            if effect.exclusion is not None:
+                repetition.announce(self._spark, effect.exclusion)
+            return self._collected(frame)
+        finally:
+            self._changed.acquire()
 
     def _collected(self, frame: DataFrame) -> Feedback:
-        """Execute a micro-batch, and gather what it returns."""
+        """Start the Spark action of a micro-batch, and gather what it returns."""
         # As ``toArrow`` does, which asks the JVM ten times more for a schema and settings that are known.
         batches = frame._collect_as_arrow()  # type: ignore[operator]  # a column, as far as types tell
         frames = [value.as_buffer() for batch in batches for value in batch.column("frame")]
         self.collected_bytes += sum(len(frame) for frame in frames)
         return gather(frames)
 
-    def _until_it_counts(self, transaction: Transaction, frame: DataFrame, feedback: Feedback) -> Feedback:
-        """Execute a transactional micro-batch again, as long as something fails in it that it has not left out."""
-        while True:
-            with self._changed:
-                plan = self.coordinator.in_force
-                assert plan is not None
-                self._checkpoint.check_life(self.coordinator.life)
-                exclusion = transaction.judge(plan, feedback)
-                if exclusion is None:
-                    transaction.settle(feedback)
-                    return feedback
-                times = self.coordinator.observed.times
-                times.aborted_ms, times.repeats = _wall_ms(), times.repeats + 1
-            log.debug("micro-batch %d is repeated without %d messages", plan.micro_batch_id, len(exclusion.keys))
-            repetition.prepare(self._spark, frame, self.run_id)
-            repetition.announce(self._spark, exclusion)
-            feedback = self._collected(frame)
+    # The effects of the machine.
 
-    def _stage(self, frame: DataFrame, micro_batch_id: int) -> None:
-        if self.lane.inlets:
-            self._tell_inlets(micro_batch_id)
-        if self._transaction is not None:
-            with self._changed:
-                assert self.coordinator.in_force is not None
-                exclusion = self._transaction.begin(self.coordinator.in_force)
-            repetition.announce(self._spark, exclusion)
-        shards = len(self.lane.acker_dests)
-        if self._partials >= EXECUTOR_ACKER_PAIRS_MIN and shards:
-            frame = frame.repartition(self.lane.spark_partitions, "dest").mapInArrow(acker, SCHEMA)
-        feedback = self._collected(frame)
-        if self._transaction is not None:
-            feedback = self._until_it_counts(self._transaction, frame, feedback)
-        self._partials = feedback.partials
-        collected_ms = _wall_ms()
-        with self._changed:
-            self.coordinator.observed.times.collected_ms = collected_ms
-            self._checkpoint.check_life(self.coordinator.life)
-            entry = self.coordinator.stage(micro_batch_id, feedback)
-            self._checkpoint.write_letters(micro_batch_id, feedback.letters)
-            self._commits.stage(micro_batch_id, feedback.kept)
-            self._checkpoint.write_entry(micro_batch_id, entry)
-            self.coordinator.observed.times.staged_ms = _wall_ms()
+    def _perform_all(self, steps: Steps[T]) -> T:
+        return perform_all(steps, self._perform)
 
-    def _tell_inlets(self, micro_batch_id: int) -> None:
-        """Tell the tasks that take in the rows of inlets which micro-batch it is; there may be no plan for it."""
-        with self._changed:
-            self.coordinator.inlets_quiet_s = None
-            self.coordinator.is_read_logged = self._has_rows(micro_batch_id)
-            self._planner.run_without_plan(micro_batch_id, now_ms(), time.monotonic())
-            plan = self.coordinator.in_force
-            assert plan is not None
-            self._runs = self._runs or (micro_batch_id, time.monotonic())
-        self._spark.sparkContext.setLocalProperty(MOMENT, f"{micro_batch_id},{plan.now_ms}")
+    def _perform(self, effect: Effect) -> Any:
+        checkpoint = self._checkpoint
+        match effect:
+            case TakeLife():
+                return checkpoint.begin_life()
+            case OpenSpouts():
+                path = sys.path if is_local(self._spark) else ()
+                self.bundle = packed(self.lane, self.run_id, path, checkpoint.identity())
+                self._open_spouts(self._spouts)
+                return self._spouts
+            case LetSpoutsEmit():
+                pass  # they have threads of their own
+            case Counts():
+                self._partials = effect.feedback.partials
+            case Wait():
+                return self._wait()
+            case Execute():
+                return self._executed(effect)
+            case WriteEntry(micro_batch_id, entry):
+                checkpoint.write_entry(micro_batch_id, entry)
+            case Commit(component, txid, rows):
+                self._commit_calls(component, txid, rows)
+            case Tell(promotion):
+                self._told(promotion)
+            case Compact():
+                self._compact(effect)
+            case _:
+                perform_on_files(effect, checkpoint.files, checkpoint.letters, checkpoint.tenure)
+        return None
 
-    def _promote(self, micro_batch_id: int) -> None:
-        self._runs = None
-        self.telling = True
-        self.coordinator.observed.times.committed_ms = _wall_ms()
-        try:
-            self._commit_up_to(micro_batch_id)
-            promotion = self.coordinator.promote(micro_batch_id, time.monotonic())
-            if self._transaction is not None:
-                self._transaction.forget(micro_batch_id)
-            self.promoted = True
-            self._tell(self.coordinator, promotion)
-            self.coordinator.observed = Observed()
-        finally:
-            self.telling = False
-        if (micro_batch_id + 1) % self.topology.config.compact_every == 0:
-            self._compact(micro_batch_id)
+    def _told(self, promotion: Promotion) -> None:
+        self._tell(self.machine, promotion)
         self._changed.notify_all()
 
-    def _commit_up_to(self, micro_batch_id: int) -> None:
-        if self._commits.waits:
-            self._checkpoint.check_life(self.coordinator.life)
-            self._commits.settle(micro_batch_id)
-
-    def _compact(self, micro_batch_id: int) -> None:
+    def _compact(self, effect: Compact) -> None:
         try:
-            self._checkpoint.compact(micro_batch_id, self.coordinator.ledger.snapshot())
+            self._checkpoint.compact(effect.micro_batch_id, effect.snapshot())
         except OSError as error:  # the entries stay and are as valid; the next compaction replaces them, too
             log.warning(
                 "the ledger's log could not be compacted (%s): it is tried again %d micro-batches later",
@@ -428,13 +408,11 @@ class Life:
     def promote_what_is_committed(self) -> None:
         """After the query has ended: promote the staged micro-batch, if Spark has committed it."""
         with self._changed:
-            staged = self._planner.left_over(self._checkpoint.last_commit())
-            if staged is None:
-                return
+            self._runs = None
             try:
-                self._promote(staged)
+                self._perform_all(self.machine.query_ended(self._checkpoint.last_commit()))
             except NotReturned as error:
-                log.warning("%s: micro-batch %d is promoted at the next start", error, staged)
+                log.warning("%s: micro-batch %d is promoted at the next start", error, self.coordinator.ledger.staged)
 
     def stop_query(self) -> None:
         """Stop the query, if it runs; workers that still run user code after ``KILL_AFTER_SECS`` are killed."""
@@ -480,5 +458,15 @@ def close_spouts(spouts: Mapping[str, PartitionedSpout]) -> None:
             log.error("close of spout %s raised %s; it is taken for closed", component, line_of(error))
 
 
-def _wall_ms() -> float:
-    return time.time() * 1000
+class WallClock:
+    """The clocks of this process."""
+
+    @property
+    def now_ms(self) -> float:
+        """The wall clock, in milliseconds since the epoch."""
+        return time.time() * 1000
+
+    @property
+    def mono_s(self) -> float:
+        """The monotonic clock, in seconds."""
+        return time.monotonic()

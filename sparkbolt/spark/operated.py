@@ -1,11 +1,8 @@
 """Operated: a running topology on Spark, as those see it who operate it from outside.
 
-Which question it answers: what does the engine show at once, and how is it stopped, restarted and changed from outside?
 Rule 1: ``look`` never waits for the lock longer than it is told: the numbers are then those of the last micro-batch.
 Rule 2: a change of settings applies between a promotion and the next staging, never in between.
 Rule 3: a kill is carried out by a thread of its own. Whoever waits for the topology sees that it does not run any more.
-
-Read before: ``life``, ``operate.operable``.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
@@ -32,7 +28,6 @@ from sparkbolt.errors import EngineError
 from sparkbolt.operate.documents import MemoryDocument, TopologyState
 from sparkbolt.operate.operable import Places, TopologyView
 from sparkbolt.operate.steering import Steering
-from sparkbolt.spark.life import Life
 from sparkbolt.spark.recording import now_ms
 
 if TYPE_CHECKING:
@@ -40,15 +35,6 @@ if TYPE_CHECKING:
 
 KILL_POLL_SECS = 0.2
 log = logging.getLogger("sparkbolt")
-
-
-@dataclass
-class Kill:
-    """An order to end the topology."""
-
-    why: str
-    until_s: float
-    """When the open trees must have finished, by the monotonic clock; a later order may only shorten it."""
 
 
 class Operated:
@@ -62,10 +48,6 @@ class Operated:
         self._flows: dict[Flow, FlowCounts] = {}
         self._retries = 0
         self._outages: tuple[str, ...] = ()
-        self._restart_of: Life | None = None
-        self._restart_why: str | None = None
-        self._killing = threading.Lock()
-        self.killed: Kill | None = None
 
     # What is shown.
 
@@ -134,24 +116,18 @@ class Operated:
         self._outages = tuple(coordinator.ledger.outages.sentences(now_ms()))
 
     def _state(self) -> tuple[TopologyState, str | None]:
-        running, kill = self._running, self.killed
-        if running.failure is not None:
-            return TopologyState.FAILED, running.failure
-        if running._stopping.is_set():
-            return TopologyState.ENDED, kill.why if kill is not None else None
-        if kill is not None:
-            return TopologyState.KILLED, kill.why
-        trouble = running.trouble
-        if running._failed is not None and trouble is not None:
-            return TopologyState.RESTARTING, trouble
-        if self._restart_of is not None and not (self._restart_of is not running._life and running._life_works):
-            return TopologyState.RESTARTING, self._restart_why
-        if not running._coordinator.active:
-            return TopologyState.INACTIVE, trouble
-        if running._life_works:
-            return TopologyState.ACTIVE, trouble
-        waits_for = running.waits_for
-        return (TopologyState.STARTING if waits_for is not None else TopologyState.ACTIVE), trouble or waits_for
+        running, lifecycle = self._running, self._running.lifecycle
+        state = running.notice_state()
+        match state:
+            case TopologyState.FAILED:
+                return state, lifecycle.failure
+            case TopologyState.KILLED | TopologyState.ENDED:
+                return state, running.killed
+            case TopologyState.RESTARTING:
+                return state, running.trouble or lifecycle.why_restarted
+            case TopologyState.STARTING:
+                return state, running.trouble or running.waits_for
+        return state, running.trouble
 
     def history(self) -> History | None:
         """The history as it is now."""
@@ -193,15 +169,14 @@ class Operated:
 
     def set_active(self, active: bool) -> None:
         """Let spouts emit, or stop them from emitting."""
-        self._running._check_not_stopped("activated" if active else "deactivated")
-        self._running._set_active(active)
+        self._running.activate() if active else self._running.deactivate()
 
     def override(self, overrides: Overrides) -> None:
         """Let changed settings apply, as soon as nothing is staged."""
         running = self._running
         with running._changed:
             while running._coordinator.ledger.staged is not None:
-                running._check_not_stopped("changed")
+                running.lifecycle.refuse_if_stopped("changed")
                 running._changed.wait(KILL_POLL_SECS)
             running._coordinator.override(overrides)
 
@@ -216,32 +191,22 @@ class Operated:
 
     def restart(self, why: str) -> None:
         """End the query; the supervisor begins another life."""
-        running = self._running
-        running._check_not_stopped("restarted")
-        if self.killed is not None:
-            raise EngineError(f"topology {running.topology.name!r} was killed and is ending")
-        life = running._life
-        self._restart_why, self._restart_of = why, life
+        running, life = self._running, self._running._life
+        if not running.lifecycle.on_restart(life, why, asked=True):
+            raise running.lifecycle.refusal("restarted")
         log.warning("topology %r is %s: its query ends, and begins again", running.topology.name, why)
         life.stop_query()
 
-    def takes_restart(self, life: Life) -> bool:
-        """Whether the query of a life has ended because a restart was asked for."""
-        return self._restart_of is life and not self._running._stopping.is_set()
-
     def kill(self, wait_secs: float, why: str) -> None:
         """Stop the spouts, let open trees finish for at most ``wait_secs``, and end; returns at once."""
-        until_s = time.monotonic() + wait_secs
-        with self._killing:
-            if self.killed is not None:
-                self.killed.until_s = min(self.killed.until_s, until_s)
-                return
-            self.killed = Kill(why, until_s)
-        log.warning("topology %r is %s: it ends within %g s", self._running.topology.name, why, wait_secs)
-        threading.Thread(target=self._end_killed, args=(self.killed,), name="sparkbolt-kill", daemon=True).start()
-
-    def _end_killed(self, kill: Kill) -> None:
         running = self._running
+        if running.lifecycle.on_kill(why, time.monotonic() + wait_secs):
+            log.warning("topology %r is %s: it ends within %g s", running.topology.name, why, wait_secs)
+            threading.Thread(target=self._end_killed, name="sparkbolt-kill", daemon=True).start()
+
+    def _end_killed(self) -> None:
+        running, kill = self._running, self._running.lifecycle.kill
+        assert kill is not None
         running._set_active(False)
         try:
             while time.monotonic() < kill.until_s:

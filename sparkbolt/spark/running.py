@@ -1,11 +1,8 @@
 """Running: the object that a user holds while a topology runs, and the supervisor that restarts failed queries.
 
-Which question it answers: what happens between ``start`` and ``stop``?
 Rule 1: only the checkpoint counts. After a query has failed a new life begins, which loads its ledger from the log as
 after a crash; only the threads of spouts stay, with their connections.
 Rule 2: metrics, listeners and ``await_...`` continue to work from life to life.
-
-Read before: ``life``, ``error_log``, ``core.driver.restart_policy``.
 """
 
 from __future__ import annotations
@@ -24,6 +21,8 @@ from pyspark.sql import SparkSession
 from sparkbolt.core.base.exceptions import said
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion, Story
+from sparkbolt.core.driver.lifecycle import LifecycleEvent, TopologyState
+from sparkbolt.core.driver.machine import DriverMachine
 from sparkbolt.core.driver.restart_policy import Restarts
 from sparkbolt.core.model.components import Spout
 from sparkbolt.core.model.lane import Lane
@@ -37,7 +36,6 @@ from sparkbolt.core.worker.routing import routes_of
 from sparkbolt.core.worker.tuple_batch import Output
 from sparkbolt.core.worker.worker import context_of
 from sparkbolt.errors import EngineError, SpoutOpenError
-from sparkbolt.operate.documents import TopologyState
 from sparkbolt.operate.logs import LogFields
 from sparkbolt.operate.presence import Presence
 from sparkbolt.operate.steering import Steering
@@ -50,6 +48,7 @@ from sparkbolt.spark.life import Life
 from sparkbolt.spark.operated import Operated
 from sparkbolt.spark.recording import Recording, now_ms
 from sparkbolt.spark.session import why_gone
+from sparkbolt.spark.shared_lifecycle import SharedLifecycle
 from sparkbolt.spark.spout_threads import SpoutFailure, SpoutThread, close_all
 from sparkbolt.spark.user_calls import Calls, Listeners, NotReturned
 
@@ -95,16 +94,14 @@ class RunningOnSpark(RunningTopology):
             self._listeners.add(telemetry.micro_batch)
         self._restarts = Restarts(topology.config)
         self._collected_before = 0
-        self._stopping = threading.Event()
-        self._closing, self._closed = threading.Lock(), threading.Event()
-        self._ended = False
+        self.lifecycle = SharedLifecycle(topology.name)
+        """The state of the topology."""
+        self._stopping = self.lifecycle.stopping
+        self._closed = threading.Event()
         self._presence = presence
         self._folder: str | None = None
         """Where the socket is by which the topology is operated."""
         self._operated = Operated(self)
-        self._failure: str | None = None
-        self._failed: tuple[Life, QueryFailure] | None = None
-        """The last life that failed, and why."""
         self._sights: list[Callable[[], Mapping[str, Sight]]] = [self._calls.sights]
         """Functions that return the calls of user code that have not returned."""
         self._hangs = Hangs()
@@ -170,7 +167,7 @@ class RunningOnSpark(RunningTopology):
 
     def __repr__(self) -> str:
         """The topology's name, its state and its checkpoint."""
-        if self._failure is not None:
+        if self.failure is not None:
             state = "failed"
         elif self._stopping.is_set():
             state = "stopped"
@@ -240,13 +237,13 @@ class RunningOnSpark(RunningTopology):
         if gone is not None:  # the errors of Spark or py4j would add nothing useful
             self._fail(gone)
             return False
-        self._failed = self._life, failure
-        worked, hopeless = self._life.promoted, failure.hopeless or self._failure is not None
+        worked, hopeless = self._life.machine.promoted, failure.hopeless or self.failure is not None
         restart = None if hopeless else self._restarts.next(time.monotonic(), free=failure.free, worked=worked)
         if restart is None:
             why = " (not started again: it would fail again)" if failure.hopeless else self._restarts.spent(failure)
             self._fail(failure.text + why)
             return False
+        self.lifecycle.on_restart(self._life, failure.text, asked=False)
         log.error("query failed: %s; it is started again %s", failure.text, self._restarts.when(restart))
         self._note("restarted", f"its query failed: {failure.text}")
         return not self._stopping.wait(restart.wait_secs)
@@ -257,20 +254,19 @@ class RunningOnSpark(RunningTopology):
         assert life.query is not None
         try:
             while life.passing and not self._stopping.is_set() and not life.query.awaitTermination(PASSING_POLL_SECS):
-                if life.promoted:
+                if life.machine.promoted:
                     life.stop_query()
                     return None
             life.query.awaitTermination()
         except Exception as error:  # noqa: BLE001  the query's own failure, or py4j's when the JVM is gone
-            return None if self._operated.takes_restart(life) else life.failure or query_failure(error)
-        if self._operated.takes_restart(life):
+            return None if self.lifecycle.restarts_on_order(life) else life.failure or query_failure(error)
+        if self.lifecycle.restarts_on_order(life):
             return None
         return QueryFailure("the query was stopped by somebody else: was the Spark session stopped?", EngineError)
 
     def _fail(self, failure: str) -> None:
         with self._changed:
-            self._failure = self._failure or failure
-            self._ended = True
+            self.lifecycle.on_failure(failure)
             self._changed.notify_all()
 
     def _begin_again(self) -> None:
@@ -287,14 +283,14 @@ class RunningOnSpark(RunningTopology):
             self._collected_before += old.collected_bytes
             self._life = life
         life.start()
-        if self._stopping.is_set() or self._operated.takes_restart(life):
+        if self._stopping.is_set() or self.lifecycle.restarts_on_order(life):
             life.stop_query()  # who wanted it to stop looked for it before it existed
 
     # Reports to users.
 
     def progress(self) -> Progress:
         """How far the running, uncommitted micro-batch has come; may be called at any time."""
-        found = Progress(levels=len(self.lane.levels)) if self._ended else self._life.progress()
+        found = Progress(levels=len(self.lane.levels)) if self.failure is not None else self._life.progress()
         return found.with_calls([*self._calls.sights().values()])
 
     def _look_out(self) -> None:
@@ -305,12 +301,11 @@ class RunningOnSpark(RunningTopology):
                 who = self.topology.task_owner
                 log.warning("%s", warning(sight, who), extra=fields_of(sight.doing, who))
 
-    def _tell(self, coordinator: Coordinator, promotion: Promotion) -> None:
+    def _tell(self, machine: DriverMachine, promotion: Promotion) -> None:
+        coordinator = machine.coordinator
         self.recording.promoted(coordinator, promotion)
-        reason = coordinator.reason_to_stop(promotion)
-        if reason is not None and self._failure is None:
-            self._failure = reason
-            coordinator.active = False
+        if machine.failure is not None:
+            self.lifecycle.on_failure(machine.failure)
         if self._steering is not None:
             self._operated.note_promotion(self._steering, promotion)
         self._tell_of(coordinator, promotion, coordinator.ledger.metrics.micro_batch_ms or 0.0)
@@ -397,17 +392,17 @@ class RunningOnSpark(RunningTopology):
     @property
     def is_running(self) -> bool:
         """Whether the query runs, or will be restarted."""
-        return self._supervisor.is_alive() and not self._ended
+        return self._supervisor.is_alive()
 
     @property
     def failure(self) -> str | None:
         """Why the topology failed, in a sentence; None if it did not fail, or will be restarted."""
-        return self._failure
+        return self.lifecycle.failure
 
     @property
     def killed(self) -> str | None:
         """Who has killed the topology from outside, as in "killed by alice"; None if nobody has."""
-        kill = self._operated.killed
+        kill = self.lifecycle.kill
         return kill.why if kill is not None else None
 
     def exits(self, exit_code: int) -> None:
@@ -422,11 +417,10 @@ class RunningOnSpark(RunningTopology):
         The reasons are: the topology failed; its query failed, and the new life has done nothing yet; a spout cannot
         be opened.
         """
-        if self._failure is not None:
-            return self._failure
-        failed = self._failed
-        if failed is not None and (failed[0] is self._life or not self._life_works):
-            return f"its query failed and is being started again: {failed[1].text}"
+        if self.failure is not None:
+            return self.failure
+        if self._begins_again and not self.lifecycle.asked_to_restart:
+            return f"its query failed and is being started again: {self.lifecycle.why_restarted}"
         return next((thread.trouble for thread in self._threads if thread.trouble is not None), None)
 
     @property
@@ -455,15 +449,34 @@ class RunningOnSpark(RunningTopology):
 
     @property
     def _life_works(self) -> bool:
-        return self._life.promoted or self._life.quiet
+        return self._life.machine.works
+
+    @property
+    def _begins_again(self) -> bool:
+        """Whether a life has ended, and the one that follows has done nothing yet."""
+        ended = self.lifecycle.restarted
+        return ended is not None and (ended is self._life or not self._life_works)
+
+    def notice_state(self) -> TopologyState:
+        """The state, as it is by now: whether the topology works, and its spouts emit, is seen when it is asked for."""
+        lifecycle, state = self.lifecycle, self.lifecycle.state
+        if state is TopologyState.STARTING:
+            works = self.waits_for is None
+        else:
+            works = state is TopologyState.RESTARTING and not self._begins_again
+        if works:
+            lifecycle.on(LifecycleEvent.WORKS)
+        if not self._coordinator.active:
+            lifecycle.on(LifecycleEvent.DEACTIVATE)
+        return lifecycle.state
 
     def activate(self) -> None:
         """Let spouts emit again.
 
         Raises:
-            EngineError: the topology was stopped.
+            EngineError: the topology was stopped, or is ending.
         """
-        self._check_not_stopped("activated")
+        self.lifecycle.order(LifecycleEvent.ACTIVATE, "activated")
         self._set_active(True)
 
     def deactivate(self) -> None:
@@ -472,15 +485,8 @@ class RunningOnSpark(RunningTopology):
         Raises:
             EngineError: the topology was stopped.
         """
-        self._check_not_stopped("deactivated")
+        self.lifecycle.order(LifecycleEvent.DEACTIVATE, "deactivated")
         self._set_active(False)
-
-    def _check_not_stopped(self, done: str) -> None:
-        if self._stopping.is_set():
-            raise EngineError(
-                f"topology {self.topology.name!r} was stopped and cannot be {done}: start it again, with the same "
-                "checkpoint if it is to go on where it was"
-            )
 
     def _set_active(self, active: bool) -> None:
         with self._changed:
@@ -517,7 +523,7 @@ class RunningOnSpark(RunningTopology):
     def _await(self, condition: Callable[[], bool], timeout_secs: float | None) -> bool:
         until = None if timeout_secs is None else time.monotonic() + timeout_secs
         with self._changed:
-            while (self._life.telling and not self._listeners.is_current) or not condition():
+            while (self._life.machine.promoting and not self._listeners.is_current) or not condition():
                 if self.failure is not None:
                     raise EngineError(self.failure)
                 if not self.is_running:
@@ -534,13 +540,15 @@ class RunningOnSpark(RunningTopology):
         if self._calls.has_this_thread:  # ``stop`` would wait for the call in which it is called
             threading.Thread(target=self.stop, args=(drain, timeout_secs), name="sparkbolt-stop").start()
             return False
+        if drain:
+            self.lifecycle.on(LifecycleEvent.STOP)
         self._set_active(False)
         if drain and self.is_running and self.failure is None:
             limit = self.topology.config.message_timeout_secs if timeout_secs is None else timeout_secs
             try:
                 self.await_drained(limit)
             except EngineError:
-                log.error("topology %r failed while it was draining: %s", self.topology.name, self._failure)
+                log.error("topology %r failed while it was draining: %s", self.topology.name, self.failure)
         drained = self._coordinator.drained
         self.close()
         return drained
@@ -550,10 +558,7 @@ class RunningOnSpark(RunningTopology):
         if self._calls.has_this_thread:
             threading.Thread(target=self.close, name="sparkbolt-close").start()
             return
-        with self._closing:
-            first = not self._stopping.is_set()
-            self._stopping.set()
-        if not first:  # another thread ends everything, such as that of a kill from outside
+        if not self.lifecycle.end():  # another thread ends everything, such as that of a kill from outside
             self._closed.wait(0.0 if threading.current_thread() is self._supervisor else None)
             return
         try:
@@ -578,9 +583,8 @@ class RunningOnSpark(RunningTopology):
         self._error_log.tell_withheld(at_once=True)
         self.recording.close()
         if self._presence is not None:
-            failed = self._failure is not None
-            state, why = (TopologyState.FAILED, self._failure) if failed else (TopologyState.ENDED, self.killed)
-            self._presence.ended(state, why, drained=self._coordinator.drained)
+            why = self.failure or self.killed
+            self._presence.ended(self.lifecycle.state, why, drained=self._coordinator.drained)
         self._checkpoint.close()
         for folder in (self._folder, self._temporary):
             if folder is not None:

@@ -45,6 +45,7 @@ STATUS = {
     TopologyState.STARTING: "ACTIVE",
     TopologyState.ACTIVE: "ACTIVE",
     TopologyState.INACTIVE: "INACTIVE",
+    TopologyState.DRAINING: "INACTIVE",
     TopologyState.KILLED: "KILLED",
     TopologyState.RESTARTING: "REBALANCING",
     TopologyState.ENDED: "KILLED",

@@ -21,17 +21,18 @@ MOMENTS = ("planned", "staging", "staged", "committed", "promoted", "compacting"
 
 def plant(moment: str, act: Callable[[int], None]) -> None:
     """Have ``act`` called with the micro-batch's id whenever this process comes to a moment."""
+    from sparkbolt.core.driver.machine import DriverMachine
     from sparkbolt.core.driver.planner import Planner
     from sparkbolt.files.local import LocalFiles
     from sparkbolt.spark.checkpoint import Checkpoint
     from sparkbolt.spark.life import Life
 
     owner, name, before = {
-        "planned": (Planner, "_offset_of", False),
+        "planned": (Planner, "offset_of", False),
         "staging": (Checkpoint, "write_entry", True),
         "staged": (Checkpoint, "write_entry", False),
-        "committed": (Life, "_promote", True),
-        "promoted": (Life, "_promote", False),
+        "committed": (DriverMachine, "committed", True),
+        "promoted": (Life, "_told", False),
         "compacting": (LocalFiles, "write", False),
     }[moment]
     original = getattr(owner, name)
@@ -49,7 +50,7 @@ def plant(moment: str, act: Callable[[int], None]) -> None:
 
 
 def _number(what: Any) -> int | None:
-    """The micro-batch that a method's first argument is about: a number, a plan, or the name of a snapshot."""
+    """The micro-batch of a method's first argument: a number, a plan, a promotion, or the name of a snapshot."""
     if isinstance(what, str):
         match = re.fullmatch(r"ledger/(\d+)\.snapshot", what)
         return int(match[1]) if match else None

@@ -113,7 +113,7 @@ class Sim(Engine):
         return self.engine.ledger.failed, self.engine.ledger.traced
 
     def letters(self) -> list[DeadLetter]:
-        return letters_in(self.engine.letters.values())
+        return letters_in(self.engine.letters)
 
     def checkpoint(self) -> Path:
         return write_checkpoint(self.engine, self.directory / "checkpoint")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from sparkbolt import Bolt, Committer, Config, Topology, TopologyBuilder
 from sparkbolt.core.driver.commits import Commits
+from sparkbolt.core.driver.effects import Commit
 from sparkbolt.core.driver.transaction import Transaction
 from sparkbolt.sim.faults import KINDS, Step
 from sparkbolt.spouts import GeneratorSpout
@@ -48,7 +50,7 @@ def _numbers(*, transactional: bool = True) -> Topology:
     return builder.build()
 
 
-def _stories(*, transactional: bool = True) -> list[str]:
+def stories(*, transactional: bool = True) -> list[str]:
     topology = _numbers(transactional=transactional)
     found = []
     for seed in range(0, 8 * SEEDS, 8):  # seeds that compare state
@@ -60,7 +62,7 @@ def _stories(*, transactional: bool = True) -> list[str]:
 
 @pytest.mark.parametrize("transactional", [True, False])
 def test_each_micro_batch_leaves_once_whatever_dies(transactional: bool):
-    assert _stories(transactional=transactional) == []
+    assert stories(transactional=transactional) == []
 
 
 @pytest.mark.parametrize("kind", KINDS[Step.COMMITTING])
@@ -73,25 +75,25 @@ def test_a_fault_in_a_commit_changes_nothing(kind: str):
 def test_a_commit_before_the_verdict_is_found(monkeypatch: pytest.MonkeyPatch):
     stage = Commits.stage
 
-    def eager(self: Commits, micro_batch_id: int, kept: Any) -> None:
-        stage(self, micro_batch_id, kept)
-        self.settle(micro_batch_id)
+    def eager(self: Commits, micro_batch_id: int, kept: Any) -> Iterator[Any]:
+        yield from stage(self, micro_batch_id, kept)
+        yield from self.settle(micro_batch_id)
 
     monkeypatch.setattr(Commits, "stage", eager)
-    assert any("before it was committed" in story for story in _stories())
+    assert any("before it was committed" in story for story in stories())
 
 
 def test_a_txid_that_is_used_twice_is_found(monkeypatch: pytest.MonkeyPatch):
     settle = Commits.settle
 
-    def twice(self: Commits, last_commit: int) -> None:
+    def twice(self: Commits, last_commit: int) -> Iterator[Any]:
         due = [(place, rows) for place, rows in self._staged.items() if place[0] <= last_commit]
-        settle(self, last_commit)
+        yield from settle(self, last_commit)
         for (txid, component), rows in due:
-            self._call(component, txid, lambda rows=rows: [pickle.loads(row) for row in rows])
+            yield Commit(component, txid, lambda rows=rows: [pickle.loads(row) for row in rows])
 
     monkeypatch.setattr(Commits, "settle", twice)
-    assert any("after those of" in story for story in _stories())
+    assert any("after those of" in story for story in stories())
 
 
 def test_rows_that_are_forgotten_with_their_driver_are_found(monkeypatch: pytest.MonkeyPatch):
@@ -123,7 +125,7 @@ def test_rows_of_an_execution_that_was_aborted_are_found(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Transaction, "judge", remembering)
     monkeypatch.setattr(Transaction, "settle", mixing)
-    assert _stories()
+    assert stories()
 
 
 def test_a_driver_for_tests_shows_what_is_committed():

@@ -285,7 +285,7 @@ def what_is_read_once_is_read_in_the_next_life(patch: Patch) -> None:
 
 
 def a_beginning_that_is_given_as_an_end(patch: Patch) -> None:
-    patch.setattr(Planner, "no_news", lambda self, start, now_ms, mono_s: start)
+    patch.setattr(Planner, "plan_nothing", lambda self, now_ms, mono_s: None)
     patch.setattr(planner, "BEFORE_THE_FIRST", {"no": "such offset"})
     patch.setattr(Planner, "_number_of", lambda self, offset: offset.get("n", -1))
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +16,6 @@ from sparkbolt.sim.spark_loop import ConcurrentLogError, MicroBatchLoop, SparkLo
 from sparkbolt.sim.subject import Subject, subject_of
 from sparkbolt.sim.world import World
 from tests.sim.random_topologies import Messages
-
-RECORD = Path(__file__).parent / "spark_calls.json"
 
 
 class Asked:
@@ -145,80 +141,3 @@ def test_a_driver_that_loaded_its_ledger_too_early_begins_again(number: int) -> 
     run = run_seed(small(), 0, history_of(f"{number}:staged:commit-is-late:0"), state=True)
     assert not run.violations
     assert [fault.kind for fault in run.happened] == ["commit-is-late"]
-
-
-# What Spark really asks, recorded by tests/spark/test_loop.py.
-
-
-class EndedError(Exception):
-    """The record of a query has come to its end."""
-
-
-class Replayed:
-    """A source that is asked what Spark has asked, and answers what was answered then."""
-
-    def __init__(self, calls: list[list[Any]], log: SparkLog) -> None:
-        self.left = list(calls)
-        self.log = log
-
-    def _take(self, *asked: Any) -> list[Any]:
-        if not self.left:
-            raise EndedError
-        call = self.left.pop(0)
-        assert call[: len(asked)] == [*asked], f"Spark has called {call}, the loop calls {asked}"
-        return call
-
-    def _raises(self) -> bool:
-        return bool(self.left) and self.left[0][0] == "raised"
-
-    def initial_offset(self) -> Mapping[str, Any]:
-        self._take("initialOffset")
-        return {"n": "before"}
-
-    def latest_offset(self, start: Mapping[str, Any]) -> Mapping[str, Any]:
-        _, _, end, last_commit = self._take("latestOffset", start["n"])
-        assert last_commit == self.log.last_commit
-        if end == "raised":
-            raise EndedError
-        return {"n": end}
-
-    def spark_partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> None:
-        self._take("partitions", start["n"], end["n"])
-
-    def commit(self, end: Mapping[str, Any]) -> None:
-        self._take("commit", end["n"])
-
-    def run_micro_batch(self, micro_batch_id: int, parts: None) -> None:
-        self._take("run", micro_batch_id)
-        if self._raises():
-            self._take("raised", micro_batch_id)
-            raise EndedError
-
-    def at(self, step: str, micro_batch_id: int) -> None:
-        """Nothing of Spark's is seen there."""
-
-
-def _trigger_for_ever(loop: MicroBatchLoop[None]) -> None:
-    while True:
-        loop.trigger()
-
-
-def replay(record: list[dict[str, Any]]) -> None:
-    """Compare the loop with what Spark has asked, query by query, each from the logs that it found."""
-    for query in record:
-        log = SparkLog({number: json.dumps({"n": end}) for number, end in query["offsets"]}, set(query["commits"]))
-        source = Replayed(query["calls"], log)
-        loop = MicroBatchLoop(log, source)
-        with pytest.raises(EndedError):
-            _trigger_for_ever(loop)
-        assert not source.left, f"Spark has called {source.left[0]}, the loop is at its end"
-
-
-def test_the_loop_asks_what_spark_has_asked() -> None:
-    record = json.loads(RECORD.read_text())
-    replay(record)
-    calls = [call for query in record for call in query["calls"]]
-    assert ["latestOffset", 0, 0, 0] in calls, "an idle query"
-    assert any(call[0] == "raised" for call in calls), "a micro-batch that was not committed"
-    assert any(call[0] == "latestOffset" and call[2] == "raised" for call in calls), "a commit that came late"
-    assert record[1]["offsets"] == [[0, "before"]], "a checkpoint that an earlier version left"

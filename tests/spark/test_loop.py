@@ -1,17 +1,14 @@
 """Spark's loop, for real: beginnings without data, a micro-batch that fails, a commit that comes late.
 
-What is recorded here is what ``tests/sim/test_spark_loop.py`` compares the simulator's loop with. To record it anew:
-
-    SPARKBOLT_RECORD_CALLS=1 .venv/bin/python -m pytest tests/spark/test_loop.py
+The calls of Spark are recorded, and the loop of the simulator (``sparkbolt.sim.spark_loop``) must make the same calls.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +18,12 @@ import pytest
 from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.cli import main
 from sparkbolt.core.model.topology import Topology
+from sparkbolt.sim.spark_loop import MicroBatchLoop, SparkLog
 from sparkbolt.spark import lane_query
 from sparkbolt.spark.life import Life
 from sparkbolt.spark.running import RunningOnSpark
 from sparkbolt.spouts import TextSpout
 from tests.patience import PATIENCE_SECS
-from tests.sim.test_spark_loop import RECORD, replay
 from tests.spark import loop_calls
 from tests.spark.loop_calls import Notes, recording
 
@@ -62,6 +59,70 @@ def until(running: RunningOnSpark, condition: Callable[[], bool]) -> None:
 
 def _errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records if record.name == "sparkbolt"]
+
+
+class EndedError(Exception):
+    """The record of a query has come to its end."""
+
+
+class Replayed:
+    """A source that is asked what Spark has asked, and answers what was answered then."""
+
+    def __init__(self, calls: list[list[Any]], log: SparkLog) -> None:
+        self.left = list(calls)
+        self.log = log
+
+    def _take(self, *asked: Any) -> list[Any]:
+        if not self.left:
+            raise EndedError
+        call = self.left.pop(0)
+        assert call[: len(asked)] == [*asked], f"Spark has called {call}, the loop calls {asked}"
+        return call
+
+    def _raises(self) -> bool:
+        return bool(self.left) and self.left[0][0] == "raised"
+
+    def initial_offset(self) -> Mapping[str, Any]:
+        self._take("initialOffset")
+        return {"n": "before"}
+
+    def latest_offset(self, start: Mapping[str, Any]) -> Mapping[str, Any]:
+        _, _, end, last_commit = self._take("latestOffset", start["n"])
+        assert last_commit == self.log.last_commit
+        if end == "raised":
+            raise EndedError
+        return {"n": end}
+
+    def spark_partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> None:
+        self._take("partitions", start["n"], end["n"])
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        self._take("commit", end["n"])
+
+    def run_micro_batch(self, micro_batch_id: int, parts: None) -> None:
+        self._take("run", micro_batch_id)
+        if self._raises():
+            self._take("raised", micro_batch_id)
+            raise EndedError
+
+    def at(self, step: str, micro_batch_id: int) -> None:
+        """Nothing of Spark's is seen there."""
+
+
+def _trigger_for_ever(loop: MicroBatchLoop[None]) -> None:
+    while True:
+        loop.trigger()
+
+
+def replay(record: list[dict[str, Any]]) -> None:
+    """Compare the loop with what Spark has asked, query by query, each from the logs that it found."""
+    for query in record:
+        log = SparkLog({number: json.dumps({"n": end}) for number, end in query["offsets"]}, set(query["commits"]))
+        source = Replayed(query["calls"], log)
+        loop = MicroBatchLoop(log, source)
+        with pytest.raises(EndedError):
+            _trigger_for_ever(loop)
+        assert not source.left, f"Spark has called {source.left[0]}, the loop is at its end"
 
 
 def acked(running: RunningOnSpark) -> int:
@@ -148,10 +209,12 @@ def test_idle_beginnings_failures_and_late_commits_lose_nothing_and_spark_asks_a
     finally:
         cloudpickle.unregister_pickle_by_value(loop_calls)
     record = notes.record()
-    if os.environ.get("SPARKBOLT_RECORD_CALLS"):
-        lines = ",\n".join(json.dumps(query) for query in record)
-        RECORD.write_text(f"[\n{lines}\n]\n")
     replay(record)
+    calls = [call for query in record for call in query["calls"]]
+    assert ["latestOffset", 0, 0, 0] in calls, "an idle query"
+    assert any(call[0] == "raised" for call in calls), "a micro-batch that was not committed"
+    assert any(call[0] == "latestOffset" and call[2] == "raised" for call in calls), "a commit that came late"
+    assert record[1]["offsets"] == [[0, "before"]], "a checkpoint that an earlier version left"
 
     # A power cut that took the ledger's last entry, which nothing has replaced yet: the micro-batch runs again.
     (checkpoint / "ledger" / "3.entry").unlink()

@@ -18,9 +18,9 @@ from py4j.protocol import Py4JJavaError
 
 from sparkbolt import BasicBolt, CheckpointError, Config, EngineError, Spout, TopologyBuilder
 from sparkbolt.bolts import JsonLinesBolt
+from sparkbolt.core.driver.machine import DriverMachine
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.files.local import LocalFiles
-from sparkbolt.spark import life as life_module
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spouts import GeneratorSpout
 from tests.patience import PATIENCE_SECS
@@ -118,16 +118,16 @@ def test_a_query_that_fails_is_started_again_and_says_so(
 ) -> None:
     """Two failures: one before micro-batch 2 is committed, one when micro-batch 5 is committed and not promoted."""
     FullDisk(monkeypatch, first=2, times=1)
-    promote = life_module.Life._promote
+    promote = DriverMachine.committed
     raised = []
 
-    def raise_once(life: life_module.Life, micro_batch_id: int) -> None:
+    def raise_once(machine: DriverMachine, micro_batch_id: int) -> Any:
         if micro_batch_id == 5 and not raised:
             raised.append(1)
             raise ConnectionError("the planner was cut off")
-        promote(life, micro_batch_id)
+        return promote(machine, micro_batch_id)
 
-    monkeypatch.setattr(life_module.Life, "_promote", raise_once)
+    monkeypatch.setattr(DriverMachine, "committed", raise_once)
     HEARD.clear()
     OPENED.clear()
     told: list[int] = []

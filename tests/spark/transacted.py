@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 
 from sparkbolt import BasicBolt, Bolt, Committer, Config, RetryPolicy, Topology, TopologyBuilder
+from sparkbolt.core.driver.effects import Write
 from sparkbolt.core.driver.transaction import Transaction
 from sparkbolt.spark.commit_calls import CommitCalls
 from sparkbolt.spark.life import Life
@@ -124,16 +125,20 @@ def main() -> None:
     where, _, number = moment.partition(":")
     if where in MOMENTS:
         plant(where, lambda reached: die() if reached >= int(number or 0) else None)
-    judge, settle, collected = Transaction.judge, Transaction.settle, Life._collected
+    judge, settle, collected, perform = Transaction.judge, Transaction.settle, Life._collected, Life._perform
     call = CommitCalls.__call__
     first, repeats, execution, reached = [], [], [0], [0]
 
     def judged(self, plan, feedback):
         reached[0] = plan.micro_batch_id
-        exclusion = judge(self, plan, feedback)
-        if exclusion is not None and where == "aborted" and plan.micro_batch_id >= int(number):
+        return judge(self, plan, feedback)
+
+    def performed(self, effect):
+        result = perform(self, effect)
+        is_abort = isinstance(effect, Write) and effect.name.startswith("aborts/")
+        if where == "aborted" and is_abort and reached[0] >= int(number):
             die()
-        return exclusion
+        return result
 
     def settled(self, feedback):
         if where == "repeated" and self.repeats and reached[0] >= int(number):
@@ -158,7 +163,7 @@ def main() -> None:
     if transactional == "True":
         execution[0] = -1
         Transaction.judge, Transaction.settle, Life._collected = judged, settled, timed
-        CommitCalls.__call__ = called
+        CommitCalls.__call__, Life._perform = called, performed
     topology = build(source, transfers, out, transactional=transactional == "True")
     running = topology.start(checkpoint=checkpoint, master="local[2]")
     if source == "text":

@@ -123,7 +123,7 @@ class Run:
 
     @property
     def letters(self) -> list[Any]:
-        return letters_in(self.engine.letters.values())
+        return letters_in(self.engine.letters)
 
 
 def calls_between(begin_ms: int, end_ms: int) -> int:

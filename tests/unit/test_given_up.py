@@ -341,12 +341,11 @@ def test_a_topology_that_starts_again_without_dead_letters_sets_aside_what_waits
     run = Run(Numbers())
     run.grave.away = True
     run.steps()
-    log = run.engine.log
     builder = TopologyBuilder("t")
     builder.set_spout("numbers", Numbers(), dead_letters="log:")
     builder.set_bolt("bolt", Picky()).shuffle_grouping("numbers")
     engine = LocalEngine(builder.build())
-    engine.log = log
+    engine.files, engine.last_commit = run.engine.files, run.engine.last_commit
     engine.restart()
     engine.now_ms = 60_000
     promotion = engine.step()

@@ -1,7 +1,5 @@
 """Commits: the rows of committers, from the micro-batch that made them to their ``commit``.
 
-Which question it answers: which rows are still to be committed, in which order, and what happens after a crash?
-
     commits/n.component   the rows that a committer has kept in micro-batch n, pickled one by one
 
 Rule 1: the rows of micro-batch n are durable before its entry is staged, so before Spark commits n. They are committed
@@ -9,19 +7,18 @@ after Spark has committed n, and before n is promoted: a spout hears of nothing 
 Rule 2: a file is removed when ``commit`` has returned. So a file of a committed micro-batch says that its rows may not
 be outside, and the next life begins with it.
 Rule 3: rows of a micro-batch that Spark has not committed do not count; when it runs again, it replaces them.
-
-Read before: ``committers``, ``acker``.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import Any
 
 from sparkbolt.core.base.files import Files
+from sparkbolt.core.driver.effects import Commit, Remove, Write
 from sparkbolt.core.model.committers import CommittingBolt, txid_of
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.protocol.verdicts import KeptRows
@@ -31,26 +28,14 @@ FOLDER = "commits"
 _MAGIC = b"SBC2"
 _DIGEST_BYTES = 16
 
-Rows = Callable[[], list[Any]]
-"""Makes the rows of a micro-batch, anew with each call: user code may change what it is given."""
-CommitCall = Callable[[str, int, Rows], None]
-"""Calls ``commit`` of a component with a txid and its rows; returns when they are outside."""
-
 
 class Commits:
     """The commits of one life; not thread safe: the engine calls it under its lock."""
 
-    def __init__(self, lane: Lane, files: Files, call: CommitCall) -> None:
-        """Find what earlier lives have left.
-
-        Args:
-            lane: the topology, laid out.
-            files: those of the checkpoint.
-            call: see ``CommitCall``.
-        """
+    def __init__(self, lane: Lane, files: Files) -> None:
+        """Find what earlier lives have left in ``files``, which are only read."""
         self._order = [spec.id for spec in lane.topology.bolts if isinstance(spec.component, CommittingBolt)]
         self._files = files
-        self._call = call
         self._waiting = {_place(name) for name in files.names(FOLDER) if name.partition(".")[0].isdigit()}
         self._staged: dict[tuple[int, str], list[bytes]] = {}
         """The rows of the micro-batch that was staged last, which need not be read from their files."""
@@ -60,7 +45,7 @@ class Commits:
         """Whether there are rows that are not known to be outside."""
         return bool(self._waiting)
 
-    def stage(self, micro_batch_id: int, kept: Sequence[KeptRows]) -> None:
+    def stage(self, micro_batch_id: int, kept: Sequence[KeptRows]) -> Iterator[Write | Remove]:
         """Make the rows of a micro-batch durable; they replace those of an earlier run of it."""
         rows: dict[str, list[bytes]] = {}
         for part in kept:
@@ -70,27 +55,25 @@ class Commits:
             place = micro_batch_id, component
             if component in rows:
                 body = pickle.dumps(rows[component], protocol=5)
-                self._files.write(_name(place), _MAGIC + _digest(body) + body)
+                yield Write(_name(place), _MAGIC + _digest(body) + body)
                 self._waiting.add(place)
                 self._staged[place] = rows[component]
             elif place in self._waiting:
-                self._files.remove(_name(place))
+                yield Remove(_name(place))
                 self._waiting.remove(place)
 
-    def settle(self, last_commit: int) -> None:
+    def settle(self, last_commit: int) -> Iterator[Commit | Remove]:
         """Commit all rows of micro-batches up to ``last_commit``, in the order of txids.
 
         Raises:
             CheckpointError: a file is damaged, or its component is no committer any more.
-            BaseException: any exception that a ``commit`` raises; its rows, and those after it, wait.
         """
         due = [place for place in self._waiting if place[0] <= last_commit]
         for place in sorted(due, key=lambda place: (place[0], self._rank(place))):
             micro_batch_id, component = place
-            self._call(
-                component, txid_of(micro_batch_id), partial(_unpickled, self._staged.get(place) or self._load(place))
-            )
-            self._files.remove(_name(place))
+            rows = partial(_unpickled, self._staged.get(place) or self._load(place))
+            yield Commit(component, txid_of(micro_batch_id), rows)
+            yield Remove(_name(place))
             self._waiting.remove(place)
             self._staged.pop(place, None)
 

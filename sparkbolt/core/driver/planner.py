@@ -1,6 +1,5 @@
-"""The planner: answers Spark's requests for offsets with the coordinator's plans.
+"""The planner: what the offsets of ``latestOffset(start)`` and ``partitions(start, end)`` stand for.
 
-Which question it answers: what do ``latestOffset(start)`` and ``partitions(start, end)`` return?
 Rule 1: the start of a request shows what Spark has committed; it is compared with what was promoted. A life that is
 behind plans nothing: another driver has committed since the ledger was loaded. A life that begins now is up to date.
 Rule 2: the end of a micro-batch is a plan, either whole or as the name of its file. Spark runs a micro-batch 0 even
@@ -9,7 +8,7 @@ Rule 3: with inlets, Spark also runs micro-batches of which this source knows no
 get a plan that reads nothing when they run, and what is committed shows in Spark's log of commits alone.
 Rule 4: the same end gives the same plan, in any life.
 
-It never waits or locks; files are an argument. Read before: ``coordinator``, ``plan``, ``files``.
+It never waits, locks or writes; files are an argument.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.driver.coordinator import Coordinator
+from sparkbolt.core.driver.effects import Write
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, MicroBatchPlan, Offset, Piece, plan_of
 from sparkbolt.errors import CheckpointError, OutdatedLifeError, check
 
@@ -40,7 +40,7 @@ class Planner:
 
         Args:
             coordinator: makes the plans.
-            files: stores plans that are too large for an offset.
+            files: those of the checkpoint, from which plans are read that are too large for an offset.
             where: the checkpoint, for messages.
             last_commit: the number of the last micro-batch that Spark has committed; for a lane with inlets only,
                 which has micro-batches without a plan.
@@ -56,8 +56,6 @@ class Planner:
 
     def committed(self, start: Offset) -> int | None:
         """The staged micro-batch that is committed according to ``start``; None if all committed ones are promoted.
-
-        The engine promotes it before it asks for the next offset.
 
         Raises:
             OutdatedLifeError: Spark has committed more than this life knows of.
@@ -82,26 +80,21 @@ class Planner:
             )
         return None
 
-    def next_offset(self, now_ms: int, mono_s: float) -> Offset | None:
-        """The end of the next micro-batch; None if there is nothing to do."""
-        plan = self.coordinator.next_plan(now_ms, mono_s)
-        return None if plan is None else self._offset_of(plan)
+    def plan_nothing(self, now_ms: int, mono_s: float) -> MicroBatchPlan | None:
+        """The plan to answer with if there is nothing to do: before micro-batch 0, one that reads nothing.
 
-    def no_news(self, start: Offset, now_ms: int, mono_s: float) -> Offset:
-        """The answer to Spark if there is nothing to do.
-
-        It is ``start``, for which Spark runs no micro-batch. Before micro-batch 0 it is a plan that reads nothing.
+        Afterwards it is None, and the answer is the start itself, for which Spark runs no micro-batch.
         """
-        if self.coordinator.ledger.last_promoted >= 0:
-            return start
-        return self._offset_of(self.coordinator.plan_nothing(now_ms, mono_s))
+        return None if self.coordinator.ledger.last_promoted >= 0 else self.coordinator.plan_nothing(now_ms, mono_s)
 
-    def run_without_plan(self, micro_batch_id: int, now_ms: int, mono_s: float) -> None:
-        """Begin a micro-batch that Spark runs for the sources of inlets alone; nothing if it has a plan."""
+    def running(self, micro_batch_id: int, now_ms: int, mono_s: float) -> MicroBatchPlan:
+        """The plan of the micro-batch that Spark runs; one that runs for the sources of inlets alone gets its plan."""
         if self.coordinator.in_force is None:
             plan = self.coordinator.plan_nothing(now_ms, mono_s)
             if plan.micro_batch_id != micro_batch_id:
                 raise self._outdated(f"Spark runs micro-batch {micro_batch_id}")
+        assert self.coordinator.in_force is not None
+        return self.coordinator.in_force
 
     def left_over(self, last_commit: int) -> int | None:
         """After the query has ended: the staged micro-batch that Spark has committed since its last request, if any."""
@@ -160,13 +153,14 @@ class Planner:
             return 0 if first else -1
         return int(offset["n"])
 
-    def _offset_of(self, plan: MicroBatchPlan) -> Offset:
+    def offset_of(self, plan: MicroBatchPlan) -> tuple[Offset, tuple[Write, ...]]:
+        """The end of a plan's micro-batch, and the file that is written first if the plan is too large for it."""
         body, text = plan.to_json(), plan.dumps()
         if len(text) <= self.coordinator.config.plan_bytes_max:
-            return body
+            return body, ()
         name = f"{plan.micro_batch_id}-{self.coordinator.life}"
-        self._files.write(f"plans/{name}", text.encode())
-        return {"v": body["v"], "n": plan.micro_batch_id, "file": name}
+        end = {"v": body["v"], "n": plan.micro_batch_id, "file": name}
+        return end, (Write(f"plans/{name}", text.encode()),)
 
     def plan_of(self, offset: Offset) -> MicroBatchPlan:
         """The plan of this life, or of an earlier one, that an offset stands for.

@@ -1,7 +1,5 @@
 """The transaction: a micro-batch counts only with what succeeds in it (``Config(transactional=True)``).
 
-Which question it answers: may this execution of micro-batch n be staged, or does n run again, and without what?
-
 Rule 1: an execution in which the tuples of a tree failed, or in which a tree is not complete at its end, is never
 staged. All its failures are collected, they are made durable as ``aborts/n``, and n runs again, from the state before
 it, without the messages of these trees.
@@ -18,14 +16,13 @@ Rule 6: a message that the execution which counts does not read (its range is po
 dead life) has no failure of its own.
 
 Prior art: transactional topologies of Storm 0.7, whose batch has to succeed as a whole.
-Read before: ``exclusion``, ``ledger``, ``acker``.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -34,6 +31,7 @@ import numpy as np
 
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.base.ids import split_key
+from sparkbolt.core.driver.effects import Remove, Write
 from sparkbolt.core.model.causes import NOT_READ, Cause
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.metrics import ComponentMetrics
@@ -122,7 +120,7 @@ class Transaction:
     """The executions of the micro-batch in force; not thread safe: the engine calls it under its lock."""
 
     def __init__(self, lane: Lane, files: Files) -> None:
-        """Begin without a micro-batch; ``files`` are those of the checkpoint."""
+        """Begin without a micro-batch; ``files`` are those of the checkpoint, and are only read."""
         self._lane = lane
         self._files = files
         self._aborts = Aborts("")
@@ -142,7 +140,6 @@ class Transaction:
         digest = blake2b(plan.dumps().encode(), digest_size=16).hexdigest()
         self._reports, self._errors = [], Counter()
         self._aborts = Aborts(digest)
-        self._remove_promoted(plan.micro_batch_id)
         name = f"{FOLDER}/{plan.micro_batch_id}"
         data = self._files.read(name)
         if data is not None:
@@ -152,7 +149,7 @@ class Transaction:
         return self._aborts.exclusion
 
     def judge(self, plan: MicroBatchPlan, feedback: Feedback) -> Exclusion | None:
-        """Judge an execution: None if it counts; otherwise it is aborted, durably, and this is left out next time."""
+        """Judge an execution: None if it counts; otherwise ``abort`` it, and leave this out next time."""
         found = {fail.key: fail for fail in self._found(plan, feedback) if fail.key not in self._aborts.fails}
         if not found:
             return None
@@ -167,8 +164,11 @@ class Transaction:
         aborts.hops += [hop for hop in feedback.hops if hop.key in found]
         self._reports += feedback.reports
         self._errors.update({name: counts.errors for name, counts in feedback.metrics.items() if counts.errors})
-        self._files.write(f"{FOLDER}/{plan.micro_batch_id}", aborts.dumps())
         return aborts.exclusion
+
+    def abort(self, micro_batch_id: int) -> Write:
+        """Make the executions of a micro-batch that do not count durable, before it is executed again."""
+        return Write(f"{FOLDER}/{micro_batch_id}", self._aborts.dumps())
 
     def settle(self, feedback: Feedback) -> None:
         """Put the failures of the aborted executions into the feedback of the one that counts.
@@ -191,23 +191,23 @@ class Transaction:
             if not self._lane.topology.components[fail.component].is_spout:
                 feedback.metrics.setdefault(fail.component, ComponentMetrics()).failed += 1
 
-    def forget(self, micro_batch_id: int) -> None:
+    def forget(self, micro_batch_id: int) -> Iterator[Remove]:
         """Remove what a promoted micro-batch does not need any more."""
         if self._aborts.repeats:
-            self._files.remove(f"{FOLDER}/{micro_batch_id}")
+            yield Remove(f"{FOLDER}/{micro_batch_id}")
             self._aborts = Aborts("")
 
-    def _is_of_spout(self, key: int) -> bool:
-        component, _ = self._lane.topology.task_owner(split_key(key)[0])
-        return self._lane.topology.components[component].is_spout
-
-    def _remove_promoted(self, micro_batch_id: int) -> None:
+    def outdated(self, micro_batch_id: int) -> Iterator[Remove]:
         """Once in a life: remove what lives have left that died between a commit and its promotion."""
         if not self._tidy:
             for name in self._files.names(FOLDER):
                 if name.isdigit() and int(name) < micro_batch_id:
-                    self._files.remove(f"{FOLDER}/{name}")
+                    yield Remove(f"{FOLDER}/{name}")
             self._tidy = True
+
+    def _is_of_spout(self, key: int) -> bool:
+        component, _ = self._lane.topology.task_owner(split_key(key)[0])
+        return self._lane.topology.components[component].is_spout
 
     def _found(self, plan: MicroBatchPlan, feedback: Feedback) -> Iterable[Fail]:
         """The trees because of which an execution does not count."""

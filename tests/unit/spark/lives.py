@@ -87,15 +87,15 @@ class Lives:
         if error is not None:
             raise error
         ledger = SimpleNamespace(replayed=None, staged=None, metrics=TopologyMetrics())
-        coordinator = SimpleNamespace(life=number, ledger=ledger, buffers={}, take_over=lambda old: None, drained=True)
+        coordinator = SimpleNamespace(
+            life=number, ledger=ledger, buffers={}, take_over=lambda old: None, drained=True, active=True
+        )
         life = SimpleNamespace(
             commit_waits=None,
+            machine=SimpleNamespace(promoted=False, works=False, promoting=False, failure=None),
             coordinator=coordinator,
             query=None,
             passing=False,
-            promoted=False,
-            quiet=False,
-            telling=False,
             failure=None,
             runs=None,
             collected_bytes=0,
@@ -147,9 +147,14 @@ def in_memory() -> Any:
 
 def idle_running(own: Topology, monkeypatch: pytest.MonkeyPatch, checkpoint: Any = None) -> RunningOnSpark:
     """A topology whose life is a fake and that was never begun."""
-    coordinator = LocalEngine(own).coordinator
+    machine = LocalEngine(own).machine
     life = SimpleNamespace(
-        coordinator=coordinator, stop_query=lambda: None, end=lambda: None, commit_waits=None, query=None
+        machine=machine,
+        coordinator=machine.coordinator,
+        stop_query=lambda: None,
+        end=lambda: None,
+        commit_waits=None,
+        query=None,
     )
     monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])

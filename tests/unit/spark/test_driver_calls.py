@@ -141,7 +141,7 @@ def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
 ) -> None:
     own = topology()
     engine = LocalEngine(own)
-    life = SimpleNamespace(coordinator=engine.coordinator, promoted=False, quiet=False, telling=False)
+    life = SimpleNamespace(coordinator=engine.coordinator)
     monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
     monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
     running = RunningOnSpark(own, lay_out(own, 2), None, in_memory(), None)  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
     promotion = engine.step()
     assert promotion is not None
     with caplog.at_level(logging.ERROR, "sparkbolt"):
-        running._tell(engine.coordinator, promotion)
+        running._tell(engine.machine, promotion)
     assert heard == [0]
     lines = [record.getMessage() for record in caplog.records]
     assert [line.split(": ", 1)[0].split(".")[-1] for line in lines] == [

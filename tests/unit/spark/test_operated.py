@@ -23,7 +23,7 @@ def test_a_restart_that_was_asked_for_begins_another_life_and_is_no_failure(
         lives.await_begun(1)
         running._operated.restart("restarted by alice")
         assert lives.await_begun(2).coordinator.life == 1
-        lives.begun[1].promoted = True
+        lives.begun[1].machine.promoted = True
         running._operated.restart("restarted by alice")
         assert lives.await_begun(3).coordinator.life == 2
     assert running.failure is None
@@ -62,11 +62,30 @@ def test_a_second_kill_may_only_shorten_the_time(start: Any) -> None:
     life.coordinator.drained = False
     running._operated.kill(1000, "killed by alice")
     assert running._operated._state()[0] == TopologyState.KILLED
+    with pytest.raises(EngineError, match="topology 't' was killed and is ending"):
+        running.activate()
     running._operated.kill(2000, "killed by bob")
     running._operated.kill(0, "killed by bob")
     assert running._closed.wait(30)
     assert running.killed == "killed by alice"
     assert running.stop(drain=False) is False
+
+
+def test_a_topology_that_is_stopped_drains_and_is_not_activated_again(start: Any) -> None:
+    lives = Lives()
+    running = start(lives)
+    life = lives.await_begun(1)
+    life.coordinator.drained = False
+    stopping = threading.Thread(target=running.stop)
+    stopping.start()
+    with running._changed:
+        assert running._changed.wait_for(lambda: not life.coordinator.active, 30)
+    assert running._operated._state() == (TopologyState.DRAINING, None)
+    with pytest.raises(EngineError, match="topology 't' was asked to stop and is ending"):
+        running.activate()
+    life.coordinator.drained = True
+    stopping.join(30)
+    assert running._operated._state() == (TopologyState.ENDED, None)
 
 
 def test_who_closes_a_topology_that_is_being_closed_waits_for_its_end(start: Any) -> None:
@@ -81,7 +100,7 @@ def test_who_closes_a_topology_that_is_being_closed_waits_for_its_end(start: Any
 def test_what_is_shown_never_waits_for_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     running = idle_running(topology(), monkeypatch)
     running._life.progress = Progress
-    running._life.promoted, running._life.quiet = True, False
+    running._life.machine.promoted = True
     monkeypatch.setattr(type(running), "trouble", None)
     monkeypatch.setattr(type(running), "waits_for", None)
     held, release = threading.Event(), threading.Event()

@@ -31,7 +31,7 @@ def test_a_topology_is_up_when_its_query_works_and_in_trouble_when_it_has_failed
     life.coordinator.ledger.staged = 0
     assert running.waits_for is None, "its first micro-batch waits for its commit"
     life.coordinator.ledger.staged = None
-    life.quiet = True
+    life.machine.works = True
     assert (running.waits_for, running.trouble) == (None, None)
     life.query.end(ValueError("a query may end"))
     again = lives.await_begun(2)
@@ -39,7 +39,7 @@ def test_a_topology_is_up_when_its_query_works_and_in_trouble_when_it_has_failed
     assert (running.waits_for, running.trouble) == (not_yet, said)
     again.runs = 0
     assert (running.waits_for, running.trouble) == (None, said), "it runs a micro-batch, which may fail again"
-    again.promoted = True
+    again.machine.works = True
     assert (running.waits_for, running.trouble) == (None, None)
     closed = SimpleNamespace(name="a[0]", opened=False, trouble="open of spout a[0] raised")
     running._threads = [closed]
@@ -82,7 +82,7 @@ def test_a_listener_gets_counters_of_each_component(monkeypatch: pytest.MonkeyPa
     heard: list[Any] = []
     running.on_micro_batch(heard.append)
     running._coordinator.ledger.metrics.components.clear()
-    running._tell(running._coordinator, Promotion(0))
+    running._tell(running._life.machine, Promotion(0))
     assert list(heard[0].metrics.components) == ["numbers", "pass"]
     with pytest.raises(KeyError, match="there is no component 'typo'"):
         heard[0].metrics.of("typo")

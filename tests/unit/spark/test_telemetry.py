@@ -60,7 +60,8 @@ def begun(sink: Sink, checkpoint: Held, monkeypatch: pytest.MonkeyPatch, replaye
     query = FakeQuery()
     coordinator = LocalEngine(own).coordinator
     coordinator.ledger.replayed = replayed
-    life = SimpleNamespace(coordinator=coordinator, query=query, passing=False, promoted=False, failure=None)
+    machine = SimpleNamespace(coordinator=coordinator, promoted=False, failure=None)
+    life = SimpleNamespace(machine=machine, coordinator=coordinator, query=query, passing=False, failure=None)
     life.start = life.end = lambda: None
     life.stop_query, life.sights = query.stop, dict
     monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
@@ -74,8 +75,8 @@ def test_telemetry_hears_each_promotion_and_is_closed_once(tmp_path: Path, monke
     sink = Sink()
     running = begun(sink, Held(tmp_path), monkeypatch)
     running._coordinator.ledger.metrics.micro_batch_ms = 250.0
-    running._tell(running._coordinator, Promotion(0))
-    running._tell(running._coordinator, Promotion(1))
+    running._tell(running._life.machine, Promotion(0))
+    running._tell(running._life.machine, Promotion(1))
     assert sink.heard == [(0, 250.0), (1, 250.0)]
     running.close()
     running.close()
@@ -97,8 +98,8 @@ def test_telemetry_that_raises_is_logged_and_harms_neither_the_topology_nor_its_
     sink, checkpoint = Sink(raises=True), Held(tmp_path)
     running = begun(sink, checkpoint, monkeypatch)
     with caplog.at_level(logging.WARNING, "sparkbolt"):
-        running._tell(running._coordinator, Promotion(0))
-        running._tell(running._coordinator, Promotion(1))
+        running._tell(running._life.machine, Promotion(0))
+        running._tell(running._life.machine, Promotion(1))
         running.close()
     assert [number for number, _ in sink.heard] == [0, 1]
     assert checkpoint.was_closed

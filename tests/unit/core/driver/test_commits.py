@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 from sparkbolt import BasicBolt, Committer, TopologyBuilder
-from sparkbolt.core.driver.commits import CommitCall, Commits
+from sparkbolt.core.driver.commits import Commits
+from sparkbolt.core.driver.effects import Commit, Remove, Write
 from sparkbolt.core.model.components import BoltBase
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.protocol.verdicts import KeptRows
@@ -38,12 +40,41 @@ class Outside:
         self.came.append((component, txid, rows()))
 
 
-def commits(files: MemoryFiles, outside: CommitCall, *names: str, bolt: BoltBase | None = None) -> Commits:
+class Performed:
+    """The commits of a life, with their effects performed."""
+
+    def __init__(self, commits: Commits, files: MemoryFiles, outside: Callable[[str, int, Any], None]) -> None:
+        self._commits, self._files, self._outside = commits, files, outside
+
+    @property
+    def waits(self) -> bool:
+        return self._commits.waits
+
+    def stage(self, micro_batch_id: int, kept: list[KeptRows]) -> None:
+        self._perform(self._commits.stage(micro_batch_id, kept))
+
+    def settle(self, last_commit: int) -> None:
+        self._perform(self._commits.settle(last_commit))
+
+    def _perform(self, effects: Iterable[Any]) -> None:
+        for effect in effects:
+            match effect:
+                case Write(name, data):
+                    self._files.write(name, data)
+                case Remove(name):
+                    self._files.remove(name)
+                case Commit(component, txid, rows):
+                    self._outside(component, txid, rows)
+
+
+def commits(
+    files: MemoryFiles, outside: Callable[[str, int, Any], None], *names: str, bolt: BoltBase | None = None
+) -> Performed:
     builder = TopologyBuilder("t")
     builder.set_spout("s", GeneratorSpout(list, outputs=["n"]))
     for name in names or ("b", "a"):
         builder.set_bolt(name, bolt or Nowhere()).shuffle_grouping("s")
-    return Commits(lay_out(builder.build(), 2), files, outside)
+    return Performed(Commits(lay_out(builder.build(), 2), files), files, outside)
 
 
 def kept(component: str, task: int, *rows: Any) -> KeptRows:
@@ -112,16 +143,14 @@ def test_the_next_life_commits_what_the_last_one_has_left_in_the_order_of_txids(
 
 def test_what_is_outside_does_not_come_again_if_another_committer_raises():
     files, outside = MemoryFiles(), Outside()
-    one = commits(files, outside)
-    one.stage(0, [kept("a", 0, 1), kept("b", 0, 2)])
-    outside.came.clear()
 
     def picky(component: str, txid: int, rows: Any) -> None:
         if component == "a":
             raise OSError("away")
         outside(component, txid, rows)
 
-    one._call = picky
+    one = commits(files, picky)
+    one.stage(0, [kept("a", 0, 1), kept("b", 0, 2)])
     with pytest.raises(OSError, match="away"):
         one.settle(0)
     commits(files, outside).settle(0)

@@ -132,12 +132,12 @@ def test_what_is_planned_of_trees_that_timed_out_costs_nothing_of_the_others(mon
 
 def test_a_map_of_progress_never_changes_and_cannot_be_changed() -> None:
     driver = driver_of(3)
-    before = driver.engine.ledger.progress[SOURCE]
+    before = driver.ledger.progress[SOURCE]
     kept = dict(before)
     driver.spout.wanted = 3
     driver.step(all_acked)
     assert before == kept
-    assert driver.engine.ledger.progress[SOURCE] == {name: 2 * end for name, end in kept.items()}
+    assert driver.ledger.progress[SOURCE] == {name: 2 * end for name, end in kept.items()}
     with pytest.raises(TypeError):
         before["source-000000"] = 0  # type: ignore[index]
 
@@ -145,7 +145,7 @@ def test_a_map_of_progress_never_changes_and_cannot_be_changed() -> None:
 def test_a_plan_is_divided_evenly_and_the_entries_of_a_task_stay_together() -> None:
     driver = Driver(Sources(20))
     driver.spout.wanted = 20
-    plan = driver._planner.confirm(driver.poll(), 0.0)
-    shares = driver._planner.shares(plan, 2)
+    plan = driver.machine.confirmed(driver.poll())
+    shares = driver.machine.planner.shares(plan, 2)
     assert [sum(piece.entry.reserved for piece in share) for share in shares] == [20, 20]
     assert [len({piece.entry.task for piece in share}) for share in shares] == [1, 1]

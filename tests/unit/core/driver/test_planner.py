@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
+from sparkbolt.core.driver.effects import Effect, Execute, Wait, Write
+from sparkbolt.core.driver.machine import perform_all
 from sparkbolt.core.driver.planner import Planner
 from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.ranges import Range
@@ -15,7 +17,6 @@ from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, MicroBatchPlan
 from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.errors import CheckpointError, InvariantError, OutdatedLifeError
-from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.engine import LocalEngine
 
 NOW = 1_000_000
@@ -48,13 +49,15 @@ def topology(**config: Any) -> Topology:
 
 
 class Life:
-    """A planner over the host of an engine in one process."""
+    """The machine of an engine in one process, asked as Spark asks."""
 
-    def __init__(self, **config: Any) -> None:
-        self.files = MemoryFiles()
+    def __init__(self, last_commit: Any = None, **config: Any) -> None:
         self.engine = LocalEngine(topology(**config), now_ms=NOW)
-        self.planner = Planner(self.engine.coordinator, self.files, where="checkpoint /c")
-        self.ledger = self.engine.coordinator.ledger
+        self.files = self.engine.files
+        self.machine = self.engine.machine
+        self.planner = Planner(self.machine.coordinator, self.files, where="checkpoint /c", last_commit=last_commit)
+        self.machine.planner = self.planner
+        self.ledger = self.machine.ledger
 
     def grow(self, count: int) -> None:
         spout = self.engine.coordinator.spouts["log"]
@@ -62,16 +65,25 @@ class Life:
         spout.end += count
 
     def latest(self, start: Any) -> Any:
-        committed = self.planner.committed(start)
-        if committed is not None:
-            self.engine.coordinator.promote(committed, 0.0)
-        offset = self.planner.next_offset(NOW, 0.0)
-        return json.loads(json.dumps(offset if offset is not None else self.planner.no_news(start, NOW, 0.0)))
+        return json.loads(json.dumps(perform_all(self.machine.asked(start), self.perform)))
 
     def run(self, end: Any) -> MicroBatchPlan:
-        plan = self.planner.confirm(end, 0.0)
-        self.engine.coordinator.stage(plan.micro_batch_id, Feedback())
+        plan = self.machine.confirmed(end)
+        self.run_without_plan(plan.micro_batch_id)
         return plan
+
+    def run_without_plan(self, micro_batch_id: int) -> None:
+        perform_all(self.machine.ran(micro_batch_id), self.perform)
+
+    def perform(self, effect: Effect) -> Any:
+        match effect:
+            case Execute():
+                return Feedback()
+            case Wait():
+                return False
+            case Write(name, data):
+                self.files.write(name, data)
+        return None
 
 
 def test_where_nothing_has_come_yet_the_first_plan_reads_nothing_and_what_comes_is_read_behind_it() -> None:
@@ -148,17 +160,15 @@ def test_a_plan_that_is_too_large_for_an_offset_is_a_file() -> None:
 
 
 def test_a_micro_batch_that_spark_runs_for_other_sources_reads_nothing_and_its_commit_alone_tells_of_it() -> None:
-    life, commits = Life(), [-1]
-    life.planner = Planner(life.engine.coordinator, life.files, where="checkpoint /c", last_commit=lambda: commits[0])
+    commits = [-1]
+    life = Life(lambda: commits[0])
     first = life.latest(BEFORE_THE_FIRST)
-    life.planner.run_without_plan(0, NOW, 0.0)
     life.run(first)
     assert life.planner.committed(BEFORE_THE_FIRST) is None, "it runs"
     commits[0] = 0
     assert life.latest(first) == first
     for number in (1, 2):
-        life.planner.run_without_plan(number, NOW, 0.0)
-        life.engine.coordinator.stage(number, Feedback())
+        life.run_without_plan(number)
         assert life.planner.committed(first) is None, "it is not committed yet"
         commits[0] = number
         assert life.latest(first) == first, "its end is as before, since nothing here is new"
@@ -166,16 +176,14 @@ def test_a_micro_batch_that_spark_runs_for_other_sources_reads_nothing_and_its_c
     life.grow(3)
     fourth = life.run(life.latest(first))
     assert (fourth.micro_batch_id, [entry.end for entry in fourth.entries]) == (3, [3])
-    other = Life()
     with pytest.raises(OutdatedLifeError, match="Spark runs micro-batch 7"):
-        other.planner.run_without_plan(7, NOW, 0.0)
+        Life().run_without_plan(7)
 
 
 def test_a_life_that_begins_with_a_micro_batch_without_a_plan_counts_it() -> None:
-    life, commits = Life(), [-1]
-    life.planner = Planner(life.engine.coordinator, life.files, where="checkpoint /c", last_commit=lambda: commits[0])
-    life.planner.run_without_plan(0, NOW, 0.0)
-    life.engine.coordinator.stage(0, Feedback())
+    commits = [-1]
+    life = Life(lambda: commits[0])
+    life.run_without_plan(0)
     commits[0] = 0
     end = {"v": 1, "n": 0, "life": 0, "now": NOW}
     assert life.planner.committed(end) == 0, "it ran in this life, which has confirmed no plan"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from sparkbolt import BasicBolt, Spout, TopologyBuilder
+from sparkbolt.core.driver.effects import Effect, Tell
 from sparkbolt.core.driver.history import History
 from sparkbolt.core.driver.recorder import MicroBatchTimes, Observed, Recorder
 from sparkbolt.core.model.measurements import OWN_TREES, Flow, Measurements, TimeSpan
 from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.core.model.reports import Completed, Promotion
+from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
 
 NOW = 1_000_000
@@ -87,7 +91,18 @@ class Sink(BasicBolt):
         """Nothing comes of it."""
 
 
-def test_a_tree_counts_with_the_time_from_its_plan_to_the_promotion_of_its_ack() -> None:
+def test_a_tree_counts_with_the_time_from_its_plan_to_the_promotion_of_its_ack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Observed] = []
+    perform = LocalEngine.perform
+
+    def performed(engine: LocalEngine, effect: Effect) -> Any:
+        if isinstance(effect, Tell):
+            told.append(engine.coordinator.observed)
+        return perform(engine, effect)
+
+    monkeypatch.setattr(LocalEngine, "perform", performed)
     builder = TopologyBuilder("timed")
     builder.set_spout("numbers", Numbers())
     builder.set_bolt("sink", Sink()).shuffle_grouping("numbers")
@@ -95,6 +110,6 @@ def test_a_tree_counts_with_the_time_from_its_plan_to_the_promotion_of_its_ack()
         for number in range(5):
             driver.feed("numbers", [number], message_id=number)
         driver.run_until_idle()
-        observed = driver._engine.coordinator.observed
+        [observed] = [one for one in told if one.latencies]
         assert observed.latencies["numbers"].count == 5
         assert observed.slowest is not None

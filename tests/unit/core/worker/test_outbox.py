@@ -25,7 +25,6 @@ from sparkbolt.core.model.groupings import GlobalGrouping
 from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.model.tuples import ATTEMPT_MAX
-from sparkbolt.core.protocol.acker import gather
 from sparkbolt.core.protocol.edges import Parents
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, own_source
 from sparkbolt.core.state.task_state import DictStore, TaskState
@@ -307,20 +306,18 @@ def seen_by(engine: LocalEngine) -> list[tuple[int, int]]:
 
 def crash(engine: LocalEngine, rng: random.Random) -> None:
     """A micro-batch that dies before its commit, or after it and before its promotion."""
-    stores, log = copy.deepcopy(engine.stores), list(engine.log)
-    plan = engine.coordinator.next_plan(engine.now_ms, engine.now_ms / 1000)
-    if plan is not None:
-        engine.coordinator.confirm(plan, engine.now_ms / 1000)
-        entry = engine.coordinator.stage(plan.micro_batch_id, gather(data for _, data in engine.run(plan)))
+    stores, before = copy.deepcopy(engine.stores), engine.last_commit
+    end = engine.perform_all(engine.machine.next_offset())
+    if end is not None:
+        number = engine.run_until_staged(end)
         if rng.random() < 0.5:
-            engine.log.append(entry)
+            engine.last_commit = number
         else:
-            engine.stores, engine.log = stores, log
+            engine.stores = stores
     engine.restart()
-    if plan is not None and len(engine.log) == len(log) and rng.random() < 0.5:  # Spark had written its offset
-        engine.coordinator.confirm(plan, engine.now_ms / 1000)
-        engine.log.append(engine.coordinator.stage(plan.micro_batch_id, gather(data for _, data in engine.run(plan))))
-        engine.coordinator.promote(plan.micro_batch_id, engine.now_ms / 1000)
+    if end is not None and engine.last_commit == before and rng.random() < 0.5:  # Spark had written its offset
+        engine.last_commit = engine.run_until_staged(end)
+        engine.perform_all(engine.machine.committed(engine.last_commit))
 
 
 @pytest.mark.slow
