@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.base.locations import local_directory
+from sparkbolt.core.driver.ledger.files import check_format
 from sparkbolt.errors import InvariantError, WrongUseError
 
 
@@ -87,7 +88,14 @@ def open_files(directory: str, *, write: bool = False) -> Files:
 
     Raises:
         WrongUseError: there is no such directory.
+        CheckpointError: the checkpoint has another format.
     """
+    files = _files_at(directory, write=write)
+    check_format(files, f"checkpoint {directory}")
+    return files
+
+
+def _files_at(directory: str, *, write: bool) -> Files:
     path = local_directory(directory)
     if path is not None:
         if not os.path.isdir(path):

@@ -128,18 +128,6 @@ def test_data_that_comes_after_the_start_is_read(then: str) -> None:
     assert len(run.happened) == 1 + bool(then)
 
 
-def test_a_checkpoint_that_died_of_an_idle_first_start_starts_again() -> None:
-    """What earlier versions left: an offset of format 0, logged and never committed."""
-    found = world(small())
-    found.durable.log.offsets[0] = '{"v": 0}'
-    found._begin_life()
-    assert found.run() is None
-    assert not found.checkers.violations
-    found.checkers.ended(found.driver)
-    assert not found.checkers.violations
-    assert min(found.durable.log.commits) == 0
-
-
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_driver_that_loaded_its_ledger_too_early_begins_again(number: int) -> None:
     run = run_seed(small(), 0, history_of(f"{number}:staged:commit-is-late:0"), state=True)
@@ -221,4 +209,3 @@ def test_the_loop_asks_what_spark_has_asked() -> None:
     assert ["latestOffset", 0, 0, 0] in calls, "an idle query"
     assert any(call[0] == "raised" for call in calls), "a micro-batch that was not committed"
     assert any(call[0] == "latestOffset" and call[2] == "raised" for call in calls), "a commit that came late"
-    assert record[1]["offsets"] == [[0, "before"]], "a checkpoint that an earlier version left"
