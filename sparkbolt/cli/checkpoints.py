@@ -74,7 +74,7 @@ def repair(directory: str, *, dry_run: bool) -> tuple[bool, list[str]]:
 
 
 def _examine(files: Files, directory: str) -> agreement.Agreement:
-    if not any(files.names(folder) for folder in ("spark/offsets", "ledger", "lives")) and files.read("life") is None:
+    if not any(files.names(folder) for folder in ("spark/offsets", "ledger", "lives")):
         raise CheckpointError(f"{directory} is no checkpoint of Sparkbolt: it has neither spark/offsets nor a ledger")
     verdict = agreement.examine(files, f"checkpoint {directory}")
     waiting, wrong = waiting_rows(files)

@@ -24,7 +24,6 @@ from sparkbolt.core.model.topology import Topology
 from sparkbolt.errors import ConfigError
 
 CONTROL_FILE = "control"
-FORMAT = 1
 TRACES_MAX = 20
 MESSAGE_CHARACTERS_MAX = 1000
 COUNT_MAX = 10**9
@@ -159,7 +158,7 @@ class Intent:
 
     def dumps(self) -> bytes:
         """The content of the file ``control``."""
-        body = {"v": FORMAT, "active": self.active, "by": self.by, "since_ms": self.since_ms}
+        body = {"active": self.active, "by": self.by, "since_ms": self.since_ms}
         body |= {"settings": {key: dict(values) for key, values in self.settings.items()}}
         return json.dumps({**body, "traces": [vars(trace) for trace in self.traces]}, indent=1).encode() + b"\n"
 

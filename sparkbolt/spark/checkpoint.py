@@ -9,7 +9,8 @@
     DIR/topology     the fingerprint and the placement that the checkpoint was begun with
     DIR/tasks        the component and index of each task number, to read the ledger without the topology
     DIR/identity     the id of the checkpoint, which no other checkpoint has
-    DIR/lives        the life numbers that were taken; DIR/life holds the number of the last life
+    DIR/format       the format of the checkpoint
+    DIR/lives        the life numbers that were taken
     DIR/control      what operators have asked for; DIR/events what happened, DIR/description what there is, for them
     DIR/spark-version the newest version of Spark that has run on the checkpoint
     DIR/lock         locked by the JVM; the lock ends with the JVM
@@ -138,13 +139,16 @@ class Checkpoint:
                 is made with the first dead letter.
 
         Raises:
-            CheckpointError: another driver uses the checkpoint, or its file system cannot be reached.
+            CheckpointError: another driver uses the checkpoint, it has another format, or its file system cannot be
+                reached.
         """
         self.files: Files
         local = local_directory(directory)
         self.directory = directory if local is None else local
         self.url = self.directory if local is None else f"file://{local}"
         """The URL of the checkpoint; it does not depend on Spark's default file system."""
+        unchanged: Files = hadoop_files(spark, directory, make=False) if local is None else LocalFiles(local)
+        is_begun = ledger_files.check_format(unchanged, f"checkpoint {self.directory}")
         self.files = hadoop_files(spark, directory) if local is None else local_files(local)
         self.letters: Files = self.files if letters is None else LocalFiles(letters)
         self.letters_directory = f"{self.directory if letters is None else letters}/{ledger_files.LETTERS_FOLDER}"
@@ -152,12 +156,15 @@ class Checkpoint:
         if local is not None:
             owner = self.files.read("owner")
             self._lock = lock(spark, self.directory, owner.decode() if owner else "another driver")
-            try:
+        try:
+            if local is not None:
                 pid = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
                 self.files.write("owner", f"another driver (process {os.getpid()}, its JVM is {pid})".encode())
-            except BaseException:
-                self.close()
-                raise
+            if not is_begun:
+                self.files.write(ledger_files.FORMAT_FILE, str(ledger_files.FORMAT).encode())
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def is_local(self) -> bool:
@@ -331,7 +338,7 @@ class Checkpoint:
         Raises:
             CheckpointError: a newer version has run on it.
         """
-        note_version(self.files, version, f"checkpoint {self.directory}", is_begun=self.last_commit() >= 0)
+        note_version(self.files, version, f"checkpoint {self.directory}")
 
     def write_entry(self, micro_batch_id: int, entry: bytes) -> None:
         """Make an entry of the ledger's log durable; it replaces an earlier one of the same micro-batch."""

@@ -9,6 +9,7 @@ import os
 
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.base.locations import local_directory
+from sparkbolt.core.driver.ledger.files import check_format
 from sparkbolt.errors import InvariantError, WrongUseError
 from sparkbolt.files.local import LocalFiles
 
@@ -38,7 +39,14 @@ def open_files(directory: str, *, write: bool = False) -> Files:
 
     Raises:
         WrongUseError: there is no such directory.
+        CheckpointError: the checkpoint has another format.
     """
+    files = _files_at(directory, write=write)
+    check_format(files, f"checkpoint {directory}")
+    return files
+
+
+def _files_at(directory: str, *, write: bool) -> Files:
     path = local_directory(directory)
     files: Files
     if path is not None:

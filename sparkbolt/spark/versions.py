@@ -27,8 +27,6 @@ from sparkbolt.errors import CheckpointError, EngineError
 
 OLDEST, NEWEST = (4, 1), (4, 3)
 """The first and the last version that the tests run on; versions between them, too."""
-BEFORE_VERSIONS = "4.3.0"
-"""The version that has run on a checkpoint without the file ``FILE``: earlier Sparkbolts ran on no other."""
 FILE = "spark-version"
 """The file of a checkpoint with the newest version of Spark that has run on it."""
 
@@ -114,20 +112,19 @@ def check_private_names(session: SparkSession) -> None:
             ) from None
 
 
-def note_version(files: Files, version: str, where: str, *, is_begun: bool) -> None:
+def note_version(files: Files, version: str, where: str) -> None:
     """Record that this version of Spark runs on a checkpoint; call it before a query starts.
 
     Args:
         files: the files of the checkpoint.
         version: the version of Spark.
         where: the checkpoint, for the message.
-        is_begun: whether Spark has committed a micro-batch in it.
 
     Raises:
         CheckpointError: a newer version has run on it; nothing was written.
     """
     found = files.read(FILE)
-    known = found.decode().strip() if found else BEFORE_VERSIONS if is_begun else None
+    known = found.decode().strip() if found else None
     if known is not None and number_of(known) > number_of(version):
         raise CheckpointError(
             f"{where} was continued with Spark {known}, and this is Spark {version}: an older Spark may misread what a "

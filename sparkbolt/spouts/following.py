@@ -137,8 +137,7 @@ class Follower:
             if id_ is None:
                 self._paths[source] = progress[source]
             elif id_.source not in self.live and id_.source not in self._gone:
-                # An older checkpoint may name the file twice: also by an unescaped path.
-                found[id_] = max(found.get(id_, 0), progress[source])
+                found[id_] = progress[source]
         self._known.update(progress)
         for id_ in found:
             if not id_.is_mark:

@@ -24,7 +24,7 @@ from typing import Protocol
 
 from sparkbolt.core.model.ranges import Range
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts.files import PlainFile, escape, find_files, tell_passed_over, unescape
+from sparkbolt.spouts.files import PlainFile, escape, find_files, tell_passed_over
 from sparkbolt.spouts.following import Follower
 from sparkbolt.spouts.unpacking import MAGIC_BYTES, UnpackedEnd, check_unpackable, is_compressed, tell_if_packed
 
@@ -252,9 +252,8 @@ class FilePlanner:
         return found
 
     def _position(self, source: str, progress: Mapping[str, int]) -> int:
-        """Return how far a source is planned; older checkpoints name it by its unescaped path."""
-        begin = self._ends[source].begin
-        return progress.get(source, progress.get(unescape(source), begin))
+        """Return how far a source is planned."""
+        return progress.get(source, self._ends[source].begin)
 
     def finished(self, progress: Mapping[str, int]) -> bool:
         """Whether every file is planned to its end; always False while files are followed."""

@@ -213,7 +213,7 @@ def _streams(documents: Documents) -> Iterator[Metric]:
 
 
 def _without_streams(document: TopologyDocument) -> Iterator[tuple[str, Numbers]]:
-    """The components of which only sums are known, as in checkpoints of earlier versions."""
+    """The components that have counted nothing by stream yet."""
     window = _window(document)
     known = {stream["component"] for stream in window["streams"]}
     yield from ((id_, numbers) for id_, numbers in window["components"].items() if id_ not in known)

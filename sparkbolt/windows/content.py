@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.model import durable
 from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.core.protocol.edges import Anchoring
 from sparkbolt.core.protocol.frames import Column, column_of, part, python_values, take
@@ -224,7 +223,7 @@ def encode(content: Content) -> bytes:
 
 def decode(data: bytes) -> Content:
     """The inverse of ``encode``."""
-    origins, codes, times, ids, values, stream = durable.loads(data)
+    origins, codes, times, ids, values, stream = pickle.loads(data)
     columns: list[Column]
     if stream is None:
         columns = values

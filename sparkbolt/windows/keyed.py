@@ -16,7 +16,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sparkbolt.core.model import durable
 from sparkbolt.core.state.keyvalue import KeyValueTable
 from sparkbolt.windows.content import Content, decode
 from sparkbolt.windows.firing import Windower
@@ -83,7 +82,7 @@ class DueKeys:
     def _read(self, state: KeyValueTable, slot: int) -> list[Any]:
         found: list[Any] = []
         for number in self.lists.pop(slot, ()):
-            found += durable.loads(state.delete((self._name, slot, number)))
+            found += pickle.loads(state.delete((self._name, slot, number)))
         return found
 
     def save(self, state: KeyValueTable) -> Any:
@@ -172,7 +171,7 @@ class KeyedWindows:
         if kept is None or kept.data is not data or data is None:
             kept = _Kept(self._make(_KeyShelf(self._state, key)))
             if data is not None:
-                kept.slot, kept.idle_slot, kept.touched_ms, window = durable.loads(data)
+                kept.slot, kept.idle_slot, kept.touched_ms, window = pickle.loads(data)
                 kept.windower.load(window)
                 kept.data = data
         self._touched[key] = kept

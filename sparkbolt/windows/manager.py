@@ -24,7 +24,6 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from sparkbolt.core.base.exceptions import printed
-from sparkbolt.core.model import durable
 from sparkbolt.windows.policies import Action, Event, EvictionPolicy
 from sparkbolt.windows.triggers import TriggerPolicy
 
@@ -183,7 +182,7 @@ class WindowManager:
             self._queue.pop()
         self._previous, self._since_scan = own
         both: list[EvictionPolicy | TriggerPolicy] = [self.eviction, self.trigger]
-        for policy, (names, state) in zip(both, durable.loads(policies), strict=True):
+        for policy, (names, state) in zip(both, pickle.loads(policies), strict=True):
             for name in set(vars(policy)).difference(names):
                 delattr(policy, name)
             policy.set_state(state)

@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.base.ids import U64
-from sparkbolt.core.model import durable
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.story import time_text
 from sparkbolt.core.model.tuples import SYSTEM_COMPONENT
@@ -123,7 +122,7 @@ class WindowTask(BoltRuntime):
         self._state = self._shelf.state = state
         self._changed = False
         self._collector.begin_micro_batch()
-        head = state.load(HEAD, durable.loads)
+        head = state.load(HEAD, pickle.loads)
         fresh = head is None or head is not self._head
         if fresh:
             self._start_afresh()
@@ -422,7 +421,7 @@ class WindowTask(BoltRuntime):
         data = pickle.dumps(
             (self._origin_ms, self._next_mark_ms, marks, self._seen.save(), window, self._next_due_ms), 5
         )
-        self._head = durable.loads(data)
+        self._head = pickle.loads(data)
         state.write_own(HEAD, data, self._head, alone=True)
         if limit is not None and self._keyed is not None:
             self._keyed.release(limit)

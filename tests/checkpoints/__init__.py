@@ -1,1 +1,1 @@
-"""A checkpoint that an earlier version has made, and the topology that it is of."""
+"""Checkpoints of each format that was released, and the topology that made them."""

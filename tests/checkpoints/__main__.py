@@ -1,4 +1,4 @@
-"""Makes the checkpoint: ``python -m tests.checkpoints FILE.tar.gz`` runs the topology, and leaves it in the middle."""
+"""Makes the checkpoint of this format: ``python -m tests.checkpoints FILE.tar.gz`` runs the topology to its middle."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sparkbolt.core.driver.ledger.files import FORMAT, FORMAT_FILE
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion, Story
 from sparkbolt.core.driver.ledger.reader import dump_tasks
 from sparkbolt.core.model.dead_letters import DeadLetter
@@ -24,6 +25,7 @@ def write_checkpoint(engine: LocalEngine, directory: Path) -> Path:
     """What Spark's engine would have in the directory, as far as a reader of the ledger looks at it."""
     for folder in ("ledger", "spark/commits"):
         (directory / folder).mkdir(parents=True, exist_ok=True)
+    (directory / FORMAT_FILE).write_text(str(FORMAT))
     (directory / "tasks").write_bytes(dump_tasks(engine.lane))
     for number, entry in enumerate(engine.log):
         (directory / "ledger" / f"{number}.entry").write_bytes(entry)

@@ -44,10 +44,7 @@ GONE = {
     "witness": "observer",
 }
 KEPT = {
-    ("sparkbolt/core/driver/ledger/log.py", "fate"): "the name of a field in logs that exist",
     ("sparkbolt/core/driver/ledger/log.py", "histories"): "the name of a field in logs that exist",
-    ("sparkbolt/core/model/durable.py", "fate"): "where a class of checkpoints that exist was at home",
-    ("sparkbolt/core/model/durable.py", "fates"): "the same",
 }
 
 

@@ -15,7 +15,6 @@ import pytest
 
 from sparkbolt import BasicBolt, TopologyBuilder
 from sparkbolt.core.base.ids import MASK64, U64, edge_salt, edges_of, run_lengths
-from sparkbolt.core.driver import planner
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger import files as ledger_files
 from sparkbolt.core.driver.ledger import log as ledger_log
@@ -286,8 +285,6 @@ def what_is_read_once_is_read_in_the_next_life(patch: Patch) -> None:
 
 def a_beginning_that_is_given_as_an_end(patch: Patch) -> None:
     patch.setattr(Planner, "plan_nothing", lambda self, now_ms, mono_s: None)
-    patch.setattr(planner, "BEFORE_THE_FIRST", {"no": "such offset"})
-    patch.setattr(Planner, "_number_of", lambda self, offset: offset.get("n", -1))
 
 
 def a_life_that_does_not_look_at_what_was_promoted(patch: Patch) -> None:

@@ -124,18 +124,6 @@ def test_data_that_comes_after_the_start_is_read(then: str) -> None:
     assert len(run.happened) == 1 + bool(then)
 
 
-def test_a_checkpoint_that_died_of_an_idle_first_start_starts_again() -> None:
-    """What earlier versions left: an offset of format 0, logged and never committed."""
-    found = world(small())
-    found.durable.log.offsets[0] = '{"v": 0}'
-    found._begin_life()
-    assert found.run() is None
-    assert not found.checkers.violations
-    found.checkers.ended(found.driver)
-    assert not found.checkers.violations
-    assert min(found.durable.log.commits) == 0
-
-
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_driver_that_loaded_its_ledger_too_early_begins_again(number: int) -> None:
     run = run_seed(small(), 0, history_of(f"{number}:staged:commit-is-late:0"), state=True)

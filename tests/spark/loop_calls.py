@@ -19,10 +19,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST
+
 
 def short(offset: Any) -> Any:
     """An offset as it is noted."""
-    return offset.get("n", "before") if isinstance(offset, dict) else offset
+    if offset == BEFORE_THE_FIRST:
+        return "before"
+    return offset["n"] if isinstance(offset, dict) else offset
 
 
 def logs_of(checkpoint: str) -> tuple[list[Any], list[int]]:

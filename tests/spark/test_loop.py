@@ -167,18 +167,7 @@ def test_idle_beginnings_failures_and_late_commits_lose_nothing_and_spark_asks_a
         until(running, lambda: notes.has("latestOffset", 0, 0, 0))
         running.close()
 
-        # What earlier versions made of that: an offset of format 0, which never ran.
-        offsets = checkpoint / "spark" / "offsets" / "0"
-        head = offsets.read_text().splitlines()[:-1]
-        offsets.write_text("\n".join([*head, '{"v": 0}']))
-        for gone in (
-            *checkpoint.glob("spark/*/.0.crc"),
-            checkpoint / "spark" / "commits" / "0",
-            checkpoint / "ledger" / "0.entry",
-        ):
-            gone.unlink(missing_ok=True)
         running = topology(source).start(checkpoint=str(checkpoint), spark=spark)
-        until(running, lambda: notes.has("latestOffset", "before", "before", 0))
         write(tmp_path / "first", "a", "b")
         (tmp_path / "first").rename(source)
         until(running, lambda: acked(running) == 2)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.effects import Write
-from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, MicroBatchPlan, Offset, Piece, plan_of
+from sparkbolt.core.protocol.plan import MicroBatchPlan, Offset, Piece, plan_of
 from sparkbolt.errors import CheckpointError, OutdatedLifeError, check
 
 VERIFY = "'sparkbolt checkpoint verify' says what disagrees, 'sparkbolt checkpoint repair' mends it"
@@ -62,7 +62,7 @@ class Planner:
             CheckpointError: Spark has committed less than the ledger has promoted.
         """
         ledger = self.coordinator.ledger
-        number = self._number_of(start)
+        number = int(start["n"])
         if self._last_commit is not None:
             number = max(number, self._last_commit())
         if ledger.staged is not None and number == ledger.staged:
@@ -146,21 +146,13 @@ class Planner:
 
     # Offsets and plans.
 
-    def _number_of(self, offset: Offset) -> int:
-        """The number of the micro-batch that ends at an offset; -1 for the offset before the first."""
-        if offset == BEFORE_THE_FIRST:
-            first = self.coordinator.ledger.last_promoted == 0 or self._running == BEFORE_THE_FIRST
-            return 0 if first else -1
-        return int(offset["n"])
-
     def offset_of(self, plan: MicroBatchPlan) -> tuple[Offset, tuple[Write, ...]]:
         """The end of a plan's micro-batch, and the file that is written first if the plan is too large for it."""
         body, text = plan.to_json(), plan.dumps()
         if len(text) <= self.coordinator.config.plan_bytes_max:
             return body, ()
         name = f"{plan.micro_batch_id}-{self.coordinator.life}"
-        end = {"v": body["v"], "n": plan.micro_batch_id, "file": name}
-        return end, (Write(f"plans/{name}", text.encode()),)
+        return {"n": plan.micro_batch_id, "file": name}, (Write(f"plans/{name}", text.encode()),)
 
     def plan_of(self, offset: Offset) -> MicroBatchPlan:
         """The plan of this life, or of an earlier one, that an offset stands for.

@@ -44,7 +44,6 @@ from sparkbolt.core.protocol.verdicts import NO_HOLDER, Feedback
 from sparkbolt.errors import CheckpointError
 
 FOLDER = "aborts"
-FORMAT = 1
 REPEATS_WHOLE = 3
 """After so many repeats of a micro-batch, each further one reads half as much."""
 _WITHOUT_TUPLES = NOT_READ | {Cause.UNREADABLE, Cause.LETTER}
@@ -71,7 +70,6 @@ class Aborts:
     def dumps(self) -> bytes:
         """The aborts as bytes."""
         body = {
-            "v": FORMAT,
             "plan": self.plan_digest,
             "repeats": self.repeats,
             "fails": [vars(fail) for fail in self.fails.values()],
@@ -85,14 +83,10 @@ class Aborts:
         """The inverse of ``dumps``.
 
         Raises:
-            CheckpointError: the bytes are damaged or of another version; ``name`` is in the message.
+            CheckpointError: the bytes are damaged; ``name`` is in the message.
         """
         try:
             body: Mapping[str, Any] = json.loads(data)
-            if body["v"] != FORMAT:
-                raise CheckpointError(
-                    f"{name} has format {body['v']!r}, expected {FORMAT}: another version of sparkbolt wrote it"
-                )
             fails = [Fail(**{**fail, "cause": Cause.of(fail["cause"])}) for fail in body["fails"]]
             return cls(
                 body["plan"],

@@ -214,11 +214,7 @@ def moved(lane: Lane, placement: Mapping[str, Any]) -> list[str]:
         placement: the placement of the lane that wrote the checkpoint.
     """
     now = _stateful(lane.topology, lane.levels)
-    before = placement.get("stateful")
-    if before is None:  # written by a version that did not store it: a bolt without dests was fused
-        topology, dests = lane.topology, placement["dests"]
-        fused = [spec for spec in topology.bolts if str(topology.tasks(spec.id)[0]) not in dests]
-        before = _stateful(topology, _levels(topology, {spec.id: spec.subscriptions[0].source for spec in fused}))
+    before = placement["stateful"]
     was, is_now = _places(before), _places(now)
     found = [
         f"bolt {name!r} was in the {_ordinal(was[name])} of the levels that keep state, and would be in the "

@@ -13,7 +13,7 @@ Rule 4: attributes are those in the instance's ``__dict__`` and in the ``__slots
 Owned objects are pickled by ``reducer_override``, not by ``persistent_id``: the latter is called for every str and int,
 which makes a Counter of 100,000 words three times as slow.
 
-Read before: ``durable``, ``tuples``.
+Read before: ``tuples``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from sparkbolt.core.base.exceptions import is_of, line_of, pass_on
-from sparkbolt.core.model.durable import DurableUnpickler, home
 from sparkbolt.core.model.tuples import Origin, Tuple, restore
 from sparkbolt.errors import StateError
 
@@ -139,13 +138,12 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-class _Unpickler(DurableUnpickler):
+class _Unpickler(pickle.Unpickler):
     """The inverse of ``_Pickler``."""
 
     pickling: Pickling
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        module_name = home(module_name)
         if module_name == __name__ and global_name == "_owned":
             return self.pickling.owned.__getitem__
         if module_name == __name__ and global_name == "_main":

@@ -272,10 +272,6 @@ def restore(
     return tup
 
 
-_restore = restore
-"""The name of ``restore`` in the state of older checkpoints."""
-
-
 def tick(rate_secs: float) -> Tuple:
     """Make a tick tuple: source ``__system``, task -1, stream ``__tick``, one field ``rate_secs``, unanchored."""
     return Tuple.of(Origin(SYSTEM_COMPONENT, -1, TICK_STREAM, TICK_FIELDS), [rate_secs])

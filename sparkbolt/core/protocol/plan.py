@@ -33,7 +33,6 @@ from sparkbolt.core.protocol.stream_sources import SourceRanges, StreamSources
 from sparkbolt.errors import CheckpointError, EmitError
 
 TaskOwner: TypeAlias = Callable[[int], tuple[str, int]]
-PLAN_FORMAT = 1
 ASKED_FOR_MAX = 100
 """For at most about this many trees that time out in a micro-batch, their holders are asked for the held tuples."""
 
@@ -175,7 +174,7 @@ class MicroBatchPlan:
 
     def to_json(self) -> dict[str, Any]:
         """The plan as a JSON object; empty fields are left out."""
-        body: dict[str, Any] = {"v": PLAN_FORMAT, "n": self.micro_batch_id, "life": self.life, "now": self.now_ms}
+        body: dict[str, Any] = {"n": self.micro_batch_id, "life": self.life, "now": self.now_ms}
         if self.entries:
             body["entries"] = [entry.to_json() for entry in self.entries]
         if self.ticks:
@@ -202,13 +201,10 @@ class MicroBatchPlan:
         """The inverse of ``to_json``.
 
         Raises:
-            CheckpointError: the object is not a plan, or is a plan of another version.
+            CheckpointError: the object is not a plan.
         """
-        if body.get("v") != PLAN_FORMAT:
-            raise CheckpointError(
-                f"a plan in the checkpoint has format {body.get('v')!r}, expected {PLAN_FORMAT}: it was "
-                "written by another version of sparkbolt, or the offset log is damaged"
-            )
+        if "life" not in body:
+            raise CheckpointError("an offset in the checkpoint holds no plan: the offset log is damaged")
         return cls(
             micro_batch_id=body["n"],
             life=body["life"],
@@ -231,12 +227,8 @@ class MicroBatchPlan:
 
 
 Offset = Mapping[str, Any]
-BEFORE_THE_FIRST: Offset = {"v": 0}
-"""The constant offset that stands before micro-batch 0.
-
-Earlier versions returned it as the end of a micro-batch 0 that ran before any data arrived, so a checkpoint may contain
-it as such an end. It stands for the plan that reads nothing.
-"""
+BEFORE_THE_FIRST: Offset = {"n": -1}
+"""The constant offset that stands before micro-batch 0; it holds no plan."""
 
 
 def plan_of(offset: Offset, files: Files, where: str) -> MicroBatchPlan:
@@ -245,8 +237,6 @@ def plan_of(offset: Offset, files: Files, where: str) -> MicroBatchPlan:
     Raises:
         CheckpointError: the offset stands for no plan, or the plan's file is missing.
     """
-    if offset == BEFORE_THE_FIRST:
-        return MicroBatchPlan(micro_batch_id=0, life=0, now_ms=0)
     if "file" in offset:
         data = files.read(f"plans/{offset['file']}")
         if data is None:

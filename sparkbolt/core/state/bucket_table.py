@@ -14,11 +14,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.model import durable
-from sparkbolt.errors import StateError
-
-_FORMAT = 1
-
 
 @dataclass(frozen=True)
 class BucketTable:
@@ -45,21 +40,12 @@ class BucketTable:
         """The table as bytes."""
         arrays = (self.stamps.tobytes(), self.included.tobytes(), self.counts.tobytes())
         stamps = np.array(self.deltas, np.uint64).tobytes()
-        return pickle.dumps((_FORMAT, self.bits, *arrays, self.last, stamps, self.fresh.tobytes()), 5)
+        return pickle.dumps((self.bits, *arrays, self.last, stamps, self.fresh.tobytes()), 5)
 
     @classmethod
     def decode(cls, data: bytes) -> BucketTable:
-        """The inverse of ``encode``.
-
-        Raises:
-            StateError: the bytes are of another format.
-        """
-        version, bits, stamps, included, counts, last, delta_stamps, fresh = durable.loads(data)
-        if version != _FORMAT:
-            raise StateError(
-                f"the key-value state has format {version!r}, expected {_FORMAT}: it was written by another "
-                "version of sparkbolt"
-            )
+        """The inverse of ``encode``."""
+        bits, stamps, included, counts, last, delta_stamps, fresh = pickle.loads(data)
         return cls(
             bits,
             np.frombuffer(stamps, np.uint64),

@@ -29,7 +29,6 @@ import pyarrow.compute as pc
 
 from sparkbolt.core.base.hashing import hash_value
 from sparkbolt.core.base.text_arrays import crc32s, has_nul, joined, order_of, separated, text_of
-from sparkbolt.core.model import durable
 from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.errors import StateError
@@ -43,7 +42,6 @@ _Packed: TypeAlias = tuple[str, bytes]
 _Column: TypeAlias = list[Any] | _Packed
 
 HASH_BITS = 32
-_FORMAT = 1
 _MANY = 1024
 """From this number of keys on, vectorized code is faster."""
 _INTEGERS = ("<i4", "<i8")
@@ -267,21 +265,12 @@ class Entries:
         if keys[0] == "pickle" and pickling.doubtful:
             dict.fromkeys(pickling.loads(keys[1]))  # they must work as keys of a dict again, or raise now
         packed = values if isinstance(values, tuple) else _pack_values(values, pickling)
-        return pickle.dumps((_FORMAT, self.hashes.tobytes(), gone_rows, keys, packed), 5)
+        return pickle.dumps((self.hashes.tobytes(), gone_rows, keys, packed), 5)
 
     @classmethod
     def decode(cls, data: bytes, pickling: Pickling) -> Entries:
-        """The inverse of ``encode``.
-
-        Raises:
-            StateError: the bytes are of another format.
-        """
-        version, hashes, gone_rows, packed_keys, packed_values = durable.loads(data)
-        if version != _FORMAT:
-            raise StateError(
-                f"a segment of keys has format {version!r}, expected {_FORMAT}: it was written by another "
-                "version of sparkbolt"
-            )
+        """The inverse of ``encode``."""
+        hashes, gone_rows, packed_keys, packed_values = pickle.loads(data)
         keys, values = _unpack(packed_keys, pickling), _unpack(packed_values, pickling)
         if gone_rows:
             live = iter(_unpacked(values))
@@ -400,7 +389,7 @@ def _unpack(packed: _Packed, pickling: Pickling) -> _Column:
         values: list[Any] = pickling.loads(data)
         return values
     if how == "frozen":
-        return [Frozen(one) for one in durable.loads(data)]
+        return [Frozen(one) for one in pickle.loads(data)]
     return packed
 
 

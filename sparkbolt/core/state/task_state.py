@@ -23,7 +23,6 @@ from hashlib import blake2b
 from typing import Any, TypeVar
 
 from sparkbolt.core.base.exceptions import printed
-from sparkbolt.core.model import durable
 from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.state.keyvalue import KeyValueTable
@@ -43,7 +42,6 @@ INLINE_TOTAL_BYTES_MAX = 64 * 1024
 
 DIRECTORY_KEY = ""
 """The one key whose content changes."""
-_FORMAT = 1
 _SNAPSHOT = "__snapshot"
 _SNAPSHOT_DIGEST = "__snapshot_digest"
 _TABLE = "__key_values"
@@ -61,25 +59,13 @@ class Directory:
 
     @classmethod
     def read(cls, store: SegmentStore) -> Directory:
-        """Read the directory of a store; it is empty if nothing was ever committed.
-
-        Raises:
-            StateError: it has another format.
-        """
+        """Read the directory of a store; it is empty if nothing was ever committed."""
         data = store.get(DIRECTORY_KEY)
-        if data is None:
-            return cls()
-        version, stamps, inline = durable.loads(data)
-        if version != _FORMAT:
-            raise StateError(
-                f"the directory of a task's state has format {version!r}, expected {_FORMAT}: it was "
-                "written by another version of sparkbolt"
-            )
-        return cls(stamps, inline)
+        return cls() if data is None else cls(*pickle.loads(data))
 
     def encode(self) -> bytes:
         """The bytes that ``read`` reads."""
-        return pickle.dumps((_FORMAT, self.stamps, self.inline), 5)
+        return pickle.dumps((self.stamps, self.inline), 5)
 
 
 class TaskState:

@@ -35,7 +35,6 @@ from sparkbolt.core.base.intervals import (
     to_inclusive,
     union_of_columns,
 )
-from sparkbolt.core.model import durable
 from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling
 from sparkbolt.core.model.tuples import ATTEMPT_MAX
@@ -46,10 +45,9 @@ from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.core.state.task_state import TaskState
 from sparkbolt.core.worker.routing import EmittedRows, StreamRoutes, with_rows, without
 from sparkbolt.core.worker.tuple_batch import Output
-from sparkbolt.errors import StateError, check
+from sparkbolt.errors import check
 
 _TABLE = "__trees"
-_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -58,9 +56,6 @@ class _Table:
 
     next_sequence: int = 0
     open: Mapping[int, Intervals] = field(default_factory=dict)
-
-
-durable.moved_here(__name__, "sparkbolt.core.own_trees", "sparkbolt.core.worker.own_trees")
 
 
 @dataclass(frozen=True)
@@ -180,7 +175,7 @@ class Outbox:
         for page in sorted(set(of) - {-1}):
             data = self._state.read(_page_name(pages[page]))
             check(data is not None, f"task {self._number} has lost the page of values from {pages[page]} on")
-            for piece in durable.loads(data or b""):
+            for piece in pickle.loads(data or b""):
                 rows = np.flatnonzero((positions >= piece.first) & (positions < piece.first + piece.count))
                 if len(rows):
                     missing = [
@@ -198,7 +193,7 @@ class Outbox:
         pages = sorted(self._open)
         for page in sorted({bisect_right(pages, position) - 1 for position in positions} - {-1}):
             data = self._state.read(_page_name(pages[page]))
-            for piece in durable.loads(data) if data is not None else ():
+            for piece in pickle.loads(data) if data is not None else ():
                 within = [at - piece.first for at in positions if piece.first <= at < piece.first + piece.count]
                 if within:
                     rows = np.array(within, dtype=np.intp)
@@ -281,16 +276,11 @@ class Outbox:
 
 def _encode_table(table: _Table) -> bytes:
     open_ = {page: to_inclusive(intervals) for page, intervals in table.open.items()}
-    return pickle.dumps((_FORMAT, table.next_sequence, open_), 5)
+    return pickle.dumps((table.next_sequence, open_), 5)
 
 
 def _decode_table(data: bytes) -> _Table:
-    version, next_sequence, open_ = durable.loads(data)
-    if version != _FORMAT:
-        raise StateError(
-            f"the table of a task's own trees has format {version!r}, expected {_FORMAT}: it was written by another "
-            "version of sparkbolt"
-        )
+    next_sequence, open_ = pickle.loads(data)
     return _Table(next_sequence, {page: from_inclusive(pairs) for page, pairs in open_.items()})
 
 

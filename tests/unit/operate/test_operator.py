@@ -183,19 +183,6 @@ def test_a_checkpoint_is_opened_by_its_path_registered_or_not(
         operator.find(str(ended / "ledger"))
 
 
-def test_a_checkpoint_of_an_older_version_tells_what_it_can(operator: Operator, ended: Path) -> None:
-    described = Description.read(open_files(str(ended)))
-    (ended / "description").unlink()
-    fingerprint = topology().fingerprint()
-    (ended / "topology").write_text(json.dumps({"fingerprint": fingerprint, "placement": {}}))
-    document = operator.document("t")
-    older = {one["id"]: one for one in document["components"]}
-    for one in described.components:
-        if one["kind"] != "system":
-            for key in ("kind", "parallelism", "streams", "inputs", "first_task", "stateful", "level"):
-                assert older[one["id"]][key] == one[key], (one["id"], key)  # type: ignore[literal-required]
-
-
 @pytest.mark.parametrize("damage", ["removed", "emptied", "garbled"])
 def test_a_checkpoint_in_trouble_is_a_sentence_and_no_error(operator: Operator, ended: Path, damage: str) -> None:
     if damage == "removed":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,13 +12,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
 
+from sparkbolt.cli import main
 from sparkbolt.errors import CheckpointError, FencedError
-from sparkbolt.files.local import temporary_name
-from sparkbolt.spark.checkpoint import local_files
+from sparkbolt.files.local import LocalFiles, temporary_name
+from sparkbolt.spark.checkpoint import Checkpoint, local_files
 from sparkbolt.spark.checkpoint_lock import lock, refuse_if_in_use
 from tests.unit.spark.lives import NoLock
 
@@ -45,16 +48,15 @@ def test_lives_that_begin_at_one_moment_have_numbers_of_their_own(tmp_path: Path
     assert fenced == 7, "all but the newest"
 
 
-@pytest.mark.parametrize("name", ["lives/1", "life"])
 def test_a_life_that_a_full_disk_keeps_from_beginning_does_not_end_the_one_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = NoLock(tmp_path)
     life = driver.begin_life()
     real = os.fsync
 
     def full(descriptor: int) -> None:
-        if Path(os.readlink(f"/proc/self/fd/{descriptor}")).name.lstrip(".").split(".")[0] == Path(name).name:
+        if Path(os.readlink(f"/proc/self/fd/{descriptor}")).name == "1":
             raise OSError(errno.ENOSPC, "no space left on device")
         real(descriptor)
 
@@ -71,7 +73,6 @@ def test_where_a_file_system_cannot_create_exclusively_only_one_of_two_goes_on(t
     one, two = NoLock(tmp_path), NoLock(tmp_path)
     life = one.begin_life()
     one.files.remove(f"lives/{life}")
-    one.files.remove("life")
     assert two.begin_life() == life
     two.check_life(life)
     with pytest.raises(FencedError, match="another driver has begun life 0, too"):
@@ -87,13 +88,11 @@ def test_a_checkpoint_that_was_removed_is_not_taken_for_another_drivers(tmp_path
         driver.check_life(life)
 
 
-def test_a_checkpoint_of_an_earlier_version_goes_on_counting_and_old_lives_are_forgotten(tmp_path: Path) -> None:
+def test_old_lives_are_forgotten(tmp_path: Path) -> None:
     driver = NoLock(tmp_path)
-    driver.files.write("life", b"41")
-    assert [driver.begin_life() for _ in range(30)] == list(range(42, 72))
-    assert driver.files.read("life") == b"71"
+    assert [driver.begin_life() for _ in range(30)] == list(range(30))
     assert len(driver.files.names("lives")) == 16
-    driver.check_life(71)
+    driver.check_life(29)
 
 
 def test_a_checkpoint_has_an_id_of_its_own_which_outlives_its_drivers(tmp_path: Path) -> None:
@@ -137,6 +136,27 @@ def test_a_driver_removes_what_dead_ones_were_writing_and_makes_no_removed_check
     shutil.rmtree(tmp_path / "state")
     with pytest.raises(FileNotFoundError):
         files.write("ledger/1.entry", b"half a checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("number", "has"), [(None, "no format number"), (b"0", "format 0"), (b"2", "format 2"), (b"\xff", "format")]
+)
+def test_a_checkpoint_of_another_format_is_refused_and_unchanged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], number: bytes | None, has: str
+) -> None:
+    files = LocalFiles(str(tmp_path))
+    files.create("lives/0", b"of a driver")
+    if number is not None:
+        files.write("format", number)
+    before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+    says = f"{tmp_path} has {has}.*, and this version of Sparkbolt reads format 1: continue with the version of"
+    no_spark: Any = None
+    with pytest.raises(CheckpointError, match=says):
+        Checkpoint(no_spark, str(tmp_path))
+    for command in ("checkpoint verify", "checkpoint repair", "errors", f"explain {'0' * 16} --checkpoint"):
+        assert main([*command.split(), str(tmp_path)]) == 1
+        assert re.search(says, capsys.readouterr().err)
+    assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.parent / "gone")])

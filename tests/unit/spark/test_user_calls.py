@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import signal
@@ -19,7 +20,6 @@ from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.reports import Promotion, SourceView
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.protocol.acker import gather
-from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST
 from sparkbolt.core.worker.activity import Hangs
 from sparkbolt.sim.engine import LocalEngine
 
@@ -115,8 +115,6 @@ class Played(RunningOnSpark):
         HANGS_IN.clear()
         OPENS.clear()
         self._engine = LocalEngine(topology)
-        self._committed: Any = dict(BEFORE_THE_FIRST)
-        """The offset of the last micro-batch: the next query begins with it, as Spark's does."""
         HANGS_IN.update(hangs)
         OPENS.extend(away)
         session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
@@ -127,7 +125,7 @@ class Played(RunningOnSpark):
         query = FakeQuery()
 
         def play() -> None:
-            end = self._committed
+            end: Any = life._committed_end()
             try:
                 while not query.ended.is_set():
                     start, end = end, life._answer("latest", end)
@@ -150,10 +148,10 @@ class Played(RunningOnSpark):
         assert plan is not None
         life._collected = lambda frame: gather(data for _, data in self._engine.run(plan))  # type: ignore[method-assign]
         life._end_of_lane(object(), end["n"])  # type: ignore[arg-type]
-        commits = Path(life._checkpoint.directory, "spark", "commits")
-        commits.mkdir(parents=True, exist_ok=True)
-        (commits / str(end["n"])).write_text("v1\n{}")
-        self._committed = end
+        for log, text in (("offsets", f"v1\n{{}}\n{json.dumps(end)}"), ("commits", "v1\n{}")):
+            folder = Path(life._checkpoint.directory, "spark", log)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / str(end["n"])).write_text(text)
 
 
 @pytest.fixture

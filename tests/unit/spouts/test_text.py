@@ -21,7 +21,7 @@ from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.errors import ConfigError
-from sparkbolt.spouts import JsonLinesSpout, TextSpout, lines, planning, unpacking
+from sparkbolt.spouts import TextSpout, lines, planning, unpacking
 from sparkbolt.spouts.files import escape, unescape
 from sparkbolt.spouts.following import Follower
 from sparkbolt.spouts.identity import path_of
@@ -525,16 +525,6 @@ def test_a_packed_file_is_read_and_its_damage_told_whatever_its_name_is(
     with pytest.raises(ConfigError, match=r"link is a link to file://nowhere%E9") as refused:
         TextSpout(tmp_path / "link").open(context())
     str(refused.value).encode()
-
-
-def test_a_checkpoint_in_which_such_a_name_is_no_uri_goes_on(tmp_path: Path) -> None:
-    paths = odd_files(tmp_path, b'{"n":1}\n{"n":2}\n')
-    spout = JsonLinesSpout(tmp_path, ["n"])
-    spout.open(context())
-    progress = dict.fromkeys(paths, 8)
-    found = [record for range_ in spout.next_ranges(progress, 1 << 20) for record in spout.read(range_)]
-    assert found == [(8, [2])] * len(paths)
-    assert spout.finished(dict.fromkeys(paths, 16))
 
 
 def test_other_encodings_are_decoded_line_by_line(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ that it can?
     spark/offsets/n   Spark has logged the plan of n; it is about to run, or has run
     spark/commits/n   Spark has committed n, with its state
     ledger/n.entry    what n staged; ledger/n.snapshot: the ledger after n
-    lives, life       which lives have begun
+    lives             which lives have begun
     topology          the topology's shape, and which task runs where
     spark/metadata    the id of Spark's query
 
@@ -15,7 +15,7 @@ They agree if all of these hold:
 - the ledger has every entry up to the last commit;
 - the plans of its entries are the plans of the offsets;
 - at most one offset follows that commit, and it holds the plan of its own micro-batch;
-- the other files are there, and the last life in ``lives`` or ``life`` is not earlier than the last life in the ledger.
+- the other files are there, and the last life in ``lives`` is not earlier than the last life in the ledger.
 
 Rule 1: a repair never invents results of a micro-batch. It goes back to the last micro-batch on which both agree and
 whose state exists, and moves all later files aside; the next start runs the later micro-batches again. Only the number
@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.driver.ledger import log as ledger_log
 from sparkbolt.core.driver.ledger.files import last_life, lives_missing
-from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, MicroBatchPlan, Offset, plan_of
+from sparkbolt.core.protocol.plan import MicroBatchPlan, Offset, plan_of
 from sparkbolt.errors import CheckpointError
 
 TOPOLOGY_MISSING = "committed micro-batches but no file 'topology'"
@@ -167,7 +167,7 @@ class _Steps:
                 lives.append(life)
             except CheckpointError:  # if this file counts, another check reports it
                 continue
-        plans = [self.planned(number) for number in self.offsets if number > 0 or not _is_beginning(self)]
+        plans = [self.planned(number) for number in self.offsets]
         return max([*lives, *(plan.life for plan in plans if not isinstance(plan, str))])
 
     def _base(self) -> int:
@@ -303,13 +303,9 @@ def examine(files: Files, where: str = "the checkpoint") -> Agreement:
 def _besides(steps: _Steps, known: int) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
     """Add the mistakes in the other files; (files to move aside, files to create anew, why a repair cannot help)."""
     files, aside, made = steps.files, [], []
-    try:
-        if (last := last_life(files)) < known:
-            steps.mistakes.append(lives_missing(known, last))
-            made += [f"lives/{known + 1}", "life"]
-    except CheckpointError as error:
-        steps.mistakes.append(str(error))
-        return (), (), "which lives have begun is not known"
+    if (last := last_life(files)) < known:
+        steps.mistakes.append(lives_missing(known, last))
+        made.append(f"lives/{known + 1}")
     wrong = metadata_mistake(files, is_logged=bool(steps.offsets or steps.commits))
     if wrong is not None:
         steps.mistakes.append(wrong)
@@ -399,19 +395,9 @@ def _facts(steps: _Steps) -> tuple[str, ...]:
     ledger += [f"entries of {_list(steps.entries)}"] if steps.entries else []
     return (
         f"Spark has logged the plans of micro-batches up to {steps.last_offset} and committed them up to "
-        f"{steps.last_commit}"
-        + (
-            "; the first of them reads nothing, in the form of earlier versions"
-            if 0 in steps.offsets and _is_beginning(steps)
-            else ""
-        ),
+        f"{steps.last_commit}",
         f"the ledger has {' and '.join(ledger) or 'nothing'}",
     )
-
-
-def _is_beginning(steps: _Steps) -> bool:
-    plan = steps.planned(0)
-    return not isinstance(plan, str) and plan == plan_of(BEFORE_THE_FIRST, steps.files, steps.where)
 
 
 def _same(one: MicroBatchPlan, other: MicroBatchPlan) -> bool:

@@ -4,8 +4,8 @@ Which question it answers: which ledger follows from the files beside a checkpoi
 
     ledger/n.entry      what micro-batch n staged; replaced when it is staged again
     ledger/n.snapshot   the ledger after the promotion of n; compaction writes it from the entries up to n
+    format              the format of all files of the checkpoint; written before any other of them
     lives/n             the owner of life n; created before anything else of that life happens, by one driver only
-    life                the number of the last life, for drivers of earlier versions, which read only this file
     dead-letters/n.jsonl  the dead letters of micro-batch n; written before its entry, replaced with it
 
 Rule 1: an entry counts only if its micro-batch is committed. A snapshot is always of a committed micro-batch.
@@ -32,6 +32,9 @@ from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.driver.ledger.log import load_entry
 from sparkbolt.errors import CheckpointError, FencedError
 
+FORMAT = 1
+"""The format of a checkpoint. Raise it with each change after which an older checkpoint can no longer be read right."""
+FORMAT_FILE = "format"
 LIVES_KEPT = 16
 """How many of the last lives keep their files in ``lives/``."""
 _VERIFY = "have `sparkbolt checkpoint verify` say what can be repaired without them"
@@ -39,31 +42,40 @@ _VERIFY = "have `sparkbolt checkpoint verify` say what can be repaired without t
 _NUMBERED = re.compile(r"^(\d+)(\.entry|\.snapshot|)$")
 
 
-def last_life(files: Files) -> int:
-    """The number of the last life that has begun, by ``lives/`` and ``life``; -1 if they hold none.
+def check_format(files: Files, where: str) -> bool:
+    """Check that a checkpoint has the format of this version; call it before anything is read or written.
+
+    Returns:
+        False if there is no checkpoint yet.
 
     Raises:
-        CheckpointError: the content of ``life`` is not a number.
+        CheckpointError: it has another format, or no format number.
     """
-    before = files.read("life") or b"-1"
-    try:
-        known = int(before)
-    except ValueError as error:
+    found = files.read(FORMAT_FILE)
+    if found is None and not any(files.names(folder) for folder in ("spark/offsets", "ledger", "lives")):
+        return False
+    if found != str(FORMAT).encode():
+        has = "no format number" if found is None else f"format {found.decode(errors='replace')[:20]}"
         raise CheckpointError(
-            f"the file 'life' of the checkpoint holds {before[:40]!r}, expected the number of the last life: restore "
-            "the file, or remove it if lives/ is there"
-        ) from error
-    return max([known, *(int(name) for name in files.names("lives") if name.isdigit())])
+            f"{where} has {has}, and this version of Sparkbolt reads format {FORMAT}: continue with the version of "
+            "Sparkbolt that made it, or start with a new checkpoint directory"
+        )
+    return True
+
+
+def last_life(files: Files) -> int:
+    """The number of the last life that has begun, by ``lives/``; -1 if it holds none."""
+    return max((int(name) for name in files.names("lives") if name.isdigit()), default=-1)
 
 
 def lives_missing(known: int, last: int) -> str:
     """A sentence: files of lives are missing, because the ledger or a plan mentions a later life.
 
     >>> lives_missing(3, -1)
-    "the ledger knows life 3, but lives/ and the file 'life' tell of none: files were removed"
+    'the ledger knows life 3, but lives/ tells of none: files were removed'
     """
     told = f"of none later than {last}" if last >= 0 else "of none"
-    return f"the ledger knows life {known}, but lives/ and the file 'life' tell {told}: files were removed"
+    return f"the ledger knows life {known}, but lives/ tells {told}: files were removed"
 
 
 def check_number(life: int, known: int, *, where: str = "the checkpoint") -> None:
@@ -88,14 +100,9 @@ def begin_life(files: Files, owner: str, *, after: int = -1) -> int:
         after: the new number is greater than this one, even if this life has no file.
     """
     taken = [int(name) for name in files.names("lives") if name.isdigit()]
-    life = max(last_life(files), after) + 1
+    life = max([after, *taken]) + 1
     while not files.create(f"lives/{life}", owner.encode()):
         life += 1
-    try:
-        files.write("life", str(life).encode())
-    except Exception:  # a full disk: a life that does not begin would keep this driver's earlier one from going on
-        files.remove(f"lives/{life}")
-        raise
     for old in taken:
         if old <= life - LIVES_KEPT:
             files.remove(f"lives/{old}")

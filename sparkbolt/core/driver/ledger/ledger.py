@@ -306,7 +306,7 @@ class Ledger:
         """Apply, at start-up, a logged entry whose micro-batch was committed; spouts are not notified again.
 
         Raises:
-            CheckpointError: the entry is damaged, of another version, or not the next one.
+            CheckpointError: the entry is damaged, or not the next one.
         """
         life, plan, feedback, terms = ledger_log.load_entry(entry, name)
         if plan.micro_batch_id != self.last_promoted + 1:
@@ -421,7 +421,7 @@ class Ledger:
         """Make a ledger from a snapshot; every open tree gets its full timeout again.
 
         Raises:
-            CheckpointError: the snapshot is damaged or of another version; ``name`` is in the message.
+            CheckpointError: the snapshot is damaged; ``name`` is in the message.
         """
         state = ledger_log.load_snapshot(snapshot, name)
         return cls(

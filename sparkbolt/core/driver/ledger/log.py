@@ -2,7 +2,7 @@
 
 Which question it answers: what exactly is written beside Spark's checkpoint, and how is damage detected?
 
-Rule 1: the format is Sparkbolt's own: a head (kind, version, checksum), then sections, each behind its length. Small
+Rule 1: the format is Sparkbolt's own: a head (kind, checksum), then sections, each behind its length. Small
 values are JSON, trees are packed columns. It never contains a pickle. Causes and other enums are stored as their texts.
 Rule 2: bytes that are read are checked against their checksum before they are used; an error names the file.
 
@@ -41,13 +41,9 @@ from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, outbox_acks_from
 from sparkbolt.core.protocol.verdicts import Feedback
 from sparkbolt.errors import CheckpointError, InvariantError
 
-LOG_FORMAT = 3
-_HEAD = struct.Struct("<4sII")
+_HEAD = struct.Struct("<4sI")
 _ENTRY = b"SBLE"
 _SNAPSHOT = b"SBLS"
-_NAMES = {"outcome": "fate"}
-"""Field of a ``FailedTree`` or ``Story`` to its name in the log, if they differ."""
-_FIELDS = {name: field_ for field_, name in _NAMES.items()}
 
 
 @dataclass
@@ -92,7 +88,7 @@ def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback, T
     """(life, plan, feedback, terms) of ``dump_entry``.
 
     Raises:
-        CheckpointError: the bytes are damaged or of another version; ``name`` is in the message.
+        CheckpointError: the bytes are damaged; ``name`` is in the message.
     """
     head, verdicts = _unseal(_ENTRY, data, name, 2)
     body = json.loads(head)
@@ -102,10 +98,10 @@ def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback, T
     feedback.hops = [Hop.from_json(hop) for hop in hops]
     feedback.message_ids = dict(message_ids)
     policies = {component: RetryPolicy.from_json(policy) for component, policy in body["policies"].items()}
-    feedback.measured.flows = flows_from_json(body.get("flows", ()))
-    feedback.marks = [(bolt, component, stream, *mark) for bolt, component, stream, *mark in body.get("marks", ())]
-    feedback.healths = {name: Health(*health) for name, health in body.get("healths", {}).items()}
-    terms = Terms(policies, frozenset(body["lettered"]), body.get("patience"))
+    feedback.measured.flows = flows_from_json(body["flows"])
+    feedback.marks = [(bolt, component, stream, *mark) for bolt, component, stream, *mark in body["marks"]]
+    feedback.healths = {name: Health(*health) for name, health in body["healths"].items()}
+    terms = Terms(policies, frozenset(body["lettered"]), body["patience"])
     return body["life"], MicroBatchPlan.from_json(body["plan"]), feedback, terms
 
 
@@ -127,7 +123,7 @@ def dump_snapshot(state: State) -> bytes:
         "set_aside": [_failed_to_json(tree) for tree in messages.set_aside],
         "told": [[key, notes.message_id, _hops_to_json(notes.hops)] for key, notes in state.stories.notes.items()],
         "failed": [_failed_to_json(tree) for tree in state.stories.failed],
-        "acked": [{**_to_names(vars(story)), "hops": _hops_to_json(story.hops)} for story in state.stories.acked],
+        "acked": [{**vars(story), "hops": _hops_to_json(story.hops)} for story in state.stories.acked],
         "settled": outbox_acks_to_json(state.outbox_acks),
         "outages": {name: known.to_json() for name, known in state.outages.items()},
         "flows": flows_to_json(state.flows),
@@ -145,7 +141,7 @@ def load_snapshot(data: bytes, name: str) -> State:
     """The inverse of ``dump_snapshot``.
 
     Raises:
-        CheckpointError: the bytes are damaged or of another version; ``name`` is in the message.
+        CheckpointError: the bytes are damaged; ``name`` is in the message.
     """
     head, keys, xors, holders = _unseal(_SNAPSHOT, data, name, 4)
     body = json.loads(zlib.decompress(head))
@@ -175,9 +171,9 @@ def load_snapshot(data: bytes, name: str) -> State:
             np.frombuffer(zlib.decompress(holders), dtype="<i4").astype(np.int32),
         ),
         outbox_acks=outbox_acks_from_json(body["settled"]),
-        outages=outages_from_json(body.get("outages", {})),
-        flows=flows_from_json(body.get("flows", ())),
-        marks=body.get("marks", []),
+        outages=outages_from_json(body["outages"]),
+        flows=flows_from_json(body["flows"]),
+        marks=body["marks"],
     )
 
 
@@ -195,29 +191,18 @@ def _source_from_json(body: list[Any]) -> SourceState:
 
 
 def _failed_to_json(tree: FailedTree) -> dict[str, Any]:
-    return {**_to_names(vars(tree)), "fail": vars(tree.fail), "hops": _hops_to_json(tree.hops)}
+    return {**vars(tree), "fail": vars(tree.fail), "hops": _hops_to_json(tree.hops)}
 
 
 def _failed_from_json(body: Mapping[str, Any]) -> FailedTree:
     fail = Fail(**{**body["fail"], "cause": Cause.of(body["fail"]["cause"])})
-    known = _from_names(body)
-    outcome = MessageOutcome.of(known["outcome"])
-    return FailedTree(**{**known, "fail": fail, "outcome": outcome, "hops": _hops_from_json(body["hops"])})
+    outcome = MessageOutcome.of(body["outcome"])
+    return FailedTree(**{**body, "fail": fail, "outcome": outcome, "hops": _hops_from_json(body["hops"])})
 
 
 def _story_from_json(body: Mapping[str, Any]) -> Story:
     """The story of a tree that was acked: it has no cause and no outcome."""
-    return Story(**{**_from_names(body), "state": TreeState.of(body["state"]), "hops": _hops_from_json(body["hops"])})
-
-
-def _to_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by their names in the log: some fields have been renamed since the first checkpoints."""
-    return {_NAMES.get(name, name): value for name, value in values.items()}
-
-
-def _from_names(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of ``_to_names``."""
-    return {_FIELDS.get(name, name): value for name, value in body.items()}
+    return Story(**{**body, "state": TreeState.of(body["state"]), "hops": _hops_from_json(body["hops"])})
 
 
 def _hops_to_json(hops: Iterable[Hop]) -> list[list[Any]]:
@@ -230,17 +215,13 @@ def _hops_from_json(body: Iterable[list[Any]]) -> tuple[Hop, ...]:
 
 def _seal(kind: bytes, sections: list[bytes]) -> bytes:
     payload = join_sections(sections)
-    return _HEAD.pack(kind, LOG_FORMAT, zlib.crc32(payload)) + payload
+    return _HEAD.pack(kind, zlib.crc32(payload)) + payload
 
 
 def _unseal(kind: bytes, data: bytes, name: str, count: int) -> list[bytes]:
     if len(data) < _HEAD.size or data[:4] != kind:
         raise CheckpointError(f"{name} is damaged: it does not begin as one of the ledger ({len(data)} bytes)")
-    _, version, checksum = _HEAD.unpack_from(data)
-    if version != LOG_FORMAT:
-        raise CheckpointError(
-            f"{name} has format {version}, expected {LOG_FORMAT}: another version of sparkbolt wrote it"
-        )
+    _, checksum = _HEAD.unpack_from(data)
     payload = memoryview(data)[_HEAD.size :]
     if zlib.crc32(payload) != checksum:
         raise CheckpointError(f"{name} is damaged: its checksum is {zlib.crc32(payload):08x}, expected {checksum:08x}")

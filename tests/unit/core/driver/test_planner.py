@@ -89,25 +89,13 @@ class Life:
 def test_where_nothing_has_come_yet_the_first_plan_reads_nothing_and_what_comes_is_read_behind_it() -> None:
     life = Life()
     first = life.latest(BEFORE_THE_FIRST)
-    assert first == {"v": 1, "n": 0, "life": 0, "now": NOW}
+    assert first == {"n": 0, "life": 0, "now": NOW}
     assert life.run(first).entries == ()
     assert life.latest(first) == first, "no news: the start itself, for which Spark runs nothing"
     assert life.ledger.last_promoted == 0
     life.grow(3)
     [entry] = life.run(life.latest(first)).entries
     assert (entry.start, entry.end) == (0, 3)
-
-
-def test_a_checkpoint_that_holds_the_beginning_as_an_end_goes_on() -> None:
-    """Earlier versions gave it as the end of a micro-batch 0 without data; Spark then asks for its partitions."""
-    life = Life()
-    assert life.run(BEFORE_THE_FIRST) == MicroBatchPlan(micro_batch_id=0, life=0, now_ms=0)
-    assert life.latest(BEFORE_THE_FIRST) == BEFORE_THE_FIRST
-    assert life.ledger.last_promoted == 0
-    life.grow(3)
-    second = life.latest(BEFORE_THE_FIRST)
-    assert second["n"] == 1
-    assert life.planner.committed(BEFORE_THE_FIRST) is None
 
 
 def test_a_life_that_is_behind_what_spark_has_committed_plans_nothing() -> None:
@@ -151,7 +139,7 @@ def test_a_plan_that_is_too_large_for_an_offset_is_a_file() -> None:
     life.grow(3)
     life.ledger.void = tuple((1, sequence) for sequence in range(1000))
     first = life.latest(BEFORE_THE_FIRST)
-    assert first == {"v": 1, "n": 0, "file": "0-0"}
+    assert first == {"n": 0, "file": "0-0"}
     [entry] = life.run(first).entries
     assert (entry.start, entry.end) == (0, 3)
     life.files.files.clear()
@@ -185,5 +173,5 @@ def test_a_life_that_begins_with_a_micro_batch_without_a_plan_counts_it() -> Non
     life = Life(lambda: commits[0])
     life.run_without_plan(0)
     commits[0] = 0
-    end = {"v": 1, "n": 0, "life": 0, "now": NOW}
+    end = {"n": 0, "life": 0, "now": NOW}
     assert life.planner.committed(end) == 0, "it ran in this life, which has confirmed no plan"

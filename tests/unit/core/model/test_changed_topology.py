@@ -197,16 +197,6 @@ def test_state_that_would_be_looked_for_elsewhere_is_told() -> None:
     ]
 
 
-def test_a_checkpoint_of_a_version_that_noted_no_levels_is_understood() -> None:
-    begun = lay_out(fork(), 2).placement()
-    del begun["stateful"]
-    assert moved(lay_out(fork(), 2, begun), begun) == []
-    assert len(moved(lay_out(fork(fuse=False), 2, begun), begun)) == 2
-    of_line = lay_out(line(), 2).placement()
-    del of_line["stateful"]
-    assert moved(lay_out(line(fuse=False), 2, of_line), of_line) == []
-
-
 class Sum(WindowedBolt):
     outputs = ["sum"]
 

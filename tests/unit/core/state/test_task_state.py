@@ -452,11 +452,6 @@ def test_a_damaged_store_is_told():
         state.read("a")
 
 
-def test_another_format_is_refused():
-    with pytest.raises(StateError, match="format 7"):
-        TaskState().begin(DictStore({"": pickle.dumps((7, {}, {}))}))
-
-
 def test_use_before_begin_is_refused():
     with pytest.raises(InvariantError, match="before its micro-batch began"):
         TaskState().commit(stamps(1))

@@ -10,7 +10,7 @@ import pytest
 
 from sparkbolt.cli import main
 from sparkbolt.core.driver.ledger import agreement
-from sparkbolt.core.driver.ledger.files import begin_life, check_number
+from sparkbolt.core.driver.ledger.files import FORMAT, FORMAT_FILE, begin_life, check_number
 from sparkbolt.core.driver.transaction import Aborts
 from sparkbolt.errors import CheckpointError
 from sparkbolt.files.memory import MemoryFiles
@@ -72,13 +72,10 @@ def test_a_checkpoint_between_two_micro_batches_agrees() -> None:
     assert verdict.facts[0] == "Spark has logged the plans of micro-batches up to 2 and committed them up to 2"
 
 
-def test_one_that_begins_agrees_also_in_the_form_of_earlier_versions() -> None:
-    files = MemoryFiles()
-    assert agreement.examine(files).facts == ("Spark has logged no micro-batch yet",)
-    files.files |= {"spark/offsets/0": b'v1\n{}\n{"v": 0}', "spark/metadata": b'{"id":"an id"}'}
-    verdict = agreement.examine(files)
+def test_one_that_begins_agrees() -> None:
+    verdict = agreement.examine(MemoryFiles())
+    assert verdict.facts == ("Spark has logged no micro-batch yet",)
     assert (verdict.mistakes, verdict.last) == ((), -1)
-    assert "in the form of earlier versions" in verdict.facts[0]
 
 
 def test_a_plan_of_another_micro_batch_in_an_offset_is_put_aside_and_planned_anew() -> None:
@@ -175,7 +172,7 @@ def without(files: MemoryFiles, *folders: str) -> None:
 
 
 def on_disk(files: MemoryFiles, directory: Path) -> str:
-    for name, data in files.files.items():
+    for name, data in {**files.files, FORMAT_FILE: str(FORMAT).encode()}.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_bytes(data)
     return str(directory)
@@ -186,12 +183,8 @@ def test_lives_that_are_gone_are_named_and_the_next_has_a_later_number() -> None
     files = found.files_of_spark()
     known = found.driver.ledger.life
     without(files, "lives")
-    assert agreement.examine(files).mistakes == ()  # a checkpoint of an earlier version has only the other
-    without(files, "life")
     verdict = agreement.examine(files)
-    assert verdict.mistakes == (
-        f"the ledger knows life {known}, but lives/ and the file 'life' tell of none: files were removed",
-    )
+    assert verdict.mistakes == (f"the ledger knows life {known}, but lives/ tells of none: files were removed",)
     assert (verdict.put_aside, verdict.why_not, verdict.life) == ((), None, known)
     with pytest.raises(CheckpointError, match=rf"^checkpoint x: the ledger knows life {known}, .* checkpoint repair"):
         check_number(0, known, where="checkpoint x")
@@ -208,14 +201,14 @@ def test_the_command_makes_lives_and_the_id_of_sparks_query_anew(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = world().files_of_spark()
-    without(files, "lives", "life", "spark/metadata")
+    without(files, "lives", "spark/metadata")
     files.files["spark/.metadata.crc"] = b"of the file that is gone"
     where = on_disk(files, tmp_path)
     assert main(["checkpoint", "verify", where]) == 1
     said = capsys.readouterr().out
     assert "mistake: spark/metadata is missing, without which Spark does not go on" in said
-    assert "a repair would make anew: life\na repair would make anew: spark/metadata\n" in said
-    assert not (tmp_path / "life").exists()
+    assert "a repair would make anew: lives/1\na repair would make anew: spark/metadata\n" in said
+    assert not (tmp_path / "lives").exists()
     assert main(["checkpoint", "repair", where]) == 0
     assert "made anew: spark/metadata\n" in capsys.readouterr().out
     assert set(json.loads((tmp_path / "spark/metadata").read_bytes())) == {"id"}

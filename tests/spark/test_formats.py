@@ -1,4 +1,4 @@
-"""A checkpoint that an earlier version of Sparkbolt made is gone on with."""
+"""The checkpoint of this format is continued; those of other formats that were released are refused."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from sparkbolt.core.driver.ledger.files import FORMAT
+from sparkbolt.errors import CheckpointError
 from tests.archives import unpack
 from tests.checkpoints.topology import ALL, LATE, made
 from tests.contract.parts import notes
@@ -17,9 +19,13 @@ KEPT = Path(__file__).parents[1] / "checkpoints"
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in KEPT.glob("*.tar.gz")))
-def test_a_checkpoint_made_before_starts_and_nothing_in_it_is_lost(name: str, spark: Any, tmp_path: Path) -> None:
-    unpack(KEPT / name, tmp_path)
+@pytest.mark.parametrize("number", sorted(int(path.name[7:-7]) for path in KEPT.glob("format-*.tar.gz")))
+def test_a_checkpoint_is_continued_without_loss_if_it_has_this_format(number: int, spark: Any, tmp_path: Path) -> None:
+    unpack(KEPT / f"format-{number}.tar.gz", tmp_path)
+    if number != FORMAT:
+        with pytest.raises(CheckpointError, match=f"has format {number}, and this version of Sparkbolt reads"):
+            made(str(tmp_path), ALL).start(spark=spark, checkpoint=str(tmp_path / "checkpoint"))
+        return
     running = made(str(tmp_path), ALL).start(spark=spark, checkpoint=str(tmp_path / "checkpoint"))
     try:
         assert running.await_finished(PATIENCE_SECS), running.progress().sentence
