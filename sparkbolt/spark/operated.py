@@ -169,7 +169,10 @@ class Operated:
 
     def set_active(self, active: bool) -> None:
         """Let spouts emit, or stop them from emitting."""
-        self._running.activate() if active else self._running.deactivate()
+        if active:
+            self._running.activate()
+        else:
+            self._running.deactivate()
 
     def override(self, overrides: Overrides) -> None:
         """Let changed settings apply, as soon as nothing is staged."""
