@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +53,21 @@ def test_counts_are_right_with_the_folder_and_without_it(spark: Any, tmp_path: P
     builder.set_bolt("whole", Whole()).shuffle_grouping("count")
     folder = Path(jvm_output().environment()["spark.executorEnv.SPARKBOLT_SEGMENTS"])
     others = set(folder.glob("*"))
+    all_counted = threading.Event()
     running = builder.build().start(spark=spark, checkpoint=tmp_path / "state")
     (own,) = set(folder.glob("*")) - others
+
+    def look(report: Any) -> None:
+        if report.metrics.of("count").executed == WORDS * TURNS:
+            all_counted.set()
+
     try:
+        running.on_micro_batch(look)
         assert running.await_idle(PATIENCE_SECS)
         tasks = [list(task.glob("*")) for task in own.glob("*")]
         shutil.rmtree(own)
         (tmp_path / "second.txt").write_text(half)
-        assert running.await_idle(PATIENCE_SECS)
+        assert all_counted.wait(PATIENCE_SECS)
         metrics, left = running.metrics(), list(own.glob("*/*"))
     finally:
         running.close()
