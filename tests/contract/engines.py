@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from sparkbolt.core.model.reports import ErrorReport
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.sim.checkers.dead_letters import letters_in
 from sparkbolt.sim.engine import LocalEngine
-from tests.contract.parts import notes
+from tests.contract.parts import notes, phase
 from tests.patience import PATIENCE_SECS
 
 
@@ -33,6 +35,10 @@ def write_checkpoint(engine: LocalEngine, directory: Path) -> Path:
     return directory
 
 
+class NeverHeldError(AssertionError):
+    """A condition did not come to hold."""
+
+
 class Engine(ABC):
     """A topology on one of the engines, begun by the constructor."""
 
@@ -41,12 +47,14 @@ class Engine(ABC):
         self.directory = directory
         self.failed: list[FailedTree] = []
         self.reports: list[ErrorReport] = []
-        self.micro_batches = 0
+        self.restarts: list[tuple[dict[str, ComponentMetrics], dict[str, ComponentMetrics]]] = []
+        """For each restart the counts of all components, before and after it."""
+        self.missed: list[str] = []
+        """What ``await_all`` awaited in vain."""
 
     def learn(self, promotion: Promotion) -> None:
         self.failed += promotion.failed
         self.reports += promotion.reports
-        self.micro_batches += 1
 
     def of(self, component: str) -> ComponentMetrics:
         return self.metrics().of(component)
@@ -57,15 +65,43 @@ class Engine(ABC):
     def failures_of(self, spout: str) -> dict[int | None, FailedTree]:
         return {tree.position: tree for tree in self.failed if tree.component == spout}
 
+    def counts(self) -> dict[str, ComponentMetrics]:
+        return {name: replace(counts) for name, counts in self.metrics().components.items()}
+
+    def begin_phase(self) -> None:
+        """Begin the next phase: spouts see it when they are asked next."""
+        Path(self.directory, f"phase-{phase(str(self.directory)) + 1}").touch()
+
+    def await_all(self, conditions: dict[str, Callable[[], bool]]) -> None:
+        """Run until all conditions hold; note the names of those that never do.
+
+        The topology goes on without them: a part that is broken fails its own tests, not those of the other parts.
+        """
+        try:
+            self.until(lambda: all(condition() for condition in conditions.values()))
+        except NeverHeldError:
+            self.missed += [name for name, condition in conditions.items() if not condition()]
+
+    def restart(self) -> None:
+        """Stop without draining and start again with the same checkpoint."""
+        before = self.counts()
+        self.begin_anew()
+        self.restarts.append((before, self.counts()))
+
     @abstractmethod
     def metrics(self) -> TopologyMetrics: ...
 
     @abstractmethod
     def until(self, condition: Callable[[], bool]) -> None:
-        """Run, and let time pass where there is nothing to do, until the condition holds."""
+        """Run, and let time pass where there is nothing to do, until the condition holds.
+
+        Raises:
+            NeverHeldError: it does not.
+            RuntimeError: the topology failed.
+        """
 
     @abstractmethod
-    def until_finished(self) -> None: ...
+    def finished(self) -> bool: ...
 
     @abstractmethod
     def stories(self) -> tuple[list[FailedTree], list[Story]]:
@@ -80,8 +116,7 @@ class Engine(ABC):
         """A directory with what is durable of the ledger."""
 
     @abstractmethod
-    def restart(self) -> None:
-        """Stop without draining and start again with the same checkpoint."""
+    def begin_anew(self) -> None: ...
 
     @abstractmethod
     def close(self) -> None: ...
@@ -106,10 +141,10 @@ class Sim(Engine):
                 raise RuntimeError(self.engine.failure)
             if promotion is None:
                 self.engine.now_ms += 100
-        raise AssertionError(f"it never came to that: {self.metrics()}, failed {self.failed}")
+        raise NeverHeldError(f"{self.metrics()}, failed {self.failed}")
 
-    def until_finished(self) -> None:
-        self.until(lambda: self.engine.coordinator.finished)
+    def finished(self) -> bool:
+        return self.engine.coordinator.finished
 
     def stories(self) -> tuple[list[FailedTree], list[Story]]:
         return self.engine.ledger.failed, self.engine.ledger.traced
@@ -120,7 +155,7 @@ class Sim(Engine):
     def checkpoint(self) -> Path:
         return write_checkpoint(self.engine, self.directory / "checkpoint")
 
-    def restart(self) -> None:
+    def begin_anew(self) -> None:
         self.engine.restart()
 
     def close(self) -> None:
@@ -132,6 +167,7 @@ class OnSpark(Engine):
         super().__init__(topology, directory)
         self.spark = spark
         self.promoted = threading.Event()
+        self.until_s = time.monotonic() + PATIENCE_SECS
         self.begin()
 
     def begin(self) -> None:
@@ -148,17 +184,17 @@ class OnSpark(Engine):
         return metrics
 
     def until(self, condition: Callable[[], bool]) -> None:
-        for _ in range(int(10 * PATIENCE_SECS)):
-            if condition():
-                return
+        while not condition():
             if self.running.failure is not None:
                 raise RuntimeError(self.running.failure)
+            if time.monotonic() > self.until_s:
+                raise NeverHeldError(f"{self.metrics()}, failed {self.failed}")
             self.promoted.wait(0.1)
             self.promoted.clear()
-        raise AssertionError(f"it never came to that: {self.metrics()}, failed {self.failed}")
 
-    def until_finished(self) -> None:
-        assert self.running.await_finished(PATIENCE_SECS), (self.metrics(), self.failed)
+    def finished(self) -> bool:
+        finished: bool = self.running.await_finished(0)
+        return finished
 
     def stories(self) -> tuple[list[FailedTree], list[Story]]:
         return self.running.failed, self.running.traced
@@ -169,7 +205,7 @@ class OnSpark(Engine):
     def checkpoint(self) -> Path:
         return self.directory / "checkpoint"
 
-    def restart(self) -> None:
+    def begin_anew(self) -> None:
         self.running.stop(drain=False)
         self.begin()
 

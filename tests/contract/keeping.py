@@ -7,9 +7,7 @@ from typing import Any
 from sparkbolt import (
     BasicBolt,
     Bolt,
-    Config,
     StatefulBolt,
-    Topology,
     TopologyBuilder,
 )
 from tests.contract.parts import Messages
@@ -87,9 +85,9 @@ class InOrder(BasicBolt):
 KEPT = 12
 
 
-def kept(directory: str) -> Topology:
-    builder = TopologyBuilder("kept", Config(frame_bytes_max=1024))
-    builder.set_spout("numbers", Messages(directory, KEPT, per_micro_batch=3))
+def kept(builder: TopologyBuilder, directory: str) -> None:
+    """Add bolts that keep what they have over a restart: one number in phases 1 and 2, then the others."""
+    builder.set_spout("numbers", Messages(directory, KEPT, per_micro_batch=3, limits=[0, 1, 1]))
     builder.set_bolt("pairs", Pairs()).global_grouping("numbers")
     builder.set_bolt("counting", Counting()).global_grouping("numbers")
     builder.set_bolt("remembering", Remembering(), parallelism=2).fields_grouping("numbers", ["n"])
@@ -99,7 +97,6 @@ def kept(directory: str) -> Topology:
     collected = builder.set_bolt("collected", Collected(directory))
     for source in ("pairs", "counting", "remembering", "relay", "in_order"):
         collected.global_grouping(source)
-    return builder.build()
 
 
 # Time.
@@ -136,9 +133,8 @@ class Waits(Bolt):
 TIMEOUT_SECS = 8
 
 
-def timed(directory: str) -> Topology:
-    builder = TopologyBuilder("timed", Config(message_timeout_secs=TIMEOUT_SECS, max_attempts=1))
-    builder.set_spout("numbers", Messages(directory, 2))
-    builder.set_bolt("waits", Waits(12_000), tick_tuple_freq_secs=1).global_grouping("numbers")
-    builder.set_bolt("collected", Collected(directory)).global_grouping("waits")
-    return builder.build()
+def timed(builder: TopologyBuilder, directory: str) -> None:
+    """Add a bolt with ticks that keeps its tuples longer than the timeout; from phase 1 on."""
+    builder.set_spout("timed", Messages(directory, 2, limits=[0]), max_attempts=1)
+    builder.set_bolt("waits", Waits(1500 * TIMEOUT_SECS), tick_tuple_freq_secs=1).global_grouping("timed")
+    builder.set_bolt("waited", Collected(directory)).global_grouping("waits")

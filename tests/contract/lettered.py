@@ -1,4 +1,4 @@
-"""The topology of the contract whose messages are given up and become dead letters."""
+"""Messages that are given up and become dead letters."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from typing import Any
 from sparkbolt import (
     BadRecord,
     BasicBolt,
-    Config,
     DeadLetter,
     Range,
     RawMessage,
     RetryPolicy,
     Spout,
-    Topology,
     TopologyBuilder,
 )
-from tests.contract.parts import Messages, note, notes
+from tests.contract.parts import Messages, note, notes, phase
 
 NUMBERS = 40
 POISON = (5, 6, 31)
@@ -41,7 +39,7 @@ class Poisoned(Messages):
 
 
 class Jobs(Spout):
-    """Messages 0 to 9, which only the engine gives again; it notes what it hears, and what was written by then."""
+    """Messages 0 to 9 in phase 1, which only the engine retries; notes its calls, and what was written by then."""
 
     outputs = {"default": ["n"], "other": ["n", "why"]}
     retry = AT_ONCE
@@ -52,7 +50,7 @@ class Jobs(Spout):
         self.unfinished = set(self.waiting)
 
     def next_tuple(self, collector: Any) -> None:
-        if self.waiting:
+        if self.waiting and phase(self.directory) == 1:
             n = self.waiting.pop(0)
             if n < 8:
                 collector.emit([n], message_id=f"job-{n}")
@@ -120,13 +118,12 @@ class BrokenOnce:
         """Nothing is open."""
 
 
-def lettered(directory: str) -> Topology:
-    builder = TopologyBuilder("lettered", Config(compact_every=2, max_attempts=2, retry=AT_ONCE))
-    builder.set_spout("filed", Poisoned(directory, NUMBERS), dead_letters=f"file:{directory}/dead.jsonl")
-    builder.set_spout("streamed", Poisoned(directory, NUMBERS), dead_letters="stream:dead")
+def lettered(builder: TopologyBuilder, directory: str) -> None:
+    """Add spouts with each kind of dead letters; from phase 1 on."""
+    for name, place in (("filed", f"file:{directory}/dead.jsonl"), ("streamed", "stream:dead")):
+        builder.set_spout(name, Poisoned(directory, NUMBERS, limits=[0]), retry=AT_ONCE, dead_letters=place)
     builder.set_spout("jobs", Jobs(directory), dead_letters=BrokenOnce(directory))
     picky = builder.set_bolt("picky", Picky(directory), parallelism=2)
     picky.shuffle_grouping("filed").shuffle_grouping("streamed").shuffle_grouping("jobs")
     picky.shuffle_grouping("jobs", "other")
     builder.set_bolt("undertaker", Undertaker(directory)).shuffle_grouping("streamed", "dead")
-    return builder.build()

@@ -30,19 +30,25 @@ def notes(directory: str, name: str) -> list[list[Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def phase(directory: str) -> int:
+    """Return the phase of a topology: 0 at first; ``Engine.begin_phase`` begins the next one."""
+    return len(list(Path(directory).glob("phase-*")))
+
+
 class Messages(PartitionedSpout):
-    """The numbers below what the file ``limit`` says; ``finished`` where ``end`` is reached."""
+    """The numbers from 0 on: in each phase those below its limit, after the last limit all below ``end``."""
 
     outputs = ["n"]
 
-    def __init__(self, directory: str, end: int, per_micro_batch: int = 1000) -> None:
+    def __init__(self, directory: str, end: int, per_micro_batch: int = 1000, limits: Sequence[int] = ()) -> None:
         self.directory = directory
         self.end = end
         self.per_micro_batch = per_micro_batch
+        self.limits = limits
 
     def limit(self) -> int:
-        path = Path(self.directory, "limit")
-        return min(self.end, int(path.read_text())) if path.exists() else self.end
+        number = phase(self.directory)
+        return self.limits[number] if number < len(self.limits) else self.end
 
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
         start = progress.get("numbers", 0)
@@ -58,18 +64,21 @@ class Messages(PartitionedSpout):
 
 
 class Queue(Spout):
-    """Messages with ids 0 to ``count - 1``, each given again when it failed; and one without an id."""
+    """Messages with ids 0 to ``count - 1``, each emitted again when it fails; and one without an id. In one phase."""
 
     outputs = ["n", "attempt"]
 
-    def __init__(self, directory: str, count: int) -> None:
+    def __init__(self, directory: str, count: int, in_phase: int) -> None:
         self.directory = directory
+        self.in_phase = in_phase
         self.waiting = [(n, 1) for n in range(count)]
         self.tries: dict[int, int] = {}
         self.unfinished = set(range(count))
         self.begun = False
 
     def next_tuple(self, collector: Any) -> None:
+        if phase(self.directory) != self.in_phase:
+            return
         if not self.begun:
             self.begun = True
             collector.emit([-1, 1])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sparkbolt import BasicBolt, Config, Spout, StatefulBolt, Topology, TopologyBuilder
-from tests.contract.parts import Messages, note
+from sparkbolt import BasicBolt, Spout, StatefulBolt, TopologyBuilder
+from tests.contract.parts import Messages, note, phase
 from tests.unit.poison import EXCEPTIONS, UNSENDABLE, TwoArgumentsError, nested, raised
 
 COUNT = 60
@@ -75,7 +75,7 @@ class Seen(BasicBolt):
 
 
 class Queue(Spout):
-    """A queue, some of whose messages cannot travel."""
+    """A queue, some of whose messages cannot be sent to another task; from phase 1 on."""
 
     outputs = ["n", "thing"]
 
@@ -85,7 +85,7 @@ class Queue(Spout):
         self.heard = 0
 
     def next_tuple(self, collector: Any) -> None:
-        if self.emitted == QUEUED:
+        if self.emitted == QUEUED or not phase(self.directory):
             return
         n, self.emitted = self.emitted, self.emitted + 1
         thing = {3: UNSENDABLE["lock"], 6: lambda: nested(20_000), 9: UNSENDABLE["refusing"]}.get(n, lambda: None)()
@@ -104,12 +104,11 @@ class Queue(Spout):
         return self.heard == QUEUED
 
 
-def poisoned(directory: str) -> Topology:
-    """Messages to a bolt that stumbles over some, and a queue."""
-    builder = TopologyBuilder("poisoned", Config(max_attempts=1, tuple_bytes_max=1 << 20))
-    builder.set_spout("messages", Messages(directory, COUNT, per_micro_batch=20))
-    builder.set_spout("queue", Queue(directory))
+def poisoned(builder: TopologyBuilder, directory: str) -> None:
+    """Add messages to a bolt that stumbles over some, half of them in phases 1 and 2; and a queue."""
+    limits = [0, COUNT // 2, COUNT // 2]
+    builder.set_spout("messages", Messages(directory, COUNT, per_micro_batch=20, limits=limits), max_attempts=1)
+    builder.set_spout("poisoned-queue", Queue(directory))
     builder.set_bolt("troubled", Troubled()).shuffle_grouping("messages")
     seen = builder.set_bolt("seen", Seen(directory), parallelism=2).shuffle_grouping("troubled")
-    seen.shuffle_grouping("queue")
-    return builder.build()
+    seen.shuffle_grouping("poisoned-queue")

@@ -1,15 +1,14 @@
-"""A topology whose messages fail, wait and are given again: by policy, from sources that are away, from a ``Spout``."""
+"""Messages that fail, wait and are retried: by policy, from sources that are away, from a ``Spout``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-from sparkbolt import BadRecord, BasicBolt, Range, RetryPolicy, SourceUnavailable, Spout, Topology, TopologyBuilder
+from sparkbolt import BadRecord, BasicBolt, Range, RetryPolicy, SourceUnavailable, Spout, TopologyBuilder
 from sparkbolt.core.model.reports import SourceView
-from tests.contract.parts import Messages, note, notes
+from tests.contract.parts import Messages, note, notes, phase
 
 LOGGED = 40
 TWICE, ALWAYS, UNREADABLE, AWAY = 3, 17, 8, 25
@@ -28,7 +27,7 @@ class Log(Messages):
     max_uncommitted = UNCOMMITTED_MAX
 
     def __init__(self, directory: str) -> None:
-        super().__init__(directory, LOGGED, PER_MICRO_BATCH)
+        super().__init__(directory, LOGGED, PER_MICRO_BATCH, limits=[0, 0])
 
     def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:
         for view in sources.values():
@@ -49,7 +48,7 @@ class Loose(Messages):
 
 
 class Inbox(Spout):
-    """Hands its numbers out once, when it may, and counts on its host to give them again."""
+    """Hands its numbers out once, in phase 3, and counts on its host to retry them."""
 
     outputs = ["n"]
     retry = POLICY
@@ -59,7 +58,7 @@ class Inbox(Spout):
         self.next = 0
 
     def next_tuple(self, collector: Any) -> None:
-        if Path(self.directory, "go").exists() and self.next < QUEUED:
+        if phase(self.directory) == 3 and self.next < QUEUED:
             collector.emit([self.next], message_id=self.next)
             self.next += 1
 
@@ -92,9 +91,9 @@ class Tries(BasicBolt):
             raise ValueError("on purpose")
 
 
-def retrying(directory: str) -> Topology:
-    builder = TopologyBuilder("retrying")
-    for name, spout in (("log", Log(directory)), ("loose", Loose(directory, LOOSE)), ("inbox", Inbox(directory))):
+def retrying(builder: TopologyBuilder, directory: str) -> None:
+    """Add spouts of each kind with a bolt that fails some numbers: two from phase 2 on, and an inbox."""
+    spouts = {"log": Log(directory), "loose": Loose(directory, LOOSE, limits=[0, 0]), "inbox": Inbox(directory)}
+    for name, spout in spouts.items():
         builder.set_spout(name, spout)
         builder.set_bolt(f"tries-{name}", Tries(directory, f"tries-{name}")).global_grouping(name)
-    return builder.build()

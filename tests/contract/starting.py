@@ -7,9 +7,7 @@ from typing import Any
 from sparkbolt import (
     BasicBolt,
     Bolt,
-    Config,
     Direct,
-    Topology,
     TopologyBuilder,
 )
 from tests.contract.parts import Messages, Queue, note
@@ -71,24 +69,21 @@ class Behind(Bolt):
 STARTED = 20
 
 
-def starting(directory: str) -> Topology:
-    config = Config(message_timeout_secs=2, max_attempts=3, max_error_report_per_interval=1000)
-    builder = TopologyBuilder("starting", config)
-    builder.set_spout("numbers", Messages(directory, STARTED))
-    gathers = builder.set_bolt("gathers", Gathers(), parallelism=2, tick_tuple_freq_secs=1)
-    gathers.fields_grouping("numbers", ["n"])
+def starting(builder: TopologyBuilder, directory: str) -> None:
+    """Add a bolt that starts trees: of half of the numbers in phase 0, then of the others."""
+    builder.set_spout("sown", Messages(directory, STARTED, limits=[STARTED // 2]))
+    gathers = builder.set_bolt("gathers", Gathers(), parallelism=2, tick_tuple_freq_secs=1, max_attempts=3)
+    gathers.fields_grouping("sown", ["n"])
     behind = builder.set_bolt("behind", Behind(directory)).global_grouping("gathers")
     behind.direct_grouping("gathers", stream="direct")
-    return builder.build()
 
 
-def untracked(directory: str) -> Topology:
-    builder = TopologyBuilder("untracked", Config(acker_tasks=0))
+def untracked(builder: TopologyBuilder, directory: str) -> None:
+    """Add lines for a topology without ackers."""
     builder.set_spout("numbers", Messages(directory, 10))
-    builder.set_spout("queue", Queue(directory, 4))
+    builder.set_spout("queue", Queue(directory, 4, in_phase=0))
     builder.set_bolt("tries", Tries(directory)).fields_grouping("numbers", ["n"])
     builder.set_bolt("moody", Moody(directory)).fields_grouping("queue", ["n"])
-    return builder.build()
 
 
 class Raises(BasicBolt):
@@ -97,11 +92,7 @@ class Raises(BasicBolt):
             raise ValueError("three")
 
 
-def stops(directory: str) -> Topology:
-    builder = TopologyBuilder("stops")
-    builder.set_spout("numbers", Messages(directory, 100, per_micro_batch=2))
-    builder.set_bolt("raises", Raises(), on_error="stop").global_grouping("numbers")
-    return builder.build()
-
-
-# Why did this tuple fail?
+def stops(builder: TopologyBuilder, directory: str) -> None:
+    """Add a bolt that stops the topology, in phase 1."""
+    builder.set_spout("last", Messages(directory, 100, per_micro_batch=2, limits=[0]))
+    builder.set_bolt("raises", Raises(), on_error="stop").global_grouping("last")

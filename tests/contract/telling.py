@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sparkbolt import (
     BasicBolt,
     Bolt,
-    Config,
-    Topology,
     TopologyBuilder,
 )
 from tests.contract.parts import Messages
@@ -42,10 +41,9 @@ class Trouble(Bolt):
 TOLD = 6
 
 
-def told(directory: str) -> Topology:
-    config = Config(message_timeout_secs=3, max_attempts=2, compact_every=2)
-    builder = TopologyBuilder("told", config)
-    builder.set_spout("numbers", Messages(directory, TOLD), trace=lambda tup: tup["n"] == 4)
-    builder.set_bolt("words", Words(), parallelism=2).shuffle_grouping("numbers")
+def told(builder: TopologyBuilder, directory: str, limits: Sequence[int] = ()) -> None:
+    """Add messages whose trees have stories."""
+    messages = Messages(directory, TOLD, limits=limits)
+    builder.set_spout("told", messages, max_attempts=2, trace=lambda tup: tup["n"] == 4)
+    builder.set_bolt("words", Words(), parallelism=2).shuffle_grouping("told")
     builder.set_bolt("trouble", Trouble(), parallelism=2).fields_grouping("words", ["n"])
-    return builder.build()

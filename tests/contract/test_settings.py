@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.contract.conftest import Begin
-from tests.contract.starting import stops, untracked
+from tests.contract.engines import Engine
+from tests.contract.topologies import without_ackers
 
 
-def test_without_ackers_nothing_is_tracked_and_a_spout_hears_acks_at_once(begin: Begin) -> None:
-    with begin(untracked) as engine:
-        engine.until_finished()
-        assert sorted(map(tuple, engine.notes("queue"))) == [("ack", n) for n in range(4)]
-        assert engine.failed == []
-        assert engine.of("tries").executed == 10
-        assert engine.of("tries").failed == 7
-        assert engine.of("numbers").pending == 0
+@pytest.fixture(scope="module")
+def idle(begin: Begin) -> Iterator[Engine]:
+    with begin(without_ackers) as engine:
+        engine.await_all(
+            {
+                "all numbers are tried": lambda: engine.of("tries").executed == 10,
+                "the queue is acked": lambda: len(engine.notes("queue")) == 4,
+            }
+        )
+        yield engine
 
 
-def test_an_exception_stops_the_topology_where_on_error_says_so(begin: Begin) -> None:
-    with begin(stops) as engine:
-        with pytest.raises(Exception, match=r"'raises' raised, and its on_error is 'stop': .*ValueError: three"):
-            engine.until_finished()
-        assert engine.of("numbers").emitted < 100
+def test_without_ackers_nothing_is_tracked_and_a_spout_hears_acks_at_once(idle: Engine) -> None:
+    assert sorted(map(tuple, idle.notes("queue"))) == [("ack", n) for n in range(4)]
+    assert idle.failed == []
+    assert (idle.of("tries").executed, idle.of("tries").failed) == (10, 7)
+    assert idle.of("numbers").pending == 0
+
+
+def test_an_exception_stops_the_topology_where_on_error_says_so(idle: Engine) -> None:
+    idle.begin_phase()
+    with pytest.raises(Exception, match=r"'raises' raised.*, and its on_error is 'stop': .*ValueError: three"):
+        idle.until(idle.finished)
+    assert idle.of("last").emitted < 100

@@ -14,12 +14,10 @@ from sparkbolt import (
     BasicBolt,
     Bolt,
     ColumnBolt,
-    Config,
     Direct,
     FailedException,
     Grouping,
     ReportedFailedException,
-    Topology,
     TopologyBuilder,
     bolt,
 )
@@ -297,16 +295,14 @@ QUEUED = 10
 TRIED = 12
 
 
-def everything(directory: str) -> Topology:
-    """Independent lines in one topology, so that Spark starts once for all of them."""
-    builder = TopologyBuilder("everything", Config(max_attempts=1, max_error_report_per_interval=1000))
-
-    builder.set_spout("messages", Messages(directory, len(ACTIONS)))
+def trees(builder: TopologyBuilder, directory: str) -> None:
+    """Add trees of every shape, each kind with a spout of its own; from phase 1 on."""
+    builder.set_spout("messages", Messages(directory, len(ACTIONS), limits=[0]), max_attempts=1)
     builder.set_bolt("deeds", Actions()).shuffle_grouping("messages")
     sink = builder.set_bolt("sink", Sink(), parallelism=2).shuffle_grouping("deeds")
     sink.fields_grouping("deeds", ["value"], stream="keyed").direct_grouping("deeds", stream="direct")
 
-    builder.set_spout("diamonds", Messages(directory, DIAMONDS, per_micro_batch=7))
+    builder.set_spout("diamonds", Messages(directory, DIAMONDS, per_micro_batch=7, limits=[0]))
     builder.set_bolt("left", Side(), parallelism=2).shuffle_grouping("diamonds")
     builder.set_bolt("right", Side()).all_grouping("diamonds")
     for grouping in GROUPINGS:
@@ -317,7 +313,7 @@ def everything(directory: str) -> Topology:
     for grouping in GROUPINGS:
         end.global_grouping(f"meet-{grouping}")
 
-    builder.set_spout("numbers", Messages(directory, 30))
+    builder.set_spout("numbers", Messages(directory, 30, limits=[0]), max_attempts=1)
     builder.set_bolt("function", same, parallelism=2).shuffle_grouping("numbers")
     builder.set_bolt("concurrent", Concurrent(directory)).global_grouping("numbers")
     builder.set_bolt("doubled", Doubled()).global_grouping("numbers")
@@ -326,13 +322,9 @@ def everything(directory: str) -> Topology:
     for source in ("function", "concurrent", "doubled", "batched"):
         collected.global_grouping(source)
 
-    builder.set_spout("tried", Messages(directory, TRIED, per_micro_batch=5), max_attempts=3)
+    builder.set_spout("tried", Messages(directory, TRIED, per_micro_batch=5, limits=[0]), max_attempts=3)
     builder.set_bolt("tries", Tries(directory), parallelism=2).fields_grouping("tried", ["n"])
 
-    builder.set_spout("queue", Queue(directory, QUEUED), max_spout_pending=4)
+    builder.set_spout("queue", Queue(directory, QUEUED, in_phase=1), max_spout_pending=4)
     builder.set_bolt("moody", Moody(directory), parallelism=2).fields_grouping("queue", ["n"])
     collected.global_grouping("moody")
-    return builder.build()
-
-
-# What outlives a restart.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,8 @@ import pyarrow.compute as pc
 
 from sparkbolt import (
     BasicBolt,
-    Config,
     Count,
-    PartitionedSpout,
     Range,
-    Topology,
     TopologyBuilder,
     Tuple,
     WindowedBolt,
@@ -32,21 +29,13 @@ EXAMPLE_EVENTS = [(name, SIX + 1000 * second) for second, name in EXAMPLE_FIRST]
 EXAMPLE_EVENTS += [(name, EIGHT + 1000 * second) for second, name in EXAMPLE_SECOND]
 
 
-class Events(PartitionedSpout):
-    """``EXAMPLE_EVENTS``: the first six, and the others once the file ``go`` is there."""
+class Events(Messages):
+    """``EXAMPLE_EVENTS``: the first six in phases 1 and 2, then the others."""
 
     outputs = ["name", "at"]
 
     def __init__(self, directory: str) -> None:
-        self.directory = directory
-
-    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
-        start = progress.get("events", 0)
-        end = len(EXAMPLE_EVENTS) if Path(self.directory, "go").exists() else len(EXAMPLE_FIRST)
-        return [Range(0, "events", start, end)] if end > start else []
-
-    def finished(self, progress: Mapping[str, int]) -> bool:
-        return progress.get("events", 0) >= len(EXAMPLE_EVENTS)
+        super().__init__(directory, len(EXAMPLE_EVENTS), limits=[0, len(EXAMPLE_FIRST), len(EXAMPLE_FIRST)])
 
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]]]:
         for position in range(range_.start, range_.end):
@@ -80,27 +69,26 @@ class Blocks(WindowedBolt):
 
 
 class Windows(BasicBolt):
-    """Writes down each window that it gets."""
+    """Notes each window that it gets, under a name."""
 
     stateless = True
     outputs = []
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, name: str) -> None:
         self.directory = directory
+        self.name = name
 
     def execute(self, tup: Tuple, collector: Any) -> None:
-        note(self.directory, "windows", *tup.values)
+        note(self.directory, self.name, *tup.values)
 
 
-def storms_example(directory: str) -> Topology:
-    """Storm's worked example of windows: 6:00:03 to 8:00:39."""
+def storms_example(builder: TopologyBuilder, directory: str) -> None:
+    """Add Storm's worked example of windows: 6:00:03 to 8:00:39."""
     windowed = Example().with_window(timedelta(seconds=20), slide=timedelta(seconds=10)).with_timestamp_field("at")
     windowed.with_lag(timedelta(seconds=5)).with_watermark_interval(timedelta(milliseconds=500))
-    builder = TopologyBuilder("storms-example")
     builder.set_spout("events", Events(directory))
     builder.set_bolt("example", windowed).global_grouping("events")
-    builder.set_bolt("windows", Windows(directory)).shuffle_grouping("example")
-    return builder.build()
+    builder.set_bolt("example-windows", Windows(directory, "example-windows")).shuffle_grouping("example")
 
 
 class Keyed(Messages):
@@ -113,13 +101,13 @@ class Keyed(Messages):
             yield position, [position, position % 7, 1000 * position]
 
 
-WINDOWED = 4_000
+WINDOWED, WINDOWED_FIRST = 4_000, 2_500
 FILED = 50
 """How many lines each of four files has, one for each sensor."""
 
 
-def windows_kept(directory: str) -> Topology:
-    """Windows of several kinds over numbers that come in 40 micro-batches."""
+def windows_kept(builder: TopologyBuilder, directory: str) -> None:
+    """Add windows of several kinds over numbers: the first ones until phase 3."""
     second = timedelta(seconds=1)
     shapes = {
         "count": Blocks("count").with_window(Count(300), slide=Count(200)),
@@ -127,13 +115,12 @@ def windows_kept(directory: str) -> Topology:
         "mixed": Blocks("mixed").with_window(300 * second, slide=Count(200)).with_timestamp_field("at"),
         "keyed": Blocks("keyed").with_tumbling_window(Count(100)).with_key("key"),
     }
-    builder = TopologyBuilder("windows-kept", Config(message_timeout_secs=60))
-    builder.set_spout("numbers", Keyed(directory, WINDOWED, per_micro_batch=100))
-    sink = builder.set_bolt("windows", Windows(directory))
+    builder.set_spout("measured", Keyed(directory, WINDOWED, per_micro_batch=100, limits=[WINDOWED_FIRST] * 3))
+    sink = builder.set_bolt("windows", Windows(directory, "windows"))
     for name, windowed in shapes.items():
         if windowed._windowing.in_event_time:
             windowed.with_watermark_interval(timedelta(milliseconds=1))
-        builder.set_bolt(name, windowed).global_grouping("numbers")
+        builder.set_bolt(name, windowed).global_grouping("measured")
         sink.shuffle_grouping(name)
     for sensor in range(4):
         lines = (json.dumps({"n": n, "sensor": sensor, "at": 1000 * (n + 1)}) for n in range(FILED))
@@ -144,4 +131,3 @@ def windows_kept(directory: str) -> Topology:
     days.with_watermark_interval(timedelta(milliseconds=1))
     builder.set_bolt("files-by-sensor", days, parallelism=2).fields_grouping("files", ["sensor"])
     sink.shuffle_grouping("files-by-sensor")
-    return builder.build()

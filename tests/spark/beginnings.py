@@ -1,7 +1,7 @@
-"""Ordinary beginnings of a topology: what is there when it starts, and what comes later.
+"""Ordinary beginnings of a spout: what is there when its topology starts, and what comes later.
 
-Each is a topology of one spout and one bolt that counts, in a directory of its own. ``now`` says how many messages are
-there when it starts; ``deliver`` brings ``LATER`` more, if the source can have more.
+Each spout has a bolt that counts, and a directory of its own. ``now`` says how many messages are there at the start;
+``deliver`` brings ``LATER`` more, if the source can have more. ``TOPOLOGIES`` says which spouts are one topology.
 """
 
 from __future__ import annotations
@@ -191,14 +191,21 @@ class Lines:
 
 @dataclass
 class Beginning:
-    """One beginning, made in a directory of its own."""
+    """The beginning of one spout."""
 
-    topology: Topology
+    spout: Any
     now: int = 0
     """How many messages are there when it starts."""
     deliver: Callable[[], None] | None = None
     """Brings ``LATER`` more; None: the source ends."""
-    spout: str = "messages"
+
+
+def topology_of(name: str, beginnings: Mapping[str, Beginning]) -> Topology:
+    builder = TopologyBuilder(name, Config(message_timeout_secs=60, restart_backoff_secs=0.2))
+    for spout, beginning in beginnings.items():
+        builder.set_spout(spout, beginning.spout)
+        builder.set_bolt(f"count-{spout}", CountAll()).global_grouping(spout)
+    return builder.build()
 
 
 @dataclass
@@ -207,12 +214,6 @@ class Maker:
 
     root: Path
     stack: ExitStack = field(default_factory=ExitStack)
-
-    def topology(self, name: str, spout: Any, **config: Any) -> Topology:
-        builder = TopologyBuilder(name, Config(message_timeout_secs=60, restart_backoff_secs=0.2, **config))
-        builder.set_spout("messages", spout)
-        builder.set_bolt("count", CountAll()).global_grouping("messages")
-        return builder.build()
 
     def directory(self, name: str) -> Path:
         directory = self.root / name
@@ -229,7 +230,7 @@ class Maker:
             with path.open("a") as file:
                 file.write(line * LATER)
 
-        return Beginning(self.topology(name, spout(str(path), follow=True)), now, deliver)
+        return Beginning(spout(str(path), follow=True), now, deliver)
 
     def no_data(self) -> Beginning:
         return self.followed("no-data", 0)
@@ -255,20 +256,20 @@ class Maker:
                 file.write("line\n" * LATER)
             hidden.rename(directory / f"{len(list(directory.glob('*.log')))}.log")
 
-        return Beginning(self.topology("no-file-yet", TextSpout(str(directory / "*.log"), follow=True)), 0, deliver)
+        return Beginning(TextSpout(str(directory / "*.log"), follow=True), 0, deliver)
 
     # Sources that end.
 
     def nothing_at_all(self) -> Beginning:
-        return Beginning(self.topology("nothing-at-all", GeneratorSpout(lambda: iter(()), outputs=["n"], count=0)))
+        return Beginning(GeneratorSpout(lambda: iter(()), outputs=["n"], count=0))
 
     def one_tuple(self) -> Beginning:
-        return Beginning(self.topology("one-tuple", GeneratorSpout(lambda: iter([[1]]), outputs=["n"])), 1)
+        return Beginning(GeneratorSpout(lambda: iter([[1]]), outputs=["n"]), 1)
 
     def an_empty_file(self) -> Beginning:
         path = self.directory("an-empty-file") / "lines.txt"
         path.touch()
-        return Beginning(self.topology("an-empty-file", TextSpout(str(path))))
+        return Beginning(TextSpout(str(path)))
 
     # Spouts of one's own.
 
@@ -276,7 +277,7 @@ class Maker:
         directory = self.directory(name)
         touch_numbers(directory, now)
         spout = kind(directory, **arguments)
-        return Beginning(self.topology(name, spout), now, lambda: touch_numbers(directory, LATER))
+        return Beginning(spout, now, lambda: touch_numbers(directory, LATER))
 
     def quiet_spout(self) -> Beginning:
         return self.own("quiet-spout", FromFiles)
@@ -306,7 +307,7 @@ class Maker:
             gate.touch()
             bring()
 
-        return Beginning(beginning.topology, beginning.now, deliver)
+        return Beginning(beginning.spout, beginning.now, deliver)
 
     # Servers.
 
@@ -314,7 +315,7 @@ class Maker:
         kafka = self.stack.enter_context(MockKafka())
         kafka.create("empty")
         spout = KafkaSpout(kafka.brokers, "empty", group="g", value="text", outputs=["line"], start="earliest")
-        return Beginning(self.topology("empty-topic", spout), 0, lambda: self._produce(kafka))
+        return Beginning(spout, 0, lambda: self._produce(kafka))
 
     def _produce(self, kafka: MockKafka) -> None:
         kafka.produce("empty", ["line"] * LATER)
@@ -324,31 +325,31 @@ class Maker:
         server.start()
         self.stack.callback(server.stop)
         spout = KestrelSpout(server.address, "lines")
-        return Beginning(self.topology("empty-kestrel", spout), 0, lambda: server.put("lines", *[b"line"] * LATER))
+        return Beginning(spout, 0, lambda: server.put("lines", *[b"line"] * LATER))
 
     def server_that_is_away(self) -> Beginning:
         lines = Lines()
         self.stack.callback(lines.close)
         spout = SocketSpout("127.0.0.1", lines.port, backoff_max_secs=0.2)
-        return Beginning(self.topology("server-that-is-away", spout), 0, lambda: lines.send(LATER))
+        return Beginning(spout, 0, lambda: lines.send(LATER))
 
 
-NAMES = (
-    "no_data",
-    "one_line",
-    "many_lines",
-    "json_lines",
-    "no_file_yet",
-    "nothing_at_all",
-    "one_tuple",
-    "an_empty_file",
-    "quiet_spout",
-    "slow_open",
-    "failing_open",
-    "ranges",
-    "ranges_with_a_failing_open",
-    "quiet_queue",
-    "empty_topic",
-    "empty_kestrel",
-    "server_that_is_away",
-)
+TOPOLOGIES = {
+    "a file without data": ("no_data",),
+    "a spout without data": ("quiet_spout",),
+    "an open that does not return": ("slow_open",),
+    "opens that fail": ("failing_open", "ranges_with_a_failing_open"),
+    "no data anywhere": (
+        "json_lines",
+        "no_file_yet",
+        "ranges",
+        "quiet_queue",
+        "empty_topic",
+        "empty_kestrel",
+        "server_that_is_away",
+    ),
+    "data": ("one_line", "many_lines"),
+    "ends without a tuple": ("nothing_at_all", "an_empty_file"),
+    "ends after one tuple": ("one_tuple",),
+}
+"""The spouts of each topology: together where all of them begin the same way."""

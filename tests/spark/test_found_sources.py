@@ -1,10 +1,7 @@
-"""Installed data sources of Python: found by Spark where there are any, and not looked for where there are none."""
+"""Installed data sources of Python: when Spark looks for them. ``test_new_session`` has one installed."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,48 +9,8 @@ from typing import Any
 import pytest
 
 from sparkbolt.spark import found_sources
-from tests.patience import PATIENCE_SECS
 
 pytestmark = [pytest.mark.spark]
-INSTALLED = """
-from pyspark.sql.datasource import DataSource, DataSourceReader
-
-class DefaultSource(DataSource):
-    @classmethod
-    def name(cls):
-        return "answers"
-
-    def schema(self):
-        return "n int"
-
-    def reader(self, schema):
-        return Reader()
-
-class Reader(DataSourceReader):
-    def read(self, partition):
-        yield (42,)
-"""
-PROGRAM = """
-from sparkbolt.spark.session import make_session
-
-print(make_session("found", "local[1]").read.format("answers").load().collect())
-"""
-
-
-def test_a_package_that_is_installed_is_found(tmp_path: Path) -> None:
-    package = tmp_path / "pyspark_answers"
-    package.mkdir()
-    (package / "__init__.py").write_text(INSTALLED)
-    result = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECS,
-        check=False,
-    )
-    assert result.stdout == "[Row(n=42)]\n", result.stderr[-4000:]
 
 
 def test_without_one_spark_is_told_and_does_not_look(spark: Any) -> None:

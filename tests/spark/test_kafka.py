@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from sparkbolt import BasicBolt, Config, RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.bolts import KafkaBolt
+from sparkbolt.core.model.metrics import ComponentMetrics
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka import MockKafka
 from tests.kafka import SEEN, committed, poll, run_to_end, topology
@@ -23,6 +25,7 @@ pytestmark = pytest.mark.spark
 
 MESSAGES = 20_000
 POISON = 10
+MAX_BYTES, SMALL, LARGE = 256 * 1024, 100, 10_000
 
 
 @bolt(outputs=["line"])
@@ -32,44 +35,6 @@ def work(tup):
     if tup["offset"] % 100 == 7 and tup.attempt == 1:
         raise ValueError("this one fails at first")
     yield [tup["line"]]
-
-
-def test_all_but_the_poison_arrive_and_the_group_is_at_the_end(spark: Any, tmp_path: Path) -> None:
-    with MockKafka() as kafka:
-        for number in range(4):
-            lines = [f"{number}.{place}" for place in range(MESSAGES // 4)]
-            kafka.produce("lines", lines, kafka_partition=number)
-        kafka.produce("lines", [f"poison {place}" for place in range(POISON)], kafka_partition=1)
-        kafka.create("out")
-        lines = KafkaSpout(
-            kafka.brokers,
-            "lines",
-            group="words",
-            value="text",
-            outputs=["line", "offset"],
-            retry=RetryPolicy(max_retries=2, min_backoff=timedelta(milliseconds=1)),
-            stop_at_end=True,
-        )
-        lines.first_budget = 4000
-        builder = TopologyBuilder("kafka-on-spark")
-        builder.set_spout("lines", lines, parallelism=2)
-        builder.set_bolt("work", work).shuffle_grouping("lines")
-        builder.set_bolt("write", KafkaBolt(kafka.brokers, "out", value="line")).shuffle_grouping("work")
-        running = builder.build().start(spark=spark, checkpoint=str(tmp_path / "checkpoint"))
-        try:
-            assert running.await_finished(PATIENCE_SECS), running.metrics()
-            metrics = running.metrics().components["lines"]
-        finally:
-            running.stop()
-        assert (metrics.acked, metrics.set_aside, metrics.lag) == (MESSAGES, POISON, 0)
-        assert {number: at for number, (at, _) in committed(kafka.brokers, "lines", "words").items()} == {
-            number: MESSAGES // 4 + (POISON if number == 1 else 0) for number in range(4)
-        }
-        read = KafkaSpout(kafka.brokers, "out", group="read", value="text", outputs=["line"], stop_at_end=True)
-        run_to_end(topology("kafka-read-back", read))
-    written = [row["line"] for row in SEEN["kafka-read-back"]]
-    assert set(written) == {f"{number}.{place}" for number in range(4) for place in range(MESSAGES // 4)}
-    assert len(written) == MESSAGES
 
 
 class Weigh(BasicBolt):
@@ -88,34 +53,79 @@ class Weigh(BasicBolt):
             file.write(f"{len(tup['line'])}\n")
 
 
-def test_sizes_that_executors_measure_reach_the_driver_and_a_range_that_is_too_large_is_cut(
-    spark: Any, tmp_path: Path
-) -> None:
-    max_bytes, small, large = 256 * 1024, 100, 10_000
-    (tmp_path / "sizes").mkdir()
+@dataclass
+class Ran:
+    """What a topology with two spouts of Kafka has left."""
+
+    lines: ComponentMetrics
+    growing: ComponentMetrics
+    offsets: dict[int, int]
+    """The committed offsets of ``lines`` by kafka_partition."""
+    written: list[str]
+    sizes: list[int]
+    """How many bytes of ``growing`` each micro-batch had."""
+
+
+@pytest.fixture(scope="module")
+def ran(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    directory = tmp_path_factory.mktemp("kafka")
+    (directory / "sizes").mkdir()
     with MockKafka() as kafka:
-        kafka.produce("growing", ["x" * small] * 4000 + ["x" * large] * 60, kafka_partition=0)
-        lines = KafkaSpout(
-            kafka.brokers, "growing", group="g", value="text", outputs=["line"], stop_at_end=True, max_bytes=max_bytes
-        )
-        lines.first_budget = 10_000
+        for number in range(4):
+            lines = [f"{number}.{place}" for place in range(MESSAGES // 4)]
+            kafka.produce("lines", lines, kafka_partition=number)
+        kafka.produce("lines", [f"poison {place}" for place in range(POISON)], kafka_partition=1)
+        kafka.produce("growing", ["x" * SMALL] * 4000 + ["x" * LARGE] * 60, kafka_partition=0)
+        kafka.create("out")
         # However long its micro-batches take on this machine, they are not cut for that.
-        builder = TopologyBuilder("max-bytes-on-spark", Config(micro_batch_target_ms=3_600_000))
-        builder.set_spout("lines", lines)
-        builder.set_bolt("weigh", Weigh(tmp_path / "sizes")).shuffle_grouping("lines")
-        running = builder.build().start(spark=spark, checkpoint=str(tmp_path / "checkpoint"))
+        builder = TopologyBuilder("kafka-on-spark", Config(micro_batch_target_ms=3_600_000))
+        lines = KafkaSpout(
+            kafka.brokers,
+            "lines",
+            group="words",
+            value="text",
+            outputs=["line", "offset"],
+            retry=RetryPolicy(max_retries=2, min_backoff=timedelta(milliseconds=1)),
+            stop_at_end=True,
+        )
+        lines.first_budget = 4000
+        builder.set_spout("lines", lines, parallelism=2)
+        builder.set_bolt("work", work).shuffle_grouping("lines")
+        builder.set_bolt("write", KafkaBolt(kafka.brokers, "out", value="line")).shuffle_grouping("work")
+        growing = KafkaSpout(
+            kafka.brokers, "growing", group="g", value="text", outputs=["line"], stop_at_end=True, max_bytes=MAX_BYTES
+        )
+        growing.first_budget = 10_000
+        builder.set_spout("growing", growing)
+        builder.set_bolt("weigh", Weigh(directory / "sizes")).shuffle_grouping("growing")
+        running = builder.build().start(spark=spark, checkpoint=directory / "checkpoint")
         try:
             assert running.await_finished(PATIENCE_SECS), running.metrics()
-            metrics = running.metrics().components["lines"]
+            components = running.metrics().components
         finally:
             running.stop()
-    assert (metrics.acked, metrics.failed, metrics.errors) == (4060, 0, 0)
-    files = sorted((tmp_path / "sizes").iterdir(), key=lambda file: int(file.name))
+        offsets = {number: at for number, (at, _) in committed(kafka.brokers, "lines", "words").items()}
+        read = KafkaSpout(kafka.brokers, "out", group="read", value="text", outputs=["line"], stop_at_end=True)
+        run_to_end(topology("kafka-read-back", read))
+    written = [row["line"] for row in SEEN["kafka-read-back"]]
+    files = sorted((directory / "sizes").iterdir(), key=lambda file: int(file.name))
     sizes = [sum(map(int, file.read_text().split())) for file in files]
-    assert sizes[:5] == [1 * small, 2 * small, 16 * small, 128 * small, 1024 * small], "it starts small"
-    assert [size for size in sizes if size > max_bytes] == [sizes[6]], "only the range with the large ones in it"
-    assert 2 * max_bytes <= sizes[6] < 2 * max_bytes + large
-    assert sum(sizes) == 4000 * small + 60 * large
+    return Ran(components["lines"], components["growing"], offsets, written, sizes)
+
+
+def test_all_but_the_poison_arrive_and_the_group_is_at_the_end(ran: Ran) -> None:
+    assert (ran.lines.acked, ran.lines.set_aside, ran.lines.lag) == (MESSAGES, POISON, 0)
+    assert ran.offsets == {number: MESSAGES // 4 + (POISON if number == 1 else 0) for number in range(4)}
+    assert set(ran.written) == {f"{number}.{place}" for number in range(4) for place in range(MESSAGES // 4)}
+    assert len(ran.written) == MESSAGES
+
+
+def test_sizes_that_executors_measure_reach_the_driver_and_a_range_that_is_too_large_is_cut(ran: Ran) -> None:
+    assert (ran.growing.acked, ran.growing.failed, ran.growing.errors) == (4060, 0, 0)
+    assert ran.sizes[:5] == [1 * SMALL, 2 * SMALL, 16 * SMALL, 128 * SMALL, 1024 * SMALL], "it starts small"
+    assert [size for size in ran.sizes if size > MAX_BYTES] == [ran.sizes[6]], "only the range with the large ones"
+    assert 2 * MAX_BYTES <= ran.sizes[6] < 2 * MAX_BYTES + LARGE
+    assert sum(ran.sizes) == 4000 * SMALL + 60 * LARGE
 
 
 def test_ctrl_c_finishes_what_was_read_of_kafka_and_leaves_its_offsets_at_the_end() -> None:

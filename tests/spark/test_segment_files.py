@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -40,36 +41,40 @@ class Whole(BasicBolt):
         assert tup["count"] == TURNS
 
 
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    path = tmp_path / "text"
-    path.write_text("".join(f"word {number}\n" for _ in range(TURNS) for number in range(WORDS)))
-    return path
-
-
-@pytest.mark.parametrize("gone", [False, True], ids=["with the folder", "without it"])
-def test_counts_are_right_whoever_counted_before(text: Path, gone: bool) -> None:
-    spout = TextSpout(text)
-    spout.first_budget = text.stat().st_size // 10
+def test_counts_are_right_with_the_folder_and_without_it(spark: Any, tmp_path: Path) -> None:
+    """The folder is there for half of the turns; it is removed then."""
+    half = "".join(f"word {number}\n" for _ in range(TURNS // 2) for number in range(WORDS))
+    (tmp_path / "first.txt").write_text(half)
+    spout = TextSpout(str(tmp_path / "*.txt"), follow=True)
+    spout.first_budget = len(half) // 5
     builder = TopologyBuilder("segments")
     builder.set_spout("lines", spout, parallelism=2)
     builder.set_bolt("count", CountInState(), parallelism=2).fields_grouping("lines", ["line"])
     builder.set_bolt("whole", Whole()).shuffle_grouping("count")
     folder = Path(jvm_output().environment()["spark.executorEnv.SPARKBOLT_SEGMENTS"])
     others = set(folder.glob("*"))
-    running = builder.build().start(master="local[2,4]")
+    all_counted = threading.Event()
+    running = builder.build().start(spark=spark, checkpoint=tmp_path / "state")
     (own,) = set(folder.glob("*")) - others
-    if gone:
-        shutil.rmtree(own)
+
+    def look(report: Any) -> None:
+        if report.metrics.of("count").executed == WORDS * TURNS:
+            all_counted.set()
+
     try:
-        assert running.await_finished(PATIENCE_SECS)
-        metrics = running.metrics()
+        running.on_micro_batch(look)
+        assert running.await_idle(PATIENCE_SECS)
         tasks = [list(task.glob("*")) for task in own.glob("*")]
+        shutil.rmtree(own)
+        (tmp_path / "second.txt").write_text(half)
+        assert all_counted.wait(PATIENCE_SECS)
+        metrics, left = running.metrics(), list(own.glob("*/*"))
     finally:
         running.close()
     assert not own.exists(), "what users count is on the disk no longer than it is of use"
     assert metrics.of("count").executed == WORDS * TURNS
     assert metrics.of("whole").executed == WORDS
     assert not [name for name, counts in metrics.components.items() if counts.failed]
-    assert bool([path for files in tasks for path in files if path.name.startswith("kv_d@")]) != gone
+    assert [path for files in tasks for path in files if path.name.startswith("kv_d@")]
     assert all(len(files) <= KEPT_FILES_MAX for files in tasks)
+    assert not left

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ import pytest
 
 from sparkbolt import Config, Topology, TopologyBuilder, bolt
 from sparkbolt.bolts import JsonLinesBolt
+from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.errors import EngineError
 from sparkbolt.spouts import SparkSpout, TextSpout
-from tests.spark.spark_rows import Fussy, Join, Slow, build, shown
+from tests.patience import PATIENCE_SECS
+from tests.spark.spark_rows import Fussy, Join, Slow, shown
 
-WAIT_SECS = 60.0
 MEANWHILE = threading.Event()
 """Never set: to wait for what must not come."""
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -59,35 +61,179 @@ def write_json(folder: Path, name: str, numbers: range) -> None:
 
 
 def await_true(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + WAIT_SECS
+    until = time.monotonic() + PATIENCE_SECS
     while not condition():
         assert time.monotonic() < until
         MEANWHILE.wait(0.05)
 
 
-def test_files_of_any_format_are_read_and_a_corrupt_record_is_a_tuple_like_any_other(
-    spark: Any, tmp_path: Path
-) -> None:
-    for kind in ("csv", "json"):
-        (tmp_path / kind).mkdir()
-    (tmp_path / "csv/a.csv").write_text("1,one\n2,two\nx,three\n")
-    (tmp_path / "json/a.json").write_text('{"n": 1}\n{"n": \n')
-    spark.createDataFrame([(1, 0.5), (2, None)], "n int, x float").write.parquet(str(tmp_path / "parquet"))
+class Lines(socketserver.StreamRequestHandler):
+    """Gives thirty lines to each connection."""
+
+    def handle(self) -> None:
+        for number in range(30):
+            self.wfile.write(f"line {number}\n".encode())
+        self.wfile.flush()
+        MEANWHILE.wait(PATIENCE_SECS)
+
+
+@dataclass
+class Ran:
+    """What a topology of all sources has left, each source with bolts and a directory of its own."""
+
+    directory: Path
+    metrics: TopologyMetrics
+    set_aside: list[Any]
+    rows_emitted: list[int]
+    """How many rows ``rows`` had emitted after each micro-batch."""
+    missed: list[str]
+    """Which sources were awaited in vain."""
+    stopped: bool
+    """Whether the topology drained when it was stopped, although a source is endless."""
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        return written(self.directory / name / "out")
+
+    def of(self, name: str) -> ComponentMetrics:
+        return self.metrics.components[name]
+
+
+ACKED = {
+    "csv": 3,
+    "json": 2,
+    "parquet": 2,
+    "rows": 99,
+    "letters": 2,
+    "left": 40,
+    "table": 40,
+    "text": 40,
+    "socket": 30,
+    "rate": 40,
+}
+"""How many rows of each source are acked at least."""
+INPUT_FILES, FILE_ROWS = 5, 20
+
+
+def make_inputs(spark: Any, directory: Path) -> None:
+    for name in ("csv", "json", "parquet", "rows", "letters", "join"):
+        (directory / name).mkdir()
+    (directory / "csv/in").mkdir()
+    (directory / "csv/in/a.csv").write_text("1,one\n2,two\nx,three\n")
+    (directory / "json/in").mkdir()
+    (directory / "json/in/a.json").write_text('{"n": 1}\n{"n": \n')
+    spark.createDataFrame([(1, 0.5), (2, None)], "n int, x float").write.parquet(str(directory / "parquet/in"))
+    for number in range(INPUT_FILES):
+        write_json(directory / "rows/in", f"{number}.json", range(number * FILE_ROWS + 1, (number + 1) * FILE_ROWS + 1))
+    write_json(directory / "letters/in", "a.json", range(200, 204))
+    write_json(directory / "join/in", "a.json", range(40))
+    (directory / "join/text.txt").write_text("".join(f"k{n}\n" for n in range(40)))
+
+
+def every_source(directory: Path, port: int) -> Topology:
+    """A topology of independent parts, one for each directory that ``make_inputs`` makes, and for rate and a socket."""
+    builder = TopologyBuilder("sources", Config(message_timeout_secs=3600, compact_every=4))
 
     def reads(kind: str, schema: str) -> SparkSpout:
-        path = str(tmp_path / kind)
+        path = str(directory / kind / "in")
         return SparkSpout(lambda session: session.readStream.schema(schema).format(kind).load(path))
 
-    topology = shows(
-        tmp_path / "out",
-        csv=reads("csv", "n int, word string, _corrupt_record string"),
-        json=reads("json", "n int, _corrupt_record string"),
-        parquet=reads("parquet", "n int, x float"),
+    def reads_json(name: str) -> SparkSpout:
+        path = str(directory / name / "in")
+        read = lambda session: session.readStream.schema("id string, n int").json(path)  # noqa: E731
+        return SparkSpout(read, outputs=["id", "n"])
+
+    def writes(name: str, component: str, stream: str = "default") -> None:
+        out = JsonLinesBolt(str(directory / name / "out"))
+        builder.set_bolt(f"{name}-out", out).shuffle_grouping(component, stream)
+
+    shown_ones = {
+        "csv": reads("csv", "n int, word string, _corrupt_record string"),
+        "json": reads("json", "n int, _corrupt_record string"),
+        "parquet": reads("parquet", "n int, x float"),
+        "rate": SparkSpout(
+            lambda session: session.readStream.format("rate").option("rowsPerSecond", 20).load(), message_id="value"
+        ),
+        "socket": SparkSpout(
+            lambda session: session.readStream.format("socket").option("host", "127.0.0.1").option("port", port).load(),
+            outputs=["value"],
+        ),
+    }
+    show = builder.set_bolt("show", shown)
+    for name, spout in shown_ones.items():
+        builder.set_spout(name, spout)
+        show.shuffle_grouping(name)
+    writes("shown", "show")
+
+    folder = str(directory / "rows/in")
+    two_files = SparkSpout(
+        lambda session: session.readStream.schema("id string, n int").option("maxFilesPerTrigger", 2).json(folder),
+        outputs=["id", "n"],
+        message_id="id",
     )
-    with started(topology, spark) as running:
-        assert running.await_idle(WAIT_SECS)
-        assert [running.metrics().components[name].acked for name in ("csv", "json", "parquet")] == [3, 2, 2]
-    assert sorted((row["source"], row["values"]) for row in written(tmp_path / "out")) == [
+    builder.set_spout("rows", two_files, parallelism=2, max_attempts=3)
+    builder.set_bolt("fussy", Fussy(), parallelism=2).fields_grouping("rows", ["id"])
+    builder.set_bolt("slow", Slow(), tick_tuple_freq_secs=0.5).fields_grouping("rows", ["n"])
+    writes("rows", "fussy")
+
+    builder.set_spout("letters", reads_json("letters"), dead_letters="stream:dead", max_attempts=1)
+    builder.set_bolt("letters-fussy", Fussy()).fields_grouping("letters", ["id"])
+    writes("letters", "letters", "dead")
+
+    builder.set_spout("left", reads_json("join"), parallelism=2)
+    builder.set_spout("table", SparkSpout(lambda session: session.range(40), outputs=["id"]))
+    builder.set_spout("text", TextSpout(str(directory / "join/text.txt")))
+    join = builder.set_bolt("join", Join(), parallelism=2)
+    join.fields_grouping("left", ["id"]).fields_grouping("text", ["line"])
+    builder.set_bolt("slow-table", Slow(), tick_tuple_freq_secs=0.5).fields_grouping("table", ["id"])
+    writes("join", "join")
+    return builder.build()
+
+
+@pytest.fixture(scope="module")
+def ran(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Run every source until its rows are acked, and stop."""
+    directory = tmp_path_factory.mktemp("sources")
+    make_inputs(spark, directory)
+    rows_emitted: list[int] = []
+    with line_server() as port, started(every_source(directory, port), spark, directory / "checkpoint") as running:
+        running.on_micro_batch(lambda report: rows_emitted.append(report.metrics.components["rows"].emitted))
+        missed = await_acked(running, ACKED)
+        stopped = running.stop()
+        return Ran(directory, running.metrics(), running.set_aside, rows_emitted, missed, stopped)
+
+
+def await_acked(running: Any, counts: dict[str, int]) -> list[str]:
+    """Wait for at least so many acks of each spout; return the spouts for which that is in vain."""
+    of = lambda: running.metrics().components  # noqa: E731
+    behind = lambda: [name for name, count in counts.items() if of()[name].acked < count]  # noqa: E731
+    until = time.monotonic() + PATIENCE_SECS
+    while behind() and time.monotonic() < until:
+        assert running.failure is None, running.failure
+        MEANWHILE.wait(0.05)
+    return behind()
+
+
+@contextmanager
+def line_server() -> Iterator[int]:
+    """A server of ``Lines``; yields its port."""
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Lines)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_every_source_comes_to_its_end(ran: Ran) -> None:
+    assert ran.missed == [], ran.metrics
+
+
+def test_files_of_any_format_are_read_and_a_corrupt_record_is_a_tuple_like_any_other(ran: Ran) -> None:
+    assert [ran.of(name).acked for name in ("csv", "json", "parquet")] == [3, 2, 2]
+    rows = sorted((row["source"], row["values"]) for row in ran.rows("shown"))
+    assert [row for row in rows if row[0] in ("csv", "json", "parquet")] == [
         ("csv", "[1, 'one', None]"),
         ("csv", "[2, 'two', None]"),
         ("csv", "[None, 'three', 'x,three']"),
@@ -96,6 +242,47 @@ def test_files_of_any_format_are_read_and_a_corrupt_record_is_a_tuple_like_any_o
         ("parquet", "[1, 0.5]"),
         ("parquet", "[2, None]"),
     ]
+
+
+def test_a_row_that_fails_is_retried_from_state_and_becomes_a_dead_letter_with_its_id(ran: Ran) -> None:
+    rows = ran.of("rows")
+    assert (rows.acked, rows.failed, rows.retried, rows.set_aside, rows.dead_letters) == (99, 17, 16, 1, 1)
+    [given_up] = [tree for tree in ran.set_aside if tree.component == "rows"]
+    assert "message 'k100', attempt 3" in given_up.story
+    assert "ValueError: 100 is round" in given_up.story
+    assert sorted(row["n"] for row in ran.rows("rows")) == list(range(1, 100))
+    [file] = (ran.directory / "checkpoint/dead-letters").glob("*.jsonl")
+    letter = json.loads(file.read_text())
+    assert letter["message_id"] == "'k100'"
+    assert [attempt["number"] for attempt in letter["attempts"]] == [1, 2, 3]
+    assert "100" in json.dumps(letter["tuples"])
+
+
+def test_the_limits_of_a_source_are_kept(ran: Ran) -> None:
+    first = [after - before for before, after in zip([0, *ran.rows_emitted], ran.rows_emitted, strict=False)]
+    assert max(first) <= 2 * FILE_ROWS + ran.of("rows").retried < 3 * FILE_ROWS, "two files, and what is retried"
+    assert sum(1 for count in first if count >= FILE_ROWS) >= 3
+
+
+def test_dead_letters_go_to_a_stream_of_the_topology(ran: Ran) -> None:
+    assert ran.of("letters").dead_letters == 2
+    assert sorted(row["n"] for row in ran.rows("letters")) == [200, 203]
+
+
+def test_several_sources_of_ours_and_of_spark_are_joined_by_a_bolt(ran: Ran) -> None:
+    assert [ran.of(name).acked for name in ("left", "table", "text")] == [40, 40, 40]
+    assert ran.metrics.open_trees == 0
+    assert sorted(row["id"] for row in ran.rows("join")) == sorted(f"k{n}" for n in range(40))
+    assert all(row["id"] == f"k{row['left']}" for row in ran.rows("join"))
+
+
+def test_rate_and_a_socket_are_sources(ran: Ran) -> None:
+    assert ran.stopped, "it drains although the rate goes on"
+    seen = Counter(row["source"] for row in ran.rows("shown"))
+    assert seen["socket"] == 30
+    rate = [row["values"] for row in ran.rows("shown") if row["source"] == "rate"]
+    values = [int(re.findall(r", (\d+)\]$", text)[0]) for text in rate]
+    assert sorted(values) == list(range(len(values)))
 
 
 UTC_SHOWN = "tzinfo=datetime.timezone.utc"
@@ -124,167 +311,77 @@ def test_each_type_of_spark_has_a_python_value_and_a_table_ends(spark: Any, tmp_
     topology = shows(tmp_path / "out", table=SparkSpout(lambda session: session.sql(query)))
     assert topology.components["table"].stream("default").fields == tuple(f"c{place}" for place in range(len(TYPES)))
     with started(topology, spark, tmp_path / "checkpoint") as running:
-        assert running.await_finished(WAIT_SECS), "a table is read once, and then its spout is exhausted"
+        assert running.await_finished(PATIENCE_SECS), "a table is read once, and then its spout is exhausted"
     with started(topology, spark, tmp_path / "checkpoint") as running:
-        assert running.await_finished(WAIT_SECS), "it is not read again"
+        assert running.await_finished(PATIENCE_SECS), "it is not read again"
         assert running.metrics().components["table"].acked == 1
     [row] = written(tmp_path / "out")
     assert row["values"] == "[" + ", ".join(value for _, value in TYPES) + "]"
 
 
-def test_a_row_that_fails_is_retried_from_state_and_becomes_a_dead_letter_with_its_id(
-    spark: Any, tmp_path: Path
-) -> None:
-    write_json(tmp_path / "in", "a.json", range(1, 101))
-    with started(build(str(tmp_path / "in"), str(tmp_path / "out")), spark, tmp_path / "checkpoint") as running:
-        assert running.await_idle(WAIT_SECS)
-        (tmp_path / "in/a.json").unlink()
-        rows = running.metrics().components["rows"]
-        assert (rows.acked, rows.failed, rows.retried, rows.set_aside, rows.dead_letters) == (99, 17, 16, 1, 1)
-        [given_up] = running.set_aside
-        assert "message 'k100', attempt 3" in given_up.story
-        assert "ValueError: 100 is round" in given_up.story
-    assert sorted(row["n"] for row in written(tmp_path / "out")) == list(range(1, 100))
-    [file] = (tmp_path / "checkpoint/dead-letters").glob("*.jsonl")
-    letter = json.loads(file.read_text())
-    assert letter["message_id"] == "'k100'"
-    assert [attempt["number"] for attempt in letter["attempts"]] == [1, 2, 3]
-    assert "100" in json.dumps(letter["tuples"])
+@dataclass
+class Interrupted:
+    """A topology that was broken off twice in its first micro-batch, went on, and was deactivated for a while."""
+
+    drained: list[bool]
+    """Whether each stop drained."""
+    acked: list[int]
+    """Before it was deactivated, and in the end."""
+    emitted: int
+    """When it had been inactive for a while, with more rows at its source."""
 
 
-def test_dead_letters_go_to_a_stream_of_the_topology(spark: Any, tmp_path: Path) -> None:
-    write_json(tmp_path / "in", "a.json", range(200, 204))
-    builder = TopologyBuilder("letters", Config(max_attempts=1))
-    folder = str(tmp_path / "in")
-    spout = SparkSpout(lambda session: session.readStream.schema("id string, n int").json(folder), outputs=["id", "n"])
-    builder.set_spout("rows", spout, dead_letters="stream:dead")
-    builder.set_bolt("fussy", Fussy()).fields_grouping("rows", ["id"])
-    builder.set_bolt("out", JsonLinesBolt(str(tmp_path / "out"))).shuffle_grouping("rows", "dead")
-    with started(builder.build(), spark) as running:
-        assert running.await_idle(WAIT_SECS)
-        assert running.metrics().components["rows"].dead_letters == 2
-    assert sorted(row["n"] for row in written(tmp_path / "out")) == [200, 203]
+@pytest.fixture(scope="module")
+def interrupted(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Interrupted:
+    directory = tmp_path_factory.mktemp("interrupted")
+    folder = str(directory / "in")
 
-
-def test_several_sources_of_ours_and_of_spark_are_joined_by_a_bolt(spark: Any, tmp_path: Path) -> None:
-    write_json(tmp_path / "in", "a.json", range(40))
-    (tmp_path / "text.txt").write_text("".join(f"k{n}\n" for n in range(40)))
-    builder = TopologyBuilder("join", Config(message_timeout_secs=60))
-    folder = str(tmp_path / "in")
-    spout = SparkSpout(lambda session: session.readStream.schema("id string, n int").json(folder), outputs=["id", "n"])
-    builder.set_spout("rows", spout, parallelism=2)
-    builder.set_spout("table", SparkSpout(lambda session: session.range(40), outputs=["id"]))
-    builder.set_spout("text", TextSpout(str(tmp_path / "text.txt")))
-    join = builder.set_bolt("join", Join(), parallelism=2)
-    join.fields_grouping("rows", ["id"]).fields_grouping("text", ["line"])
-    builder.set_bolt("slow", Slow(), tick_tuple_freq_secs=0.5).fields_grouping("table", ["id"])
-    builder.set_bolt("out", JsonLinesBolt(str(tmp_path / "out"))).shuffle_grouping("join")
-    with started(builder.build(), spark) as running:
-        assert running.await_idle(WAIT_SECS)
-        metrics = running.metrics()
-        assert [metrics.components[name].acked for name in ("rows", "table", "text")] == [40, 40, 40]
-        assert metrics.open_trees == 0
-    assert sorted(row["id"] for row in written(tmp_path / "out")) == sorted(f"k{n}" for n in range(40))
-    assert all(row["id"] == f"k{row['left']}" for row in written(tmp_path / "out"))
-
-
-def test_the_limits_of_a_source_are_kept(spark: Any, tmp_path: Path) -> None:
-    for number in range(5):
-        write_json(tmp_path / "in", f"{number}.json", range(number * 10 + 1, number * 10 + 11))
-    emitted: list[int] = []
-    with started(build(str(tmp_path / "in"), str(tmp_path / "out")), spark) as running:
-        running.on_micro_batch(lambda report: emitted.append(report.metrics.components["rows"].emitted))
-        assert running.await_idle(WAIT_SECS)
-        rows = running.metrics().components["rows"]
-    assert rows.acked == 50
-    first = [after - before for before, after in zip([0, *emitted], emitted, strict=False)]
-    assert max(first) <= 20 + rows.retried, "two files a micro-batch, and what is retried"
-    assert sum(1 for count in first if count >= 10) >= 3
-
-
-def test_rows_wait_at_their_source_while_the_topology_is_not_active(spark: Any, tmp_path: Path) -> None:
-    write_json(tmp_path / "in", "a.json", range(1, 7))
-    spout = SparkSpout(lambda session: session.readStream.schema("n int").json(str(tmp_path / "in")), outputs=["n"])
-    with started(shows(tmp_path / "out", rows=spout), spark) as running:
-        assert running.await_idle(WAIT_SECS)
-        running.deactivate()
-        await_true(lambda: not running._coordinator.ledger.outbox_acks.first())
-        MEANWHILE.wait(1.0)
-        write_json(tmp_path / "in", "b.json", range(7, 10))
-        MEANWHILE.wait(2.0)
-        assert running.metrics().components["rows"].emitted == 6
-        running.activate()
-        assert running.await_idle(WAIT_SECS)
-        assert running.metrics().components["rows"].acked == 9
-
-
-def test_rows_in_a_micro_batch_that_is_broken_off_are_left_for_replay_also_by_a_stop_before_it_runs_again(
-    spark: Any, tmp_path: Path
-) -> None:
-    def hangs(gone_on: Path) -> Topology:
+    def hangs(until: Path) -> Topology:
         @bolt()
         def hang(tup):
-            while not gone_on.exists():
+            while not until.exists():
                 threading.Event().wait(0.05)
 
-        read = SparkSpout(lambda session: session.readStream.schema("n int").json(str(tmp_path / "in")), outputs=["n"])
+        read = SparkSpout(lambda session: session.readStream.schema("n int").json(folder), outputs=["n"])
         builder = TopologyBuilder("hangs", Config(message_timeout_secs=60))
         builder.set_spout("rows", read)
         builder.set_bolt("hang", hang).shuffle_grouping("rows")
         return builder.build()
 
-    write_json(tmp_path / "in", "a.json", range(1, 7))
-    with started(hangs(tmp_path / "go"), spark, tmp_path / "state") as running:
+    write_json(directory / "in", "a.json", range(1, 7))
+    topology, state = hangs(directory / "go"), directory / "state"
+    with started(topology, spark, state) as running:
         await_true(lambda: running.progress().micro_batch_id is not None)
         MEANWHILE.wait(1.0)
-        assert not running.stop(timeout_secs=0.5)
-    with started(hangs(tmp_path / "go"), spark, tmp_path / "state") as running:
-        assert not running.stop(timeout_secs=0.0)
-    (tmp_path / "go").touch()
-    with started(hangs(tmp_path / "go"), spark, tmp_path / "state") as running:
-        assert running.await_idle(WAIT_SECS)
-        assert running.metrics().components["rows"].acked == 6
-        assert running.stop()
+        drained = [running.stop(timeout_secs=0.5)]
+    with started(topology, spark, state) as running:
+        drained.append(running.stop(timeout_secs=0.0))
+    (directory / "go").touch()
+    with started(topology, spark, state) as running:
+        assert running.await_idle(PATIENCE_SECS)
+        acked = [running.metrics().components["rows"].acked]
+        running.deactivate()
+        await_true(lambda: not running._coordinator.ledger.outbox_acks.first())
+        MEANWHILE.wait(1.0)
+        write_json(directory / "in", "b.json", range(7, 10))
+        MEANWHILE.wait(2.0)
+        emitted = running.metrics().components["rows"].emitted
+        running.activate()
+        assert running.await_idle(PATIENCE_SECS)
+        acked.append(running.metrics().components["rows"].acked)
+        drained.append(running.stop())
+    return Interrupted(drained, acked, emitted)
 
 
-class Lines(socketserver.StreamRequestHandler):
-    """Gives thirty lines to each connection."""
-
-    def handle(self) -> None:
-        for number in range(30):
-            self.wfile.write(f"line {number}\n".encode())
-        self.wfile.flush()
-        MEANWHILE.wait(60)
+def test_rows_in_a_micro_batch_that_is_broken_off_are_left_for_replay_also_by_a_stop_before_it_runs_again(
+    interrupted: Interrupted,
+) -> None:
+    assert interrupted.drained == [False, False, True]
+    assert interrupted.acked[0] == 6
 
 
-def test_rate_and_a_socket_are_sources(spark: Any, tmp_path: Path) -> None:
-    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Lines)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    port = server.server_address[1]
-    topology = shows(
-        tmp_path / "out",
-        rate=SparkSpout(
-            lambda session: session.readStream.format("rate").option("rowsPerSecond", 20).load(), message_id="value"
-        ),
-        socket=SparkSpout(
-            lambda session: session.readStream.format("socket").option("host", "127.0.0.1").option("port", port).load(),
-            outputs=["value"],
-        ),
-    )
-    try:
-        with started(topology, spark) as running:
-            of = running.metrics
-            await_true(lambda: of().components["rate"].acked >= 40 and of().components["socket"].acked == 30)
-            assert running.stop(), "it drains although the rate goes on"
-    finally:
-        server.shutdown()
-        server.server_close()
-    seen = Counter(row["source"] for row in written(tmp_path / "out"))
-    assert seen["socket"] == 30
-    rate = [row["values"] for row in written(tmp_path / "out") if row["source"] == "rate"]
-    values = [int(re.findall(r", (\d+)\]$", text)[0]) for text in rate]
-    assert sorted(values) == list(range(len(values)))
+def test_rows_wait_at_their_source_while_the_topology_is_not_active(interrupted: Interrupted) -> None:
+    assert (interrupted.emitted, interrupted.acked[1]) == (6, 9)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,12 @@ import errno
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter, deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -154,28 +156,42 @@ def test_a_query_that_fails_is_started_again_and_says_so(
     assert sorted(number for what, number in HEARD if what == "ack") == list(range(QUEUED))
 
 
-def test_a_topology_on_a_full_disk_stops_with_a_sentence_and_goes_on_when_there_is_room(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
+@dataclass
+class Refilled:
+    """A topology that stopped at a full disk and was started again: what was acked, and its files."""
+
+    directory: Path
+    error: str
+    acked: list[int]
+    """When it had stopped, when it was started again, at its end."""
+
+
+@pytest.fixture(scope="module")
+def refilled(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Refilled:
+    directory = tmp_path_factory.mktemp("full")
+    topology = build(directory, restarts_max=1, restart_backoff_secs=0.1, compact_every=3)
+    with pytest.MonkeyPatch.context() as patch:
         FullDisk(patch, first=3, times=10**9)
-        topology = build(tmp_path, restarts_max=1, restart_backoff_secs=0.1)
-        running = topology.start(spark=spark, checkpoint=str(tmp_path / "c"))
+        running = topology.start(spark=spark, checkpoint=str(directory / "c"))
         with pytest.raises(EngineError) as raised:
             running.await_finished(PATIENCE_SECS)
-        acked = running.metrics().of("numbers").acked
+        acked = [running.metrics().of("numbers").acked]
         running.stop()
-    assert str(raised.value).startswith("a disk is full (No space left on device), that of the checkpoint or")
-    assert str(raised.value).endswith("(it failed 1 times within 600 s before)")
-    assert acked == 600, "what was committed before"
-    running = topology.start(spark=spark, checkpoint=str(tmp_path / "c"))
+    running = topology.start(spark=spark, checkpoint=str(directory / "c"))
     try:
-        assert running.metrics().of("numbers").acked == 600
+        acked.append(running.metrics().of("numbers").acked)
         assert running.await_finished(PATIENCE_SECS)
-        assert running.metrics().of("numbers").acked == COUNT
+        acked.append(running.metrics().of("numbers").acked)
     finally:
         running.stop()
-    assert_exact(tmp_path)
+    return Refilled(directory, str(raised.value), acked)
+
+
+def test_a_topology_on_a_full_disk_stops_with_a_sentence_and_goes_on_when_there_is_room(refilled: Refilled) -> None:
+    assert refilled.error.startswith("a disk is full (No space left on device), that of the checkpoint or")
+    assert refilled.error.endswith("(it failed 1 times within 600 s before)")
+    assert refilled.acked == [600, 600, COUNT], "what was committed before stays"
+    assert_exact(refilled.directory)
 
 
 @pytest.fixture
@@ -243,17 +259,16 @@ def another_default(spark: Any) -> Iterator[None]:
 
 
 def test_a_checkpoint_whose_commits_were_lost_by_a_power_cut_goes_on_from_what_is_left(
-    spark: Any, tmp_path: Path, another_default: None, caplog: pytest.LogCaptureFixture
+    spark: Any, refilled: Refilled, tmp_path: Path, another_default: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Compacted after micro-batches 2, 5, 8: commits from 7 on are gone, or empty, and the state of 6 is empty.
 
     The checkpoint is a URL, and Hadoop's default file system another one: all of it is in one place.
     """
     checkpoint = tmp_path / "c d"
+    shutil.copytree(refilled.directory / "out", tmp_path / "out")
+    shutil.copytree(refilled.directory / "c", checkpoint)
     topology = build(tmp_path, compact_every=3)
-    running = topology.start(spark=spark, checkpoint=f"file://{checkpoint}")
-    assert running.await_finished(PATIENCE_SECS)
-    assert running.stop()
     last = max(int(path.name) for path in (checkpoint / "spark" / "commits").iterdir() if path.name.isdigit())
     assert last >= COUNT // 200 - 1
     snapshots = sorted(int(path.stem) for path in (checkpoint / "ledger").glob("*.snapshot"))
@@ -267,7 +282,7 @@ def test_a_checkpoint_whose_commits_were_lost_by_a_power_cut_goes_on_from_what_i
         commit.write_bytes(b"") if number == last - 1 else commit.unlink()
         commit.with_name(f".{number}.crc").unlink(missing_ok=True)
     caplog.clear()
-    running = topology.start(spark=spark, checkpoint=str(checkpoint))
+    running = topology.start(spark=spark, checkpoint=f"file://{checkpoint}")
     try:
         assert running.metrics().micro_batches == snapshots[0] + 1, "it goes on from the older snapshot"
         assert running.await_finished(PATIENCE_SECS)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkbolt import Count, TopologyBuilder, bolt
+from sparkbolt import Config, Count, TopologyBuilder, bolt
 from sparkbolt.cli import main
 from sparkbolt.cli.stories import open_ledger
 from sparkbolt.core.driver.ledger.reader import LedgerReader
@@ -146,7 +146,9 @@ def test_what_names_no_tree_is_wrong_use(
 
 
 def test_a_record_names_all_its_attempts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    engine = LocalEngine(told(str(tmp_path)))
+    builder = TopologyBuilder("told", Config(message_timeout_secs=3, compact_every=2))
+    told(builder, str(tmp_path))
+    engine = LocalEngine(builder.build())
     while not engine.coordinator.finished:
         if engine.step() is None:
             engine.now_ms += 100
