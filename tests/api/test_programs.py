@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sparkbolt import AsyncBolt, BasicBolt, Bolt, ColumnBolt, Spout, Topology, TopologyBuilder, bolt
+from sparkbolt.cli import main
 from sparkbolt.sim.subprocess_runner import close_processes
 from sparkbolt.testing import TopologyTestDriver, simulate
 from tests.api.word_count import topology as word_count
@@ -199,23 +200,19 @@ def test_check_and_graph_need_no_spark(project: Path) -> None:
 
 
 @pytest.mark.spark
-def test_the_program_runs_as_it_stands_and_from_the_command_line(project: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_the_program_runs_as_it_stands_and_from_the_command_line(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     ran = command(project, "word_count.py")
     assert ran.returncode == 0, ran.stderr[-3000:]
-    told = command(
-        project,
-        "-m",
-        "sparkbolt",
-        "run",
-        "word_count:topology",
-        "--master",
-        "local[2]",
-        "--checkpoint",
-        "state",
-        "--json",
-    )
-    assert told.returncode == 0, told.stderr[-3000:]
-    summary = json.loads(told.stdout.splitlines()[-1])
+    monkeypatch.chdir(project)
+    monkeypatch.syspath_prepend(project)
+    code = main(["run", "word_count:topology", "--master", "local[2]", "--checkpoint", "state", "--json"])
+    del sys.modules["word_count"]
+    told = capsys.readouterr()
+    assert code == 0, told.err[-3000:]
+    summary = json.loads(told.out.splitlines()[-1])
     assert (summary["event"], summary["outcome"]) == ("summary", "finished")
     lines = summary["components"]["lines"]
     assert (lines["emitted"], lines["acked"], lines["failed"], lines["pending"]) == (300, 300, 0, 0)

@@ -7,7 +7,8 @@ A fence's first words say what becomes of its block:
     python file=NAME  is written to NAME in the page's directory; with ``spark`` it is run as a program, too
     text output       is what the block before it printed; ``...`` stands for anything
     console           lines after ``$ `` run in a shell, with the page's directory as the working directory; the
-                      other lines are what they print, by the same rule; ``spark`` as above
+                      other lines are what they print, by the same rule; ``spark`` as above. ``sparkbolt run`` runs in
+                      this process, with the session of all tests, unless it has ``--detach``
     sh                is not run: what installs something, and what runs for ever
 """
 
@@ -30,9 +31,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sparkbolt.cli import main
+
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RULES = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+RUN_HERE = re.compile(r"sparkbolt (run (?:(?!--detach).)*?)(?: \d?>.*| \|\|.*)?\n?")
+"""A command that runs a topology and waits for its end: its arguments, before what the shell does with its output."""
+PROGRAM = re.compile(r"--detach|\bsubprocess\b")
+"""How a block starts a program that has a JVM of its own."""
 COMMAND_SECS_MAX = 600
 LANGUAGES = frozenset({"python", "text", "console", "sh", "mermaid", "json"})
 
@@ -51,6 +58,10 @@ class Block:
     @property
     def needs_spark(self) -> bool:
         return "spark" in self.words
+
+    @property
+    def starts_programs(self) -> bool:
+        return self.needs_spark and PROGRAM.search(self.text) is not None
 
     @property
     def file(self) -> str | None:
@@ -104,14 +115,15 @@ class Runner:
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """The directory is the working directory and the first place for modules; both are given back."""
-        before, modules, path = os.getcwd(), set(sys.modules), os.environ.get("PYTHONPATH")
+        before, path = os.getcwd(), os.environ.get("PYTHONPATH")
         home = os.environ.get("SPARKBOLT_HOME")
         os.chdir(self._directory)
         os.environ["SPARKBOLT_HOME"] = str(self._directory / ".home")
         os.environ["PYTHONPATH"] = str(ROOT)  # for programs that a page starts
         sys.path.insert(0, str(self._directory))
         try:
-            yield
+            with self._modules_dropped():
+                yield
         finally:
             os.chdir(before)
             end_topologies(self._directory / ".home")
@@ -122,7 +134,15 @@ class Runner:
             if path is not None:
                 os.environ["PYTHONPATH"] = path
             sys.path.remove(str(self._directory))
-            for name in set(sys.modules) - modules:
+
+    @contextlib.contextmanager
+    def _modules_dropped(self) -> Iterator[None]:
+        """The page's modules that are imported within are imported anew afterwards."""
+        before = set(sys.modules)
+        try:
+            yield
+        finally:
+            for name in set(sys.modules) - before:
                 if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(self._directory)):
                     del sys.modules[name]
 
@@ -160,7 +180,9 @@ class Runner:
     def _console(self, block: Block) -> None:
         for command, expected in commands_of(block.text):
             python = shlex.quote(sys.executable)
-            names = f'sparkbolt() {{ {python} -m sparkbolt "$@"; }}; python() {{ {python} "$@"; }}; '
+            run = RUN_HERE.fullmatch(command)
+            sparkbolt = f'{python} -m sparkbolt "$@"' if run is None else self._run_here(run[1])
+            names = f'sparkbolt() {{ {sparkbolt}; }}; python() {{ {python} "$@"; }}; '
             done = subprocess.run(
                 ["bash", "-c", names + command],
                 cwd=self._directory,
@@ -174,6 +196,14 @@ class Runner:
             assert done.returncode == 0, f"{block.place}: `{command}` ended with {done.returncode}:\n{done.stdout}"
             if expected.strip():
                 expect(expected, done.stdout, block.place)
+
+    def _run_here(self, arguments: str) -> str:
+        """Run ``sparkbolt`` in this process; returns a shell command that prints the same, with the same exit code."""
+        out, err = io.StringIO(), io.StringIO()
+        with self._modules_dropped(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(shlex.split(arguments))
+        said = [shlex.quote(stream.getvalue()) for stream in (out, err)]
+        return f"printf %s {said[0]}; printf %s {said[1]} >&2; return {code}"
 
 
 def end_topologies(home: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from docs.links import anchors_of, is_elsewhere, targets_of, with_targets
-from tests.docs.pages import LANGUAGES, ROOT, Block, Runner, blocks_of, expect, pages, site_pages, text_of
+from tests.docs.pages import LANGUAGES, ROOT, RUN_HERE, Block, Runner, blocks_of, expect, pages, site_pages, text_of
 
 PAGES = pages()
 RUN = {page: [b for b in blocks_of(page, text_of(page)) if b.language in ("python", "console")] for page in PAGES}
@@ -44,8 +44,8 @@ def test_the_examples_of_a_page_run_in_their_order(page: str, tmp_path: Path) ->
 
 
 def as_it_takes(page: str) -> Any:
-    """A page with the mark of a campaign if it has commands that start Spark, each of which takes many seconds."""
-    starts = any(block.needs_spark and block.language == "console" for block in RUN[page])
+    """A page with the mark of a campaign if it starts programs that have a JVM, each of which takes many seconds."""
+    starts = any(block.starts_programs for block in RUN[page])
     return pytest.param(page, marks=pytest.mark.campaign) if starts else page
 
 
@@ -134,6 +134,24 @@ def test_a_file_can_be_imported_by_the_next_block_and_run_by_a_command(tmp_path:
     with runner.entered():
         for block in blocks_of("p.md", text):
             runner.run(block)
+
+
+def test_a_run_is_made_in_this_process_and_the_shell_has_its_output_and_its_exit_code(tmp_path: Path) -> None:
+    text = '```console\n$ sparkbolt run no_such_module:topology 2>said.txt || echo "exit code $?"\nexit code 2\n'
+    text += "$ cat said.txt\nsparkbolt: there is no module 'no_such_module' in ...\n```\n"
+    runner = Runner(tmp_path)
+    with runner.entered():
+        for block in blocks_of("p.md", text):
+            runner.run(block)
+    in_this_process = {
+        "sparkbolt run a:b": "run a:b",
+        "sparkbolt run a:b --json 2>/dev/null": "run a:b --json",
+        "sparkbolt run a:b --detach": None,
+        "sparkbolt list": None,
+    }
+    for command, arguments in in_this_process.items():
+        match = RUN_HERE.fullmatch(command)
+        assert (match and match[1]) == arguments
 
 
 def test_dots_stand_for_anything() -> None:

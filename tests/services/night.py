@@ -1,8 +1,8 @@
 """The topologies of ``test_operating``: what somebody is called about at night.
 
 ``shop`` reads orders of Kafka, has a slow bolt, and gives up an order whose amount is no number. ``failing`` fails
-10,000 records and ends only when it is killed; ``steady`` goes on for ever. They run in processes of their own, which
-are told by the environment what to read.
+10,000 records and ends only when it is killed; ``steady`` goes on for ever. ``shop`` finds in the environment what to
+read.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """``docs/operating.md`` is played: what a person on call does, and what may go wrong around that person meanwhile.
 
-Topologies and ``sparkbolt ui`` are processes of their own, Kafka and Chromium are real.
+``sparkbolt ui``, each command, and the topology that dies are processes of their own, Kafka and Chromium are real. The
+other topologies run in this process, with the session of all tests.
 """
 
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import os
 import re
@@ -16,6 +18,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,11 +26,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from sparkbolt import Topology
+from sparkbolt.cli.display import PlainLines
+from sparkbolt.cli.program import RunOutcome, log_to, perform
 from sparkbolt.operate.documents import ALL_TIME
 from sparkbolt.operate.operator import Operator
 from sparkbolt.spark.checkpoint_files import open_files
 from tests.browser.chromium import Visitor, chromium
 from tests.patience import PATIENCE_SECS, TEST_SECS
+from tests.services import night
 from tests.services.night import FAILURES
 from tests.services.test_kafka import create, produce
 
@@ -42,10 +49,11 @@ LOG_BYTES = 1 << 30
 class Command:
     """Runs ``sparkbolt`` in a folder, with a home of its own; what it has started is ended with it."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
-        self.folder, self.home = folder, folder / "home"
-        own = {"SPARKBOLT_HOME": str(self.home), "SPARKBOLT_UI_TOKEN": TOKEN, "PYTHONPATH": str(ROOT), "COLUMNS": "160"}
-        self.environment = {**os.environ, **own, **environment}
+    def __init__(self, folder: Path, home: Path, spark: Any) -> None:
+        self.folder, self.home, self.spark = folder, home, spark
+        own = {"SPARKBOLT_UI_TOKEN": TOKEN, "PYTHONPATH": str(ROOT), "COLUMNS": "160"}
+        self.environment = {**os.environ, **own}
+        self.threads = ThreadPoolExecutor()
 
     def __call__(self, *arguments: str, code: int = 0) -> str:
         done = subprocess.run(
@@ -64,10 +72,26 @@ class Command:
         options = ["--master", "local[2]", "--checkpoint", checkpoint, "--log-dir", f"{checkpoint}-log", "--detach"]
         said = self("run", f"tests.services.night:{topology}", *options)
         assert " is up; " in said
-        place = str(self.folder / checkpoint)
-        return max(
-            (entry for entry in self.entries() if entry["checkpoint"] == place), key=lambda one: one["started_ms"]
-        )
+        [entry] = self.entries()
+        return entry
+
+    def run(self, topology: Topology, checkpoint: str, log_dir: str | None = None) -> dict[str, Any]:
+        """Run a topology in this process, and return its entry when it is up."""
+        place = self.folder / checkpoint
+
+        def work() -> RunOutcome:
+            with log_to(log_dir, topology):
+                return perform(topology, PlainLines(io.StringIO()), spark=self.spark, checkpoint=place)
+
+        ends = self.threads.submit(work)
+
+        def running() -> dict[str, Any] | None:
+            assert not ends.done(), ends.result()
+            entries = [entry for entry in self.entries() if entry["checkpoint"] == str(place)]
+            return next((entry for entry in entries if entry["state"] in ("active", "inactive")), None)
+
+        entry: dict[str, Any] = until(running)
+        return entry
 
     def entries(self) -> list[dict[str, Any]]:
         """What ``sparkbolt list --all`` shows; asked in this process, since it is asked again and again."""
@@ -86,8 +110,11 @@ class Command:
 
     def end(self) -> None:
         for entry in self.entries():
-            if entry["control"] is not None:
+            if entry["control"] is not None and entry["pid"] != os.getpid():
                 os.kill(entry["pid"], signal.SIGKILL)
+            elif entry["control"] is not None:
+                self.operator().kill(entry["id"], wait_secs=0, by="the test")
+        self.threads.shutdown()
 
     @contextmanager
     def ui(self) -> Iterator[str]:
@@ -119,8 +146,8 @@ def patience() -> Iterator[None]:
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> Iterator[Command]:
-    made = Command(tmp_path)
+def command(tmp_path: Path, home: Path, spark: Any) -> Iterator[Command]:
+    made = Command(tmp_path, home, spark)
     yield made
     made.end()
 
@@ -186,27 +213,29 @@ def capacities(page: Page) -> dict[str, float]:
 
 
 @pytest.mark.campaign
-def test_the_page_for_the_night_is_played_from_a_slow_bolt_to_the_end(kafka: str, tmp_path: Path) -> None:
+def test_the_page_for_the_night_is_played_from_a_slow_bolt_to_the_end(
+    kafka: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic = f"orders-{uuid.uuid4().hex[:6]}"
     create(kafka, topic)
     create(kafka, f"{topic}-billed")
-    command = Command(tmp_path, NIGHT_BROKERS=kafka, NIGHT_ORDERS=topic, NIGHT_BILLED=f"{topic}-billed")
+    names = {"NIGHT_BROKERS": kafka, "NIGHT_ORDERS": topic, "NIGHT_BILLED": f"{topic}-billed"}
+    for name, value in names.items():
+        command.environment[name] = value
+        monkeypatch.setenv(name, value)
     poison = json.dumps({"order": "the poisoned order", "amount": "a lot"}).encode()
     produce(kafka, topic, [*orders(0, 100), poison, *orders(100, 100)])
-    try:
-        first = command.start("shop", "state")
-        with command.ui() as url, chromium() as browser:
-            visitor = Visitor(browser, url)
-            visitor.log_in(TOKEN)
-            try:
-                play(command, visitor, first, kafka, topic)
-            finally:
-                visitor.close()
-        told = command("kill", "shop", "--wait", "120s")
-        assert "nothing is left" in told
-        assert {entry["state"] for entry in command.entries()} == {"dead", "ended"}
-    finally:
-        command.end()
+    first = command.start("shop", "state")
+    with command.ui() as url, chromium() as browser:
+        visitor = Visitor(browser, url)
+        visitor.log_in(TOKEN)
+        try:
+            play(command, visitor, first, kafka, topic)
+        finally:
+            visitor.close()
+    told = command("kill", "shop", "--wait", "120s")
+    assert "nothing is left" in told
+    assert {entry["state"] for entry in command.entries()} == {"dead", "ended"}
 
 
 def play(command: Command, visitor: Visitor, first: dict[str, Any], kafka: str, topic: str) -> None:
@@ -265,7 +294,7 @@ def play(command: Command, visitor: Visitor, first: dict[str, Any], kafka: str, 
     expect(page.get_by_role("alert").first).to_contain_text("It is dead")
     expect(page.locator("[data-part=sums]")).to_contain_text("201")
 
-    second = command.start("shop", "state")
+    second = command.run(night.shop(), "state")
     assert second["id"] != first["id"]
     produce(kafka, topic, orders(200, 20))
     until(lambda: command.entry(second["id"])["gist"]["lag"] >= 20)
@@ -285,8 +314,8 @@ def play(command: Command, visitor: Visitor, first: dict[str, Any], kafka: str, 
 
 @pytest.mark.campaign
 def test_nothing_hangs_and_nothing_lies_when_much_goes_wrong_at_once(command: Command) -> None:
-    steady = command.start("steady", "steady")["id"]
-    failing = command.start("failing", "failing")["id"]
+    steady = command.run(night.steady(), "steady")["id"]
+    failing = command.run(night.failing(), "failing", log_dir=str(command.folder / "failing-log"))["id"]
     with command.ui() as url:
         two_topologies_of_one_name(command, url, steady, failing)
         a_token_that_is_missing_or_wrong(command, url, steady)

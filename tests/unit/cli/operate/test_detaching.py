@@ -140,6 +140,21 @@ def test_a_topology_that_does_not_exist_is_told_at_once(
     assert "there is no module" in capsys.readouterr().err
 
 
+def test_a_topology_that_fails_before_it_is_up_shows_the_end_of_its_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A real process: its checkpoint is refused before Spark is started."""
+    (tmp_path / "state").write_text("no directory")
+    log, state = str(tmp_path / "log"), str(tmp_path / "state")
+    run = ["run", "tests.unit.cli.words:build", "--checkpoint", state, "--detach", "--log-dir", log]
+    assert main(run) == 1
+    said = capsys.readouterr().err
+    assert "words did not come up (exit code 1); the end of its log:\n" in said
+    assert "ERROR    | failed after " in said
+    assert "is no directory" in said
+    assert (tmp_path / "log" / "words.log").exists()
+
+
 def test_spark_s_log_goes_beside_the_topology_s_or_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
