@@ -24,7 +24,12 @@ from tests.services.fixtures import postgresql as postgresql
 from tests.services.fixtures import rabbitmq as rabbitmq
 from tests.services.fixtures import zookeeper as zookeeper
 
-SHARED = ("tests/contract/", "tests/spark/test_beginnings.py", "tests/spark/test_cluster.py")
+SHARED = (
+    "tests/contract/",
+    "tests/spark/test_beginnings.py",
+    "tests/spark/test_cluster.py",
+    "tests/spark/test_kill.py",
+)
 """Where tests on Spark share what their module sets up: a topology that runs takes a while to come up."""
 EXAMPLES_ON_SPARK = (
     "sparkbolt/spark/",

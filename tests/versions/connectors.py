@@ -4,8 +4,9 @@
 
 It fills a table of Delta or Iceberg, or a topic of Kafka, when ``DIRECTORY`` has no ``filled`` yet, reads it with a
 ``SparkSpout`` in several micro-batches, fails some rows at first and some always, and writes each row that passes, to
-files and to a second table of the same kind. ``KIND`` is ``delta``, ``iceberg`` or ``kafka=HOST:PORT``, ``MOMENT`` as
-in ``tests.spark.killed``, or ``written:2``: the second table has the rows of micro-batch 2, which is not noted.
+files and to a second table of the same kind. ``KIND`` is ``delta``, ``iceberg`` or ``kafka=HOST:PORT``. ``MOMENT`` is
+one of ``tests.chaos.moments`` with the number of a micro-batch, ``written:2`` (the second table has the rows of
+micro-batch 2, and the checkpoint does not know it), or ``never``.
 """
 
 from __future__ import annotations
