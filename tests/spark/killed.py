@@ -92,7 +92,7 @@ def leave_a_process_behind() -> None:
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 1)
         os.dup2(nothing, 2)
-        signal.alarm(300)  # its end, if nobody ends it before
+        signal.alarm(600)  # its end, if nobody ends it before
         signal.pause()
     print(json.dumps({"holder": holder, "jvm": gateway.proc.pid}))
 

@@ -96,11 +96,13 @@ class Left:
             promise(Remains(name, self.directory, self.said[name]), *arguments)
         except AssertionError as error:
             deaths = ", ".join(death[name] for death in self.chain.deaths())
-            error.add_note(
-                f"topology {name} died at {deaths} (seed {self.chain.seed}); its files are in {self.directory}/{name}. "
-                "The program ran as\n" + "\n".join(self.commands)
-            )
+            error.add_note(f"topology {name} died at {deaths}; {self.story}")
             raise
+
+    @property
+    def story(self) -> str:
+        """How to have all of it again."""
+        return f"the seed is {self.chain.seed}, and the program was run as\n" + "\n".join(self.commands)
 
     def run(self, *topologies: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
         """Run the program to its end, or to its kill."""
@@ -115,6 +117,14 @@ class Left:
             check=False,
         )
 
+    def said_by(self, *topologies: str, killed: bool, options: tuple[str, ...] = ()) -> list[Any]:
+        """The lines of JSON of a run that is killed, or ends, as it should."""
+        result = self.run(*topologies, options=options)
+        lines = result.stdout.splitlines()
+        as_asked = result.returncode == (-9 if killed else 0) and ("killed" in lines) == killed
+        assert as_asked, f"{result.stdout[-2000:]}{result.stderr[-4000:]}\n{self.story}"
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
     def commits(self) -> dict[str, list[int]]:
         """By topology: the micro-batches that Spark has committed."""
         folders = {name: self.directory / name / "checkpoint/spark/commits" for name in KINDS}
@@ -122,14 +132,6 @@ class Left:
             name: sorted(int(file.name) for file in folder.iterdir() if file.name.isdigit())
             for name, folder in folders.items()
         }
-
-
-def said_by(result: subprocess.CompletedProcess[str], *, killed: bool) -> list[Any]:
-    """The lines of JSON of a run that was killed, or ended, as it should."""
-    lines = result.stdout.splitlines()
-    as_asked = result.returncode == (-9 if killed else 0) and ("killed" in lines) == killed
-    assert as_asked, f"{' '.join(result.args[1:])}: {result.stdout[-2000:]}{result.stderr[-4000:]}"
-    return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 @pytest.fixture(scope="module")
@@ -142,13 +144,13 @@ def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         data.feed(FEED)
         outlived = chain is LONG and deaths["tracked"] == OUTLIVED
         topologies = [f"{name}={moment}" for name, moment in deaths.items()]
-        said = said_by(left.run(*topologies, options=("--outlived",) if outlived else ()), killed=True)
+        said = left.said_by(*topologies, options=("--outlived",) if outlived else (), killed=True)
         for name in TRACKED:
             if deaths[name] == "lettered":
                 left.letters.setdefault(name, []).append(read_letters(left.directory / name / "letters.jsonl"))
         if outlived:
             left.outlived = outlive(left, said)
-    left.said = said_by(left.run(*KINDS), killed=False)[-1]
+    left.said = left.said_by(*KINDS, killed=False)[-1]
     return left
 
 
