@@ -18,7 +18,6 @@ from typing import Any
 
 from sparkbolt import Config, Topology, TopologyBuilder
 from sparkbolt.bolts import DeltaAppend, IcebergAppend, JsonLinesBolt, SparkSink
-from sparkbolt.spark.commit_calls import CommitCalls
 from sparkbolt.spark.session import make_session
 from sparkbolt.spouts import SparkSpout
 from tests.chaos.moments import plant
@@ -96,26 +95,13 @@ def build(kind: str, directory: str) -> Topology:
     return builder.build()
 
 
-def die_when_written(micro_batch: int) -> None:
-    """Die between a commit of the sink and the checkpoint's note of it."""
-    commit = CommitCalls._commit
-
-    def committed(self, component, txid, rows):
-        commit(self, component, txid, rows)
-        if txid >= micro_batch:
-            die()
-
-    CommitCalls._commit = committed
-
-
 def main() -> None:
     """Fill, if there is nothing yet; run until all rows are done, or to the kill."""
     kind, directory, jars, moment = sys.argv[1:]
     where, _, number = moment.partition(":")
-    if where == "written":
-        die_when_written(int(number))
-    elif where != "never":
-        plant(where, lambda reached: die() if reached >= int(number) else None)
+    if where != "never":
+        moment = "written:copy" if where == "written" else where
+        plant(moment, lambda reached: die() if reached >= int(number) else None)
     paths = ",".join(str(path) for path in sorted(Path(jars).glob("*.jar")))
     spark = make_session("connectors", "local[2]", {"spark.jars": paths, **settings(kind, directory)})
     if not Path(directory, "filled").exists():
