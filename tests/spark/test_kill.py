@@ -40,8 +40,8 @@ DEATHS = {
     ],
 }
 """By topology: the moments at which it dies, ``@2`` for the second time that a run comes to one."""
-LINES, FEED = 800, 200
-"""How many lines there are; how many transfers are new in each run."""
+LINES, FEED = 150, 200
+"""How many lines and transfers there are for each run; the transfers of a run are new in it."""
 OUTLIVED = "staged"
 """Where ``tracked`` dies when the JVM outlives the driver."""
 TRACKED = [name for name, kind in KINDS.items() if not kind.transactional]
@@ -139,7 +139,7 @@ def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """Run a chain."""
     chain: Chain = request.param
     left = Left(chain, tmp_path_factory.mktemp("killed"))
-    data = Data(left.directory, chain.seed, LINES)
+    data = Data(left.directory, chain.seed, LINES * (chain.kills + 1))
     for deaths in chain.deaths():
         data.feed(FEED)
         outlived = chain is LONG and deaths["tracked"] == OUTLIVED

@@ -12,7 +12,7 @@ from tests.spark.killed_checks import Data, Remains, check_counts, check_message
 from tests.versions.others import python_of, run
 
 pytestmark = [pytest.mark.spark, pytest.mark.versions]
-LINES, FEED = 800, 200
+LINES, FEED = 600, 200
 
 
 def test_a_checkpoint_goes_from_version_to_version_over_kill_9_and_never_back(tmp_path: Path) -> None:
