@@ -24,6 +24,8 @@ from tests.services.fixtures import postgresql as postgresql
 from tests.services.fixtures import rabbitmq as rabbitmq
 from tests.services.fixtures import zookeeper as zookeeper
 
+pytest.register_assert_rewrite("tests.spark.killed_checks")  # so that a failed check says what it compared
+
 SHARED = (
     "tests/contract/",
     "tests/spark/test_beginnings.py",
