@@ -28,11 +28,14 @@ from tests.services.fixtures import postgresql as postgresql
 from tests.services.fixtures import rabbitmq as rabbitmq
 from tests.services.fixtures import zookeeper as zookeeper
 
+pytest.register_assert_rewrite("tests.spark.killed_checks")  # so that a failed check says what it compared
+
 SHARED = (
     "tests/contract/",
     "tests/spark/test_beginnings.py",
     "tests/spark/test_cluster.py",
     "tests/spark/test_kafka.py",
+    "tests/spark/test_kill.py",
     "tests/spark/test_new_session.py",
     "tests/spark/test_sinks.py",
     "tests/spark/test_spark_sources.py",

@@ -1,86 +1,90 @@
-"""A topology that is killed: a program of its own, started by ``test_kill``.
+"""A program that runs topologies side by side, and kills itself when each has reached a moment of its own.
 
-    python -m tests.spark.killed TEXT OUT CHECKPOINT MOMENT
+    python -m tests.spark.killed DIRECTORY [--outlived] [--refused] TOPOLOGY[=MOMENT[@COUNT]] ...
 
-It counts words durably, writes each count idempotently, and holds every line for some micro-batches. ``MOMENT`` says
-where the program kills itself with SIGKILL: ``staged:3`` (the ledger's entry of micro-batch 3 is durable, Spark has not
-committed), ``committed:3`` (Spark has committed, nothing is promoted), ``promoted:3``, ``planned:3`` (the plan was
-given to Spark), ``compacting`` (the snapshot is written, entries are not yet removed), or ``never``.
+``TOPOLOGY`` is one of ``killed_topology.KINDS``. ``MOMENT`` is one of ``tests.chaos.moments``, or ``lettered``: the
+ledger's entry of a micro-batch that has written a dead letter is durable. ``@2`` means the second time in this run.
+A topology that reaches its moment waits there for the others; then the program kills itself with SIGKILL. A topology
+with the moment ``anywhere`` dies wherever it is. Without moments the program runs to the end and prints its counts.
 
-``outlived:3`` is ``staged:3``, but the JVM outlives the driver: a process that the driver leaves behind keeps the JVM's
-standard input open, and its number is printed with the JVM's. ``refused`` waits for the checkpoint's lock for a moment
-only.
+``--outlived``: the JVM outlives the driver, because a process that the driver leaves behind keeps the JVM's standard
+input open. ``--refused``: the program waits only one second for the lock of a checkpoint.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import signal
-import sys
+import threading
+import traceback
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-import sparkbolt
-from sparkbolt import Bolt, Config, Topology, TopologyBuilder, WindowedBolt
-from sparkbolt.bolts import JsonLinesBolt
-from sparkbolt.spouts import TextSpout
+from pyspark import SparkContext
+
+from sparkbolt.spark.session import make_session
 from tests.chaos.moments import plant
-from tests.topologies import Count, Split
+from tests.spark.killed_topology import KINDS, build
 
-HELD_MICRO_BATCHES = 2
-WINDOW = 70
-"""Lines of a window: no number of micro-batches ends with one."""
+POLL_SECS = 1.0
 
 
-class Hold(Bolt):
-    """Holds each line for some micro-batches; a tick lets go of those that are old enough."""
+class Aims:
+    """Which topologies have come to the moments at which the program is to die."""
 
-    def prepare(self, context):
-        self.context = context
-        self.held = {}
+    def __init__(self, directory: str, moments: dict[str, str], *, outlived: bool) -> None:
+        self.waiting: dict[str, int] = {}
+        """By topology: the micro-batch that has come to its moment."""
+        self.moments = moments
+        self._outlived = outlived
+        self._lock = threading.Lock()
+        self._letters = {name: _size(Path(directory, name, "letters.jsonl")) for name in moments}
+        self._directory = directory
+        self._left: dict[str, int] = {}
+        for name, moment in moments.items():
+            where, _, count = moment.partition("@")
+            self._left[name] = int(count or 1)
+            lettered = where == "lettered"
+            plant(
+                "staged" if lettered else where,
+                lambda number, name=name, lettered=lettered: self._reached(name, number, lettered=lettered),
+                name,
+            )
 
-    transient = ("context",)
+    def _reached(self, name: str, number: int, *, lettered: bool) -> None:
+        """Wait for the others; the last one kills the program."""
+        if lettered and _size(Path(self._directory, name, "letters.jsonl")) == self._letters[name]:
+            return
+        with self._lock:
+            self._left[name] -= 1
+            if self._left[name]:
+                return
+            self.waiting[name] = number
+            if self.waiting.keys() == self.moments.keys():
+                if self._outlived:
+                    leave_a_process_behind()
+                print(json.dumps({"killed": self.waiting}), flush=True)
+                die()
+        threading.Event().wait()
 
-    def execute(self, tup, collector):
-        now = self.context.micro_batch_id
-        if not tup.is_tick:
-            self.held.setdefault(now, []).append(tup)
-        for number in [number for number in self.held if number <= now - HELD_MICRO_BATCHES]:
-            for held in self.held.pop(number):
-                collector.ack(held)
+    def check(self, ended: set[str]) -> None:
+        """End the program with a sentence if its death would never come."""
+        missing = self.moments.keys() - self.waiting.keys()
+        if missing and missing <= ended:
+            print(f"{sorted(missing)} ended before they came to their moments {self.moments}", flush=True)
+            os._exit(4)
 
 
-class Together(WindowedBolt):
-    """Which lines were in which window; windows are numbered."""
-
-    outputs = ["window", "lines"]
-
-    def prepare(self, context):
-        self.windows = 0
-
-    def execute(self, window, collector):
-        self.windows += 1
-        collector.emit([self.windows, window.column("offset").to_pylist()])
-
-
-def build(text: str, out: str) -> Topology:
-    """Lines are counted by word, held as a whole, and put into windows."""
-    config = Config(message_timeout_secs=600, micro_batch_bytes_max=20_000, compact_every=4)
-    builder = TopologyBuilder("killed", config)
-    builder.set_spout("lines", TextSpout(text), parallelism=2)
-    builder.set_bolt("split", Split(), parallelism=2).shuffle_grouping("lines")
-    builder.set_bolt("count", Count(), parallelism=2).fields_grouping("split", ["word"])
-    builder.set_bolt("hold", Hold(), parallelism=2, tick_tuple_freq_secs=0.5).shuffle_grouping("lines")
-    builder.set_bolt("out", JsonLinesBolt(out), parallelism=2).shuffle_grouping("count")
-    together = Together().with_tumbling_window(sparkbolt.Count(WINDOW))
-    builder.set_bolt("together", together).global_grouping("lines")
-    builder.set_bolt("windows", JsonLinesBolt(f"{out}-windows")).shuffle_grouping("together")
-    return builder.build()
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
 
 
 def leave_a_process_behind() -> None:
     """It has all that the driver has open, but for standard output and error."""
-    from pyspark import SparkContext
-
     gateway: Any = SparkContext._gateway
     os.dup(gateway.proc.stdin.fileno())  # the one that is known is not left to children
     holder = os.fork()
@@ -88,9 +92,9 @@ def leave_a_process_behind() -> None:
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 1)
         os.dup2(nothing, 2)
-        signal.alarm(120)  # its end, if nobody ends it before
+        signal.alarm(600)  # its end, if nobody ends it before
         signal.pause()
-    print(f"holder {holder} jvm {gateway.proc.pid}")
+    print(json.dumps({"holder": holder, "jvm": gateway.proc.pid}))
 
 
 def die() -> None:
@@ -99,30 +103,54 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def end(where: str, due: bool) -> None:
-    """The moment has come; die, if it is late enough."""
-    if due and where == "outlived":
-        leave_a_process_behind()
-    if due:
-        die()
+def await_end(name: str, running: Any) -> str:
+    """Wait until a topology has processed everything; a folder that Spark reads is never exhausted."""
+    running.await_idle() if KINDS[name].spark else running.await_finished()
+    return name
+
+
+def await_all(runs: dict[str, Any], aims: Aims) -> None:
+    """Wait in threads, since a topology that waits at its moment holds its lock."""
+    with ThreadPoolExecutor(len(runs)) as pool:
+        ends = [pool.submit(await_end, name, running) for name, running in runs.items()]
+        try:
+            pending = set(ends)
+            while pending:
+                done, pending = wait(ends, POLL_SECS, FIRST_EXCEPTION)
+                aims.check({end.result() for end in done})
+        except BaseException:  # noqa: BLE001  printed, and the end of the program
+            traceback.print_exc()
+            os._exit(1)  # the others may wait forever
 
 
 def main() -> None:
     """Run to the end, or to the kill."""
-    text, out, checkpoint, moment = sys.argv[1:]
-    if moment == "refused":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory")
+    parser.add_argument("topologies", nargs="+")
+    parser.add_argument("--outlived", action="store_true")
+    parser.add_argument("--refused", action="store_true")
+    asked = parser.parse_args()
+    if asked.refused:
         from sparkbolt.spark import checkpoint_lock
 
         checkpoint_lock.LOCK_WAIT_SECS = 1.0
-    elif moment != "never":
-        where, _, number = moment.partition(":")
-        plant("staged" if where == "outlived" else where, lambda reached: end(where, reached >= int(number or 0)))
-    running = build(text, out).start(checkpoint=checkpoint, master="local[2]")
-    running.await_finished()
-    metrics = running.metrics()
-    lines = metrics.components["lines"]
-    print(f"lines {lines.emitted} acked {lines.acked} failed {lines.failed} open {metrics.open_trees}", flush=True)
-    running.stop()
+    named = [topology.partition("=") for topology in asked.topologies]
+    moments = {name: moment for name, _, moment in named if moment not in ("", "anywhere")}
+    aims = Aims(asked.directory, moments, outlived=asked.outlived)
+    spark = make_session("killed", "local[2]")
+    runs = {
+        name: build(name, asked.directory).start(spark=spark, checkpoint=f"{asked.directory}/{name}/checkpoint")
+        for name, _, _ in named
+    }
+    await_all(runs, aims)
+    said: dict[str, Any] = {}
+    for name, running in runs.items():
+        metrics = running.metrics()
+        said[name] = {spout: asdict(metrics.components[spout]) for spout in ("lines", "transfers")}
+        said[name]["open"] = metrics.open_trees
+        running.stop()
+    print(json.dumps(said, default=str), flush=True)
 
 
 if __name__ == "__main__":

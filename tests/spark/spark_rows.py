@@ -1,25 +1,12 @@
-"""Bolts and topologies fed by Spark's own sources; as a program, one that is killed (``test_spark_sources_kill``).
-
-    python -m tests.spark.spark_rows INPUT OUT CHECKPOINT MOMENT
-
-It reads JSON files two at a time, holds some rows for a while, fails some rows at their first attempts and some always,
-and writes each row that passes. ``MOMENT`` is as in ``killed``; ``after:2.5`` kills the program after so many seconds.
-"""
+"""Bolts, and a topology, that are fed by Spark's own sources."""
 
 from __future__ import annotations
 
-import os
-import sys
-import threading
 from typing import Any
 
 from sparkbolt import BasicBolt, Bolt, Config, Topology, TopologyBuilder, bolt
 from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.spouts import SparkSpout
-from tests.chaos.moments import plant
-from tests.spark.killed import die
-
-ROWS, FILE_ROWS = 300, 20
 
 
 class Fussy(BasicBolt):
@@ -95,29 +82,3 @@ def build(folder: str, out: str) -> Topology:
     builder.set_bolt("slow", Slow(), tick_tuple_freq_secs=0.5).fields_grouping("rows", ["n"])
     builder.set_bolt("out", JsonLinesBolt(out)).shuffle_grouping("fussy")
     return builder.build()
-
-
-def main() -> None:
-    """Run until all rows are done, or to the kill."""
-    folder, out, checkpoint, moment = sys.argv[1:]
-    where, _, number = moment.partition(":")
-    if where == "after":
-        timer = threading.Timer(float(number), die)
-        timer.daemon = True
-        timer.start()
-    elif where != "never":
-        plant(where, lambda reached: die() if reached >= int(number or 0) else None)
-    running = build(folder, out).start(checkpoint=checkpoint, master="local[2]")
-    running.await_idle()
-    metrics = running.metrics()
-    rows = metrics.components["rows"]
-    print(
-        f"acked {rows.acked} set aside {rows.set_aside} letters {rows.dead_letters} open {metrics.open_trees}",
-        flush=True,
-    )
-    running.stop()
-    os._exit(0) if where == "after" else None
-
-
-if __name__ == "__main__":
-    main()

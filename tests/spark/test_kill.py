@@ -1,120 +1,251 @@
-"""Kill -9 of the driver at each step of a micro-batch, also where its JVM lives on: counts stay exact."""
+"""Kill -9 of a driver with four topologies, at each moment of a micro-batch: what is left keeps each promise.
+
+The program ``tests.spark.killed`` is started again and again with the same checkpoints. Each time it dies when each
+topology has reached a moment of its own; the last run ends by itself. Then each test checks one promise.
+"""
 
 from __future__ import annotations
 
-import itertools
 import json
-import os
 import random
-import re
 import subprocess
 import sys
-from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from sparkbolt.bolts.dead_letter_files import LettersRead, read_letters
+from tests.chaos.moments import MOMENTS
 from tests.patience import PATIENCE_SECS
-from tests.spark.killed import WINDOW
+from tests.spark import killed_checks
+from tests.spark.killed_checks import Data, Remains
+from tests.spark.killed_topology import KINDS
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(10 * PATIENCE_SECS)]
 
-MOMENTS = ["planned:1", "staged:2", "committed:4", "promoted:5", "compacting", "staged:9"]
-ANY_MOMENTS = ["committed:2", "staged:4"]
-"""What every run of the tests looks at; the simulator looks at each of them, thousands of times."""
-
-
-def start(directory: Path, moment: str) -> subprocess.CompletedProcess[str]:
-    """Run the program to its end, or to its kill."""
-    command = [sys.executable, "-m", "tests.spark.killed", "text.txt", "out", "checkpoint", moment]
-    root = Path(__file__).parents[2]
-    arguments = [str(directory / name) for name in command[3:6]]
-    return subprocess.run(
-        [*command[:3], *arguments, moment], cwd=root, capture_output=True, text=True, timeout=PATIENCE_SECS, check=False
-    )
-
-
-def run(directory: Path, moment: str) -> str:
-    """What the program printed until it ended as it should, or was killed as it should."""
-    result = start(directory, moment)
-    died = "killed" in result.stdout
-    assert died == (moment != "never"), f"{moment}: {result.stdout[-2000:]}{result.stderr[-4000:]}"
-    return result.stdout
-
-
-def write_text(directory: Path, lines: int) -> list[str]:
-    words = random.Random(3)
-    text = [" ".join(f"w{words.randrange(300)}" for _ in range(6)) for _ in range(lines)]
-    (directory / "text.txt").write_text("\n".join(text) + "\n")
-    return text
-
-
-def assert_exact(directory: Path, text: list[str]) -> None:
-    """Each count of each word was written once."""
-    found: Counter[tuple[str, int]] = Counter()
-    for file in (directory / "out").glob("*.jsonl"):
-        for line in file.read_text().splitlines():
-            row = json.loads(line)
-            found[row["word"], row["count"]] += 1
-    true = Counter(word for line in text for word in line.split())
-    expected = {(word, count): 1 for word, total in true.items() for count in range(1, total + 1)}
-    assert found == expected
-
-
-def assert_windows_are_whole(directory: Path, text: list[str]) -> None:
-    """Each line is in one window but for the rest; a window that was given again has the same lines."""
-    windows: dict[int, set[tuple[int, ...]]] = {}
-    for file in (directory / "out-windows").glob("*.jsonl"):
-        for line in file.read_text().splitlines():
-            row = json.loads(line)
-            windows.setdefault(row["window"], set()).add(tuple(row["lines"]))
-    assert sorted(windows) == list(range(1, len(text) // WINDOW + 1))
-    assert {len(contents) for contents in windows.values()} == {1}
-    lines = [offset for contents in windows.values() for offset in next(iter(contents))]
-    starts = set(itertools.accumulate((len(line) + 1 for line in text[:-1]), initial=0))
-    assert len(lines) == len(set(lines)) == len(windows) * WINDOW
-    assert set(lines) <= starts
-
-
-@pytest.mark.parametrize(
-    ("moments", "lines"),
-    [
-        pytest.param(ANY_MOMENTS, 4000, marks=pytest.mark.lesser),
-        pytest.param(MOMENTS, 12_000, marks=pytest.mark.campaign),
+DEATHS = {
+    "tracked": [*MOMENTS, "lettered", "staged@2", "committed@2"],
+    "tracked-spark": [*MOMENTS, "lettered", "anywhere", "anywhere"],
+    "transactional": [
+        *("aborted", "repeated", "before:table", "written:table", "written:folder", "written:iceberg@2"),
+        *("staging", "staged@2", "committed"),
     ],
+    "transactional-spark": [
+        *("aborted@2", "repeated@2", "before:statement", "written:statement", "planned", "staged"),
+        *("promoted", "compacting", "committed"),
+    ],
+}
+"""By topology: the moments at which it dies, ``@2`` for the second time that a run comes to one."""
+LINES, FEED = 150, 200
+"""How many lines and transfers there are for each run; the transfers of a run are new in it."""
+OUTLIVED = "staged"
+"""Where ``tracked`` dies when the JVM outlives the driver."""
+TRACKED = [name for name, kind in KINDS.items() if not kind.transactional]
+TRANSACTIONAL = [name for name, kind in KINDS.items() if kind.transactional]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Runs of the program that follow each other on the same checkpoints."""
+
+    kills: int
+    seed: int
+    """From which the order of the deaths is drawn, and the data."""
+
+    def deaths(self) -> list[dict[str, str]]:
+        """Of each run that is killed: the moments of its topologies."""
+        order = {
+            name: random.Random(f"{name} {self.seed}").sample(deaths, self.kills) for name, deaths in DEATHS.items()
+        }
+        return [{name: order[name][place] for name in order} for place in range(self.kills)]
+
+
+SHORT, LONG = Chain(kills=3, seed=2), Chain(kills=max(map(len, DEATHS.values())), seed=2)
+CHAINS = pytest.mark.parametrize(
+    "left",
+    [
+        pytest.param(SHORT, marks=pytest.mark.lesser, id="3 kills"),
+        pytest.param(LONG, marks=pytest.mark.campaign, id="all kills"),
+    ],
+    indirect=True,
 )
-def test_counts_are_exact_after_kill_9_at_each_step(moments: list[str], lines: int, tmp_path: Path) -> None:
-    text = write_text(tmp_path, lines)
-    for moment in moments:
-        run(tmp_path, moment)
-    said = run(tmp_path, "never")
-
-    assert f"lines {lines} acked {lines} failed 0 open 0" in said
-    assert_exact(tmp_path, text)
-    assert_windows_are_whole(tmp_path, text)
+"""Every run of the tests looks at some deaths; the simulator looks at each of them, thousands of times."""
 
 
-def commits(directory: Path) -> list[str]:
-    return sorted(name for name in os.listdir(directory / "checkpoint/spark/commits") if name.isdigit())
+@dataclass
+class Left:
+    """What a chain has left behind."""
+
+    chain: Chain
+    directory: Path
+    commands: list[str] = field(default_factory=list)
+    said: dict[str, Any] = field(default_factory=dict)
+    """What the last run has counted, by topology."""
+    letters: dict[str, list[LettersRead]] = field(default_factory=dict)
+    """By topology: the dead letters after each kill at ``lettered``."""
+    outlived: dict[str, Any] = field(default_factory=dict)
+    """What was seen while a JVM outlived its driver."""
+
+    def check(self, promise: Callable[..., None], name: str, *arguments: Any) -> None:
+        """Check a promise of a topology; an error says how to have it again."""
+        try:
+            promise(Remains(name, self.directory, self.said[name]), *arguments)
+        except AssertionError as error:
+            deaths = ", ".join(death[name] for death in self.chain.deaths())
+            error.add_note(f"topology {name} died at {deaths}; {self.story}")
+            raise
+
+    @property
+    def story(self) -> str:
+        """How to have all of it again."""
+        return f"the seed is {self.chain.seed}, and the program was run as\n" + "\n".join(self.commands)
+
+    def run(self, *topologies: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+        """Run the program to its end, or to its kill."""
+        command = [sys.executable, "-m", "tests.spark.killed", str(self.directory), *options, *topologies]
+        self.commands.append(" ".join(command[1:]))
+        return subprocess.run(
+            command,
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            timeout=2 * PATIENCE_SECS,
+            check=False,
+        )
+
+    def said_by(self, *topologies: str, killed: bool, options: tuple[str, ...] = ()) -> list[Any]:
+        """The lines of JSON of a run that is killed, or ends, as it should."""
+        result = self.run(*topologies, options=options)
+        lines = result.stdout.splitlines()
+        as_asked = result.returncode == (-9 if killed else 0) and ("killed" in lines) == killed
+        assert as_asked, f"{result.stdout[-2000:]}{result.stderr[-4000:]}\n{self.story}"
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def commits(self) -> dict[str, list[int]]:
+        """By topology: the micro-batches that Spark has committed."""
+        folders = {name: self.directory / name / "checkpoint/spark/commits" for name in KINDS}
+        return {
+            name: sorted(int(file.name) for file in folder.iterdir() if file.name.isdigit())
+            for name, folder in folders.items()
+        }
+
+
+@pytest.fixture(scope="module")
+def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Left:
+    """Run a chain."""
+    chain: Chain = request.param
+    left = Left(chain, tmp_path_factory.mktemp("killed"))
+    data = Data(left.directory, chain.seed, LINES * (chain.kills + 1))
+    for deaths in chain.deaths():
+        data.feed(FEED)
+        outlived = chain is LONG and deaths["tracked"] == OUTLIVED
+        topologies = [f"{name}={moment}" for name, moment in deaths.items()]
+        said = left.said_by(*topologies, options=("--outlived",) if outlived else (), killed=True)
+        for name in TRACKED:
+            if deaths[name] == "lettered":
+                left.letters.setdefault(name, []).append(read_letters(left.directory / name / "letters.jsonl"))
+        if outlived:
+            left.outlived = outlive(left, said)
+    left.said = left.said_by(*KINDS, killed=False)[-1]
+    return left
+
+
+def outlive(left: Left, said: list[Any]) -> dict[str, Any]:
+    """Start a driver while the JVM of a dead one is there, and end that JVM."""
+    processes, killed = said
+    holder, jvm = psutil.Process(processes["holder"]), psutil.Process(processes["jvm"])
+    try:
+        commits = left.commits()
+        refused = left.run("tracked", options=("--refused",))
+        return {
+            "staged": killed["killed"]["tracked"],
+            "commits": commits,
+            "refused": refused,
+            "lived": jvm.is_running(),
+            "commits later": left.commits(),
+        }
+    finally:
+        holder.kill()
+
+
+@CHAINS
+@pytest.mark.parametrize("name", KINDS)
+def test_each_message_is_acked_or_set_aside_after_kill_9(left: Left, name: str) -> None:
+    left.check(killed_checks.check_messages, name)
+
+
+@CHAINS
+@pytest.mark.parametrize("name", KINDS)
+def test_counts_are_exact_after_kill_9_at_each_step(left: Left, name: str) -> None:
+    left.check(killed_checks.check_counts, name)
+
+
+@CHAINS
+@pytest.mark.parametrize("name", KINDS)
+def test_rows_of_any_spout_pass_once_after_kill_9_at_each_step(left: Left, name: str) -> None:
+    left.check(killed_checks.check_rows, name)
+
+
+@CHAINS
+@pytest.mark.parametrize("name", TRACKED)
+def test_each_window_is_seen_and_none_is_wrong_after_kill_9(left: Left, name: str) -> None:
+    left.check(killed_checks.check_windows, name)
+
+
+@CHAINS
+@pytest.mark.parametrize("name", TRANSACTIONAL)
+def test_each_number_is_in_one_window_of_a_transactional_topology_and_each_window_leaves_once(
+    left: Left, name: str
+) -> None:
+    left.check(killed_checks.check_groups, name)
+
+
+@CHAINS
+@pytest.mark.parametrize("name", TRANSACTIONAL)
+def test_balances_are_exact_over_failures_and_kill_9(left: Left, name: str) -> None:
+    left.check(killed_checks.check_balances, name)
+
+
+@CHAINS
+@pytest.mark.parametrize("name", TRACKED)
+def test_without_transactional_what_failed_stays_in_the_balances(left: Left, name: str) -> None:
+    left.check(killed_checks.check_balances_hold_what_failed, name)
+
+
+@CHAINS
+@pytest.mark.parametrize("name", TRANSACTIONAL)
+def test_each_number_is_once_in_each_sink_over_failures_and_kill_9(left: Left, name: str) -> None:
+    left.check(killed_checks.check_sinks_hold_each_row_once, name)
+
+
+@CHAINS
+@pytest.mark.parametrize("name", TRACKED)
+def test_without_transactional_each_number_is_in_each_sink_at_least_once(left: Left, name: str) -> None:
+    left.check(killed_checks.check_sinks_hold_each_row, name)
+
+
+@CHAINS
+@pytest.mark.parametrize("name", KINDS)
+def test_a_letter_that_was_written_before_kill_9_is_there_and_counts_once(left: Left, name: str) -> None:
+    left.check(killed_checks.check_letters, name, left.letters.get(name, []))
+
+
+@CHAINS
+@pytest.mark.parametrize("name", KINDS)
+def test_no_rows_wait_in_the_checkpoint_when_all_is_done(left: Left, name: str) -> None:
+    left.check(killed_checks.check_nothing_waits, name)
 
 
 @pytest.mark.campaign
-def test_a_jvm_that_outlives_its_driver_commits_nothing_and_lets_nobody_in(tmp_path: Path) -> None:
-    text = write_text(tmp_path, lines=4000)
-    said = run(tmp_path, "outlived:3")
-    found = re.search(r"holder (\d+) jvm (\d+)", said)
-    assert found is not None, said
-    holder, jvm = psutil.Process(int(found[1])), psutil.Process(int(found[2]))
-    try:
-        assert commits(tmp_path) == ["0", "1", "2"]
-        refused = start(tmp_path, "refused")
-        assert refused.returncode != 0
-        assert "is in use by another driver" in refused.stderr
-        assert jvm.is_running(), "it was there all the time"
-        assert commits(tmp_path) == ["0", "1", "2"]
-    finally:
-        holder.kill()
-    said = run(tmp_path, "never")
-    assert "lines 4000 acked 4000 failed 0 open 0" in said
-    assert_exact(tmp_path, text)
+@pytest.mark.parametrize("left", [LONG], indirect=True)
+def test_a_jvm_that_outlives_its_driver_commits_nothing_and_lets_nobody_in(left: Left) -> None:
+    seen = left.outlived
+    assert seen["commits"]["tracked"] == list(range(seen["staged"]))
+    assert seen["refused"].returncode != 0
+    assert "is in use by another driver" in seen["refused"].stderr
+    assert seen["lived"], "it was there all the time"
+    assert seen["commits later"] == seen["commits"]

@@ -1,17 +1,14 @@
-"""Sinks on Spark: each number once in every file and table, although some fail and the program is killed."""
+"""Functions of ``SparkSink`` on Spark: mistakes, many rows, and targets that are away; ``test_kill`` kills drivers."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
-from deltalake import DeltaTable
-from pyiceberg.catalog import load_catalog
 
 from sparkbolt import Config, TopologyBuilder
 from sparkbolt.bolts import SparkSink
@@ -19,83 +16,10 @@ from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.errors import EngineError, Unavailable
 from sparkbolt.spouts import GeneratorSpout
 from tests.patience import PATIENCE_SECS
-from tests.spark.killed_programs import run_to
-from tests.spark.sunk import FAILS_ALWAYS
 
 pytestmark = [pytest.mark.spark]
 
-NUMBERS = 1500
 MANY = 1000
-MOMENTS = ["staging:1", "staged:2", "before:table:3", "written:table:4", "written:folder:5", "written:iceberg:6"]
-MOMENTS += ["committed:7"]
-ANY_MOMENTS = ["staged:2"]
-
-
-def write_numbers(directory: Path) -> list[int]:
-    """Write the numbers; returns those that must arrive."""
-    (directory / "numbers.txt").write_text("".join(f"{number}\n" for number in range(1, NUMBERS)))
-    return [number for number in range(1, NUMBERS) if number % FAILS_ALWAYS]
-
-
-def run(directory: Path, moment: str, *, transactional: bool = True) -> dict[str, int]:
-    """Run the program to its end, or to its kill; what it said at its end."""
-    arguments = [str(directory / name) for name in ("numbers.txt", "out", "checkpoint")]
-    return run_to(moment, "tests.spark.sunk", *arguments, moment, str(transactional))
-
-
-def in_json(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for file in out.glob("*.jsonl") for line in file.read_text().splitlines()]
-
-
-def in_folder(out: Path) -> list[dict[str, Any]]:
-    return ds.dataset(out, format="parquet").to_table(columns=["number", "name"]).to_pylist()
-
-
-def in_delta(out: Path) -> list[dict[str, Any]]:
-    return DeltaTable(out).to_pyarrow_table().to_pylist()
-
-
-def in_iceberg(out: Path) -> list[dict[str, Any]]:
-    with load_catalog("default", type="sql", uri=f"sqlite:///{out.parent}/catalog.db") as catalog:
-        return catalog.load_table("shop.numbers").scan().to_arrow().to_pylist()
-
-
-SINKS: dict[str, Callable[[Path], list[dict[str, Any]]]] = {
-    "json": in_json,
-    "parquet": in_folder,
-    "folder": in_folder,
-    "delta": in_delta,
-    "iceberg": in_iceberg,
-}
-
-
-@pytest.mark.timeout(PATIENCE_SECS)
-@pytest.mark.parametrize(
-    "moments",
-    [pytest.param(ANY_MOMENTS, marks=pytest.mark.lesser), pytest.param(MOMENTS, marks=pytest.mark.campaign)],
-)
-def test_each_number_is_once_in_each_sink_over_failures_and_kill_9(moments: list[str], tmp_path: Path) -> None:
-    expected = write_numbers(tmp_path)
-    for moment in moments:
-        run(tmp_path, moment)
-    said = run(tmp_path, "never")
-    for name, read in SINKS.items():
-        rows = read(tmp_path / "out" / name)
-        assert sorted(row["number"] for row in rows) == expected, name
-        assert all(row["name"] == f"name {row['number']}" for row in rows)
-    assert said == {"acked": len(expected), "aside": NUMBERS - 1 - len(expected), "open": 0}
-    assert not list((tmp_path / "checkpoint/commits").iterdir())
-
-
-@pytest.mark.campaign
-def test_without_transactional_each_number_is_there_at_least_once(tmp_path: Path) -> None:
-    expected = write_numbers(tmp_path)
-    run(tmp_path, "written:folder:3", transactional=False)
-    run(tmp_path, "never", transactional=False)
-    for name, read in SINKS.items():
-        numbers = [row["number"] for row in read(tmp_path / "out" / name)]
-        assert set(numbers) >= set(expected), name
-        assert len(numbers) > len(set(numbers)), f"{name}: nothing came twice, so this test shows nothing"
 
 
 def sink_of(rows: list[list[Any]], function: Any, **options: Any) -> Any:

@@ -4,8 +4,9 @@
 
 It fills a table of Delta or Iceberg, or a topic of Kafka, when ``DIRECTORY`` has no ``filled`` yet, reads it with a
 ``SparkSpout`` in several micro-batches, fails some rows at first and some always, and writes each row that passes, to
-files and to a second table of the same kind. ``KIND`` is ``delta``, ``iceberg`` or ``kafka=HOST:PORT``, ``MOMENT`` as
-in ``tests.spark.killed``, or ``written:2``: the second table has the rows of micro-batch 2, which is not noted.
+files and to a second table of the same kind. ``KIND`` is ``delta``, ``iceberg`` or ``kafka=HOST:PORT``. ``MOMENT`` is
+one of ``tests.chaos.moments`` with the number of a micro-batch, ``written:2`` (the second table has the rows of
+micro-batch 2, and the checkpoint does not know it), or ``never``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from typing import Any
 
 from sparkbolt import Config, Topology, TopologyBuilder
 from sparkbolt.bolts import JsonLinesBolt, SparkSink
-from sparkbolt.spark.commit_calls import CommitCalls
 from sparkbolt.spark.session import make_session
 from sparkbolt.spouts import SparkSpout
 from tests.chaos.moments import plant
@@ -98,26 +98,13 @@ def build(kind: str, directory: str) -> Topology:
     return builder.build()
 
 
-def die_when_written(micro_batch: int) -> None:
-    """Die between a commit of the sink and the checkpoint's note of it."""
-    commit = CommitCalls._commit
-
-    def committed(self, component, txid, rows):
-        commit(self, component, txid, rows)
-        if txid >= micro_batch:
-            die()
-
-    CommitCalls._commit = committed
-
-
 def main() -> None:
     """Fill, if there is nothing yet; run until all rows are done, or to the kill."""
     kind, directory, jars, moment = sys.argv[1:]
     where, _, number = moment.partition(":")
-    if where == "written":
-        die_when_written(int(number))
-    elif where != "never":
-        plant(where, lambda reached: die() if reached >= int(number) else None)
+    if where != "never":
+        moment = "written:copy" if where == "written" else where
+        plant(moment, lambda reached: die() if reached >= int(number) else None)
     paths = ",".join(str(path) for path in sorted(Path(jars).glob("*.jar")))
     spark = make_session("connectors", "local[2]", {"spark.jars": paths, **settings(kind, directory)})
     if not Path(directory, "filled").exists():
