@@ -116,8 +116,8 @@ class Operated:
         self._outages = tuple(coordinator.ledger.outages.sentences(now_ms()))
 
     def _state(self) -> tuple[TopologyState, str | None]:
-        running, lifecycle = self._running, self._running.lifecycle
-        state = running.notice_state()
+        running, lifecycle = self._running, self._running._lifecycle
+        state = running._notice_state()
         match state:
             case TopologyState.FAILED:
                 return state, lifecycle.failure
@@ -179,7 +179,7 @@ class Operated:
         running = self._running
         with running._changed:
             while running._coordinator.ledger.staged is not None:
-                running.lifecycle.refuse_if_stopped("changed")
+                running._lifecycle.refuse_if_stopped("changed")
                 running._changed.wait(KILL_POLL_SECS)
             running._coordinator.override(overrides)
 
@@ -195,20 +195,20 @@ class Operated:
     def restart(self, why: str) -> None:
         """End the query; the supervisor begins another life."""
         running, life = self._running, self._running._life
-        if not running.lifecycle.on_restart(life, why, asked=True):
-            raise running.lifecycle.refusal("restarted")
+        if not running._lifecycle.on_restart(life, why, asked=True):
+            raise running._lifecycle.refusal("restarted")
         log.warning("topology %r is %s: its query ends, and begins again", running.topology.name, why)
         life.stop_query()
 
     def kill(self, wait_secs: float, why: str) -> None:
         """Stop the spouts, let open trees finish for at most ``wait_secs``, and end; returns at once."""
         running = self._running
-        if running.lifecycle.on_kill(why, time.monotonic() + wait_secs):
+        if running._lifecycle.on_kill(why, time.monotonic() + wait_secs):
             log.warning("topology %r is %s: it ends within %g s", running.topology.name, why, wait_secs)
             threading.Thread(target=self._end_killed, name="sparkbolt-kill", daemon=True).start()
 
     def _end_killed(self) -> None:
-        running, kill = self._running, self._running.lifecycle.kill
+        running, kill = self._running, self._running._lifecycle.kill
         assert kill is not None
         running._set_active(False)
         try:

@@ -94,9 +94,9 @@ class RunningOnSpark(RunningTopology):
             self._listeners.add(telemetry.micro_batch)
         self._restarts = Restarts(topology.config)
         self._collected_before = 0
-        self.lifecycle = SharedLifecycle(topology.name)
+        self._lifecycle = SharedLifecycle(topology.name)
         """The state of the topology."""
-        self._stopping = self.lifecycle.stopping
+        self._stopping = self._lifecycle.stopping
         self._closed = threading.Event()
         self._presence = presence
         self._folder: str | None = None
@@ -243,7 +243,7 @@ class RunningOnSpark(RunningTopology):
             why = " (not started again: it would fail again)" if failure.hopeless else self._restarts.spent(failure)
             self._fail(failure.text + why)
             return False
-        self.lifecycle.on_restart(self._life, failure.text, asked=False)
+        self._lifecycle.on_restart(self._life, failure.text, asked=False)
         log.error("query failed: %s; it is started again %s", failure.text, self._restarts.when(restart))
         self._note("restarted", f"its query failed: {failure.text}")
         return not self._stopping.wait(restart.wait_secs)
@@ -259,14 +259,14 @@ class RunningOnSpark(RunningTopology):
                     return None
             life.query.awaitTermination()
         except Exception as error:  # noqa: BLE001  the query's own failure, or py4j's when the JVM is gone
-            return None if self.lifecycle.restarts_on_order(life) else life.failure or query_failure(error)
-        if self.lifecycle.restarts_on_order(life):
+            return None if self._lifecycle.restarts_on_order(life) else life.failure or query_failure(error)
+        if self._lifecycle.restarts_on_order(life):
             return None
         return QueryFailure("the query was stopped by somebody else: was the Spark session stopped?", EngineError)
 
     def _fail(self, failure: str) -> None:
         with self._changed:
-            self.lifecycle.on_failure(failure)
+            self._lifecycle.on_failure(failure)
             self._changed.notify_all()
 
     def _begin_again(self) -> None:
@@ -283,7 +283,7 @@ class RunningOnSpark(RunningTopology):
             self._collected_before += old.collected_bytes
             self._life = life
         life.start()
-        if self._stopping.is_set() or self.lifecycle.restarts_on_order(life):
+        if self._stopping.is_set() or self._lifecycle.restarts_on_order(life):
             life.stop_query()  # who wanted it to stop looked for it before it existed
 
     # Reports to users.
@@ -305,7 +305,7 @@ class RunningOnSpark(RunningTopology):
         coordinator = machine.coordinator
         self.recording.promoted(coordinator, promotion)
         if machine.failure is not None:
-            self.lifecycle.on_failure(machine.failure)
+            self._lifecycle.on_failure(machine.failure)
         if self._steering is not None:
             self._operated.note_promotion(self._steering, promotion)
         self._tell_of(coordinator, promotion, coordinator.ledger.metrics.micro_batch_ms or 0.0)
@@ -397,12 +397,12 @@ class RunningOnSpark(RunningTopology):
     @property
     def failure(self) -> str | None:
         """Why the topology failed, in a sentence; None if it did not fail, or will be restarted."""
-        return self.lifecycle.failure
+        return self._lifecycle.failure
 
     @property
     def killed(self) -> str | None:
         """Who has killed the topology from outside, as in "killed by alice"; None if nobody has."""
-        kill = self.lifecycle.kill
+        kill = self._lifecycle.kill
         return kill.why if kill is not None else None
 
     def exits(self, exit_code: int) -> None:
@@ -419,8 +419,8 @@ class RunningOnSpark(RunningTopology):
         """
         if self.failure is not None:
             return self.failure
-        if self._begins_again and not self.lifecycle.asked_to_restart:
-            return f"its query failed and is being started again: {self.lifecycle.why_restarted}"
+        if self._begins_again and not self._lifecycle.asked_to_restart:
+            return f"its query failed and is being started again: {self._lifecycle.why_restarted}"
         return next((thread.trouble for thread in self._threads if thread.trouble is not None), None)
 
     @property
@@ -454,12 +454,12 @@ class RunningOnSpark(RunningTopology):
     @property
     def _begins_again(self) -> bool:
         """Whether a life has ended, and the one that follows has done nothing yet."""
-        ended = self.lifecycle.restarted
+        ended = self._lifecycle.restarted
         return ended is not None and (ended is self._life or not self._life_works)
 
-    def notice_state(self) -> TopologyState:
+    def _notice_state(self) -> TopologyState:
         """The state, as it is by now: whether the topology works, and its spouts emit, is seen when it is asked for."""
-        lifecycle, state = self.lifecycle, self.lifecycle.state
+        lifecycle, state = self._lifecycle, self._lifecycle.state
         if state is TopologyState.STARTING:
             works = self.waits_for is None
         else:
@@ -476,7 +476,7 @@ class RunningOnSpark(RunningTopology):
         Raises:
             EngineError: the topology was stopped, or is ending.
         """
-        self.lifecycle.order(LifecycleEvent.ACTIVATE, "activated")
+        self._lifecycle.order(LifecycleEvent.ACTIVATE, "activated")
         self._set_active(True)
 
     def deactivate(self) -> None:
@@ -485,7 +485,7 @@ class RunningOnSpark(RunningTopology):
         Raises:
             EngineError: the topology was stopped.
         """
-        self.lifecycle.order(LifecycleEvent.DEACTIVATE, "deactivated")
+        self._lifecycle.order(LifecycleEvent.DEACTIVATE, "deactivated")
         self._set_active(False)
 
     def _set_active(self, active: bool) -> None:
@@ -541,7 +541,7 @@ class RunningOnSpark(RunningTopology):
             threading.Thread(target=self.stop, args=(drain, timeout_secs), name="sparkbolt-stop").start()
             return False
         if drain:
-            self.lifecycle.on(LifecycleEvent.STOP)
+            self._lifecycle.on(LifecycleEvent.STOP)
         self._set_active(False)
         if drain and self.is_running and self.failure is None:
             limit = self.topology.config.message_timeout_secs if timeout_secs is None else timeout_secs
@@ -558,7 +558,7 @@ class RunningOnSpark(RunningTopology):
         if self._calls.has_this_thread:
             threading.Thread(target=self.close, name="sparkbolt-close").start()
             return
-        if not self.lifecycle.end():  # another thread ends everything, such as that of a kill from outside
+        if not self._lifecycle.end():  # another thread ends everything, such as that of a kill from outside
             self._closed.wait(0.0 if threading.current_thread() is self._supervisor else None)
             return
         try:
@@ -584,7 +584,7 @@ class RunningOnSpark(RunningTopology):
         self.recording.close()
         if self._presence is not None:
             why = self.failure or self.killed
-            self._presence.ended(self.lifecycle.state, why, drained=self._coordinator.drained)
+            self._presence.ended(self._lifecycle.state, why, drained=self._coordinator.drained)
         self._checkpoint.close()
         for folder in (self._folder, self._temporary):
             if folder is not None:

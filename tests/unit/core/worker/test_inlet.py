@@ -124,7 +124,7 @@ def test_rows_are_acked_retried_from_state_and_given_up_with_a_letter_that_has_t
     assert (rows.acked, rows.failed, rows.retried, rows.set_aside, rows.dead_letters) == (2, 4, 3, 1, 1)
     assert engine.ledger.open_trees == 0
     assert kept(engine) == 0, "what is settled is dropped"
-    [line] = b"".join(engine.letters.values()).splitlines()
+    [line] = b"".join(engine.letters).splitlines()
     letter = json.loads(line)
     assert (letter["message_id"], letter["source"], letter["position"]) == ("'c'", "kept-1", 0)
     assert [attempt["reason"] for attempt in letter["attempts"]] == [f"ValueError: try {n} of c" for n in (1, 2, 3)]
