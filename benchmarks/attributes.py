@@ -1,9 +1,7 @@
 """The commit of a large Counter in an attribute.
 
-Which question it answers: what does a micro-batch pay to keep a ``Counter`` of 400,000 words of which it has touched
-some, written by its changes, against pickling it whole each time? Processor time and bytes, without Spark.
-
-Read before: ``figures``, ``sparkbolt.core.state.large_dicts``.
+What does a micro-batch pay to keep a ``Counter`` of 400,000 words of which it has touched some, written by its changes,
+against pickling it whole each time? Processor time and bytes, without Spark.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """Where the processor's seconds go at full load, and where the milliseconds of a small micro-batch go.
 
-Which question it answers: which part is the largest, and whose is it: user code's, ours, PySpark's, Spark's, the
-kernel's?
+Which part is the largest, and whose is it: user code's, ours, PySpark's, Spark's, the kernel's?
 
 Processor time is the kernel's account of each process, and of each thread of the JVM, between two promotions. Python
 workers divide their own: a bolt's ``prepare`` has functions of the engine timed, in that process alone. The
 milliseconds are medians over micro-batches: our own record of each, Spark's durations of it, and Spark's record of its
 spark_stages.
-
-Read before: ``runs``, ``words``, ``floor``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Word count with column bolts.
 
-Which question it answers: how many words a second are counted where user code, too, works on whole frames?
-
-Read before: ``runs``, ``words``.
+How many words a second are counted where user code, too, works on whole frames?
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """What reaches the driver.
 
-Which question it answers: how many bytes come to the driver for a million complete trees of a ``PartitionedSpout``,
-where nothing fails? Counted are the frames that ``foreachBatch`` collects. And do executors judge trees sooner than the
-driver, with a spark_stage more?
-
-Read before: ``runs``, ``spouts``.
+How many bytes come to the driver for a million complete trees of a ``PartitionedSpout``, where nothing fails? Counted
+are the frames that ``foreachBatch`` collects. And do executors judge trees sooner than the driver, with a spark_stage
+more?
 """
 
 from __future__ import annotations

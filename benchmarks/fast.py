@@ -1,8 +1,6 @@
 """The compiled kernels, wanted or not.
 
-Which question it answers: how does one process run the same once with the kernels and once in pure Python?
-
-Read before: ``sparkbolt.core.base.native``.
+How does one process run the same once with the kernels and once in pure Python?
 """
 
 from __future__ import annotations

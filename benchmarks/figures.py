@@ -1,8 +1,6 @@
 """Figures: a median of samples, what it aims at, and how both are printed.
 
-Which question it answers: what was measured, how far apart were the samples, and is the aim reached?
-
-Read before: nothing.
+What was measured, how far apart were the samples, and is the aim reached?
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The time of a micro-batch with little data.
 
-Which question it answers: how long is it, and what does the lane cost above a Structured Streaming query of the same
-shape, written by hand? The stateful shape: a Python source, one shuffle, one stateful level with a key a task,
-``foreachBatch`` that collects. The stateless shape has ``mapInArrow`` in place of the stateful level.
-
-Read before: ``runs``, ``spouts``.
+How long is it, and what does the lane cost above a Structured Streaming query of the same shape, written by hand? The
+stateful shape: a Python source, one shuffle, one stateful level with a key a task, ``foreachBatch`` that collects. The
+stateless shape has ``mapInArrow`` in place of the stateful level.
 """
 
 from __future__ import annotations

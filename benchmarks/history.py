@@ -1,9 +1,7 @@
 """What the history of a topology costs.
 
-Which question it answers: how much more processor time does the word count take with all its measurements (flows,
-latencies, micro-batches, the history) than without them? In one process and without Spark, so that nothing else counts.
-
-Read before: ``words``, ``sparkbolt.core.driver.recorder``.
+How much more processor time does the word count take with all its measurements (flows, latencies, micro-batches, the
+history) than without them? In one process and without Spark, so that nothing else counts.
 """
 
 from __future__ import annotations

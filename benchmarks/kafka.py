@@ -1,11 +1,9 @@
 """Kafka: what its messages cost, beside the memory, the client alone, and Spark's own source.
 
-Which question it answers: how fast is a KafkaSpout, tracked, against a real broker on this machine?
+How fast is a KafkaSpout, tracked, against a real broker on this machine?
 
 The broker is started for it (a process that shares the two cores), with the text's lines spread over eight
 kafka_partitions. Contenders take turns within one run, since the machine's speed is not the same all day.
-
-Read before: ``runs``, ``words``, ``peers``.
 """
 
 from __future__ import annotations

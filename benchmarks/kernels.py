@@ -1,9 +1,7 @@
 """What the compiled kernels save.
 
-Which question it answers: how much processor time does the word count take in one process and without Spark, with the
-kernels of ``sparkbolt[fast]`` and in pure Python? So nothing else counts: neither Spark, nor the waiting of processes.
-
-Read before: ``history``, ``words``, ``fast``.
+How much processor time does the word count take in one process and without Spark, with the kernels of
+``sparkbolt[fast]`` and in pure Python? So nothing else counts: neither Spark, nor the waiting of processes.
 """
 
 from __future__ import annotations

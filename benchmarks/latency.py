@@ -1,12 +1,12 @@
 """How long a tree takes from the moment at which its message exists to its ack, at a low, even rate.
 
-Which question it answers: at 1,000 sentences a second, how late is the word count: ours, a hand-written Structured
-Streaming query of the same shape, and Apache Storm's?
+At 1,000 sentences a second, how late is the word count: ours, a hand-written Structured Streaming query of the same
+shape, and Apache Storm's?
 
 Sentence i is due at the start of the clock + i / rate. Its latency is the time from then until it is done: until the
 ``ack`` of a ``Spout``; until the promotion of a ``PartitionedSpout`` has moved past it; until ``foreachBatch`` has
 collected the result of the hand-written query. So it holds the time in which a sentence waits for the next micro-batch,
-which is why it is more than the duration of one. Read before: ``runs``, ``words``, ``floor``, ``storm``.
+which is why it is more than the duration of one.
 """
 
 from __future__ import annotations

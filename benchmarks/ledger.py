@@ -1,9 +1,6 @@
 """The ledger with a million open trees.
 
-Which question it answers: how many bytes is an open tree, and how many trees a second are opened, completed and
-moved on in time? No Spark here.
-
-Read before: ``sparkbolt.core.driver.ledger.ledger``.
+How many bytes is an open tree, and how many trees a second are opened, completed and moved on in time? No Spark here.
 """
 
 from __future__ import annotations

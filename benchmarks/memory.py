@@ -1,11 +1,9 @@
 """Memory that stays bounded: a million open trees, and a bolt that is ten times slower than its spout.
 
-Which question it answers: does the memory of the driver, of the JVM and of Python workers stop to grow?
+Does the memory of the driver, of the JVM and of Python workers stop to grow?
 
 Resident memory is read from the kernel at each promotion. Of the slow bolt, what counts is the last half of the
 run against the first: what is bounded does not grow.
-
-Read before: ``runs``, ``spouts``.
 """
 
 from __future__ import annotations

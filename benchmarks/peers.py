@@ -1,14 +1,11 @@
 """The word counts of others: Bytewax, Pathway, Apache Storm, PyFlink, and Structured Streaming by hand.
 
-Which question it answers: how fast do others count the same words on this machine, in this run, and what do they
-guarantee meanwhile?
+How fast do others count the same words on this machine, in this run, and what do they guarantee meanwhile?
 Rule: what is not to be had here, or fails, is printed with its reason, and the others are measured all the same.
 
 Bytewax, Pathway and PyFlink live in environments of their own under ``.bench/``, installed from the package index at
 the first call. The time of Bytewax and Pathway is from the first line of their program to the last count, with their
 start-up in it, which is short. Of all others it is the steady middle, as of ours.
-
-Read before: ``runs``, ``words``, ``columns``, ``storm``, and the programs in ``peer_programs``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Runs of topologies on Spark, and their steady middle.
 
-Which question it answers: how much does a topology do in a second, once it has started?
+How much does a topology do in a second, once it has started?
 Rule: it is measured between two promotions, so that only work that is committed counts; before the first of them
 the size of micro-batches has settled, and the last micro-batch, which is not full, is left out.
-
-Read before: ``figures``, ``text``.
 """
 
 from __future__ import annotations

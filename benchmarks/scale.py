@@ -1,10 +1,8 @@
 """How cost grows with size.
 
-Which question it answers: what does twice as much cost: sources, kafka_partitions, failures, open trees, a backlog,
-files, tasks, components, distinct words, executors? Each axis gives its costs at several sizes, and the growth of each
-cost, which is 1 where it is linear.
-
-Read before: ``scale_growth``, then ``scale_driver``, ``scale_topologies``, ``scale_spark``.
+What does twice as much cost: sources, kafka_partitions, failures, open trees, a backlog, files, tasks, components,
+distinct words, executors? Each axis gives its costs at several sizes, and the growth of each cost, which is 1 where it
+is linear.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """What the driver's side costs by size: sources, kafka_partitions, failures, open trees, a backlog, files.
 
-Which question it answers: what do a poll, a plan and a promotion cost, by how much there is to know? No Spark and no
-worker here: verdicts are made up, as the acker would give them.
-
-Read before: ``scale_growth``, ``ledger``, ``sparkbolt.core.driver.coordinator``.
+What do a poll, a plan and a promotion cost, by how much there is to know? No Spark and no worker here: verdicts are
+made up, as the acker would give them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """How a cost grows with a size: measured at several sizes, and the slope of its logarithm.
 
-Which question it answers: does twice as much cost twice as much?
+Does twice as much cost twice as much?
 
 Rule 1: a growth is the slope of log cost against log size over the last decade of sizes; 1 is linear, 2 is quadratic.
 Rule 2: a cost is the processor time of this process, where Spark has no part in it: others may use the machine, too.
-
-Read before: ``figures``, ``runs``.
 """
 
 from __future__ import annotations

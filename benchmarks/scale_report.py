@@ -1,9 +1,8 @@
 """What ``scale`` has measured, as a picture and as tables.
 
-Which question it answers: how do the figures of a run become what docs/benchmarks.md shows of them?
+How do the figures of a run become what docs/benchmarks.md shows of them?
 
 It is apart from ``scale``, because it measures nothing, and needs matplotlib.
-Read before: ``scale_growth``.
 """
 
 from __future__ import annotations

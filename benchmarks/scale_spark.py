@@ -1,12 +1,10 @@
 """What Spark costs by shape: tasks of a bolt, levels, executors. Small runs.
 
-Which question it answers: what do a small micro-batch and a text cost on Spark, by how many tasks a bolt has, how many
-levels there are, and how many executors? There are more tasks than cores here: what is seen is the price, and no gain.
+What do a small micro-batch and a text cost on Spark, by how many tasks a bolt has, how many levels there are, and how
+many executors? There are more tasks than cores here: what is seen is the price, and no gain.
 
 A process can have one JVM with one master, so each master gets a process of its own:
 ``python -m benchmarks.scale_spark MASTER NAME SIZE...`` prints one JSON object a line.
-
-Read before: ``scale_topologies``, ``floor``, ``runs``.
 """
 
 from __future__ import annotations

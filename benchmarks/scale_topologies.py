@@ -1,9 +1,7 @@
 """What a topology costs by its shape: tasks of a bolt, components, distinct words; in one process, without Spark.
 
-Which question it answers: what do a small micro-batch and a text cost, by how many tasks and components there are, and
-by how many words a bolt has counted; and what do retries cost, by how many there are?
-
-Read before: ``scale_growth``, ``sparkbolt.sim.engine``.
+What do a small micro-batch and a text cost, by how many tasks and components there are, and by how many words a bolt
+has counted; and what do retries cost, by how many there are?
 """
 
 from __future__ import annotations

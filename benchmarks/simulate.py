@@ -1,9 +1,6 @@
 """Seeds a second of the simulator.
 
-Which question it answers: how many seeds of the word count of 200 lines, with faults on, do two processes run in a
-second? No Spark here.
-
-Read before: ``sparkbolt.sim.subprocess_runner``.
+How many seeds of the word count of 200 lines, with faults on, do two processes run in a second? No Spark here.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Words a second of this tree against those of an earlier commit.
 
-Which question it answers: how many times as much does the word count do with its default settings as it did then, on
-one and the same machine, in turn? Each turn is a process of its own. The programs are those of today; only the package
-``sparkbolt`` is that of the commit, which may be older than the kernels and then runs without them.
-
-Read before: ``words``, ``columns``.
+How many times as much does the word count do with its default settings as it did then, on one and the same machine, in
+turn? Each turn is a process of its own. The programs are those of today; only the package ``sparkbolt`` is that of the
+commit, which may be older than the kernels and then runs without them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """A spout of numbers, whose micro-batches are as large as a benchmark wants them.
 
-Which question it answers: how does a benchmark say what each micro-batch holds?
+How does a benchmark say what each micro-batch holds?
 Rule: which step a micro-batch is follows from its first position alone, so a restart would go on the same.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """How long a start takes.
 
-Which question it answers: how long does a user wait from ``sparkbolt run`` to the first ack, with the class archive and
-without, against an empty session of PySpark that counts one row? All are new processes, in turn; the first turn, which
-reads from the disk, is left out.
-
-Read before: ``figures``, ``runs``.
+How long does a user wait from ``sparkbolt run`` to the first ack, with the class archive and without, against an empty
+session of PySpark that counts one row? All are new processes, in turn; the first turn, which reads from the disk, is
+left out.
 """
 
 from __future__ import annotations

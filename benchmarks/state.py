@@ -1,13 +1,11 @@
 """A micro-batch that touches a thousand keys, of a thousand and of a million.
 
-Which question it answers: does a micro-batch cost what it touches, or what there is?
+Does a micro-batch cost what it touches, or what there is?
 
 Three topologies run in one session and take turns of a few seconds, the others deactivated: what is compared is a
 tenth of a micro-batch's time, so a machine that becomes slower between two long runs would hide it. The floor that
 is subtracted is the time of a micro-batch that touches the one key that there is. Times are means, not medians:
 what is spread over micro-batches, such as rewriting buckets, belongs to them.
-
-Read before: ``turns``, ``spouts``.
 """
 
 from __future__ import annotations

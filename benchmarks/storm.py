@@ -1,12 +1,10 @@
 """Apache Storm: its word count, and how long a line takes there until it is acked.
 
-Which question it answers: how many words a second does Storm count on this machine, and how soon is a line complete?
+How many words a second does Storm count on this machine, and how soon is a line complete?
 
 Maven fetches Storm's jars into ``.bench/storm`` at the first call, and javac compiles ``StormWords.java``; both are
 done anew only if the files in ``peer_programs`` have changed. Each run is a JVM of its own, with a ``LocalCluster`` of
 one worker: spout, bolts and ackers are threads of one process and send one another objects, not bytes.
-
-Read before: ``text``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """What ``micro_batch_target_ms`` costs a topology that keeps up.
 
-Which question it answers: at a rate that is a third to a half of what the word count can do, is a tree later with the
-default target than with half of it? What the target gives to one that falls behind is in ``words``.
-
-Read before: ``latency``.
+At a rate that is a third to a half of what the word count can do, is a tree later with the default target than with
+half of it? What the target gives to one that falls behind is in ``words``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Text with as many distinct words as real text has, the same on every machine.
 
-Which question it answers: what do the word counts read?
+What do the word counts read?
 Rule: rank r has probability proportional to 1/r (Zipf's law with exponent 1), and its spelling depends on r alone.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

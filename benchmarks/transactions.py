@@ -1,10 +1,8 @@
 """What a transactional topology costs.
 
-Which question it answers: how many words a second does a word count do with ``transactional=True`` against without, if
-no record fails, and if some do at their first attempt in both?
+How many words a second does a word count do with ``transactional=True`` against without, if no record fails, and if
+some do at their first attempt in both?
 Rule: what counts is what is committed, so the executions that were aborted only take time.
-
-Read before: ``runs``, ``words``.
 """
 
 from __future__ import annotations

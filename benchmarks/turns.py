@@ -1,10 +1,9 @@
 """Topologies that take turns of a few micro-batches, in one session.
 
-Which question it answers: which of two is faster, on a machine that is half as fast a minute later?
+Which of two is faster, on a machine that is half as fast a minute later?
 Rule: a contender rests while another one has its turn. The micro-batches in which a turn begins are not counted.
 
 It is apart from ``runs``, whose topologies run from their beginning to their end.
-Read before: ``runs``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """The framework of `sparkbolt ui`: NiceGUI against Starlette with pages that the server renders.
 
-Which question it answers: what do 20 open pages of 200 components cost the server, and how soon is one more there?
+What do 20 open pages of 200 components cost the server, and how soon is one more there?
 
 Both show one equal page (``ui_programs``): a table of 200 rows and a chart, with new numbers every two seconds. The
 clients speak the protocols that browsers would: NiceGUI's WebSocket, and a request for the parts that change. Both
 live in environments of their own under ``.bench/``, installed from the package index at the first call.
-
-Read before: ``figures``, and the programs in ``ui_programs``.
 """
 
 from __future__ import annotations

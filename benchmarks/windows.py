@@ -1,9 +1,9 @@
 """Windows: what a tuple costs, what a micro-batch reads and writes, how many tuples a second.
 
-Which question it answers: does a window cost what comes, or what it holds; and how fast is it on Spark?
+Does a window cost what comes, or what it holds; and how fast is it on Spark?
 
 What does not need Spark is measured without it: one process runs the very tasks, frames and segments, on a store that
-counts the bytes that are put and got. Read before: ``runs``.
+counts the bytes that are put and got.
 """
 
 from __future__ import annotations

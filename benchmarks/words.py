@@ -1,9 +1,7 @@
 """Word count with class bolts, and what tracking costs.
 
-Which question it answers: how many words a second does api.md's word count count on two cores, with its counts
-durable and every line tracked; and how much faster would it be untracked?
-
-Read before: ``runs``.
+How many words a second does api.md's word count count on two cores, with its counts durable and every line tracked; and
+how much faster would it be untracked?
 """
 
 from __future__ import annotations

@@ -2,12 +2,9 @@
 
     python -m docs.draw            # makes docs/pictures/*.svg again; a test says when that is due
 
-Which question it answers: what do the lane, a tuple's tree and the ledger's three steps look like?
 Rule 1: names, levels, fusion and ids come from the engine; only the places of things are chosen here.
 Rule 2: the same code gives the same bytes.
 Rule 3: a picture has a ground of its own, light or dark as the reader's system is, so it is legible on any page.
-
-Read before: ``sparkbolt.core.model.lane``, ``sparkbolt.core.base.ids``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Links between pages, for whoever checks or makes them: the code host's rules, which the site keeps too.
 
-Which question it answers: what does a page link to, and which anchors do its headings have?
 Rule 1: code is no prose: what looks like a link or a heading in a block or a span of code is none.
 Rule 2: an anchor is the one that the code host makes of a heading, so a link is right on both or on neither.
 """

@@ -2,12 +2,9 @@
 
     python -m docs.notebook       # runs examples/notebook.ipynb, and writes it with its outputs
 
-Which question it answers: does the notebook among the examples work, and does it show what its pages say?
 Rule 1: what is written is small and stays the same: without log lines, which differ from run to run, and without the
 numbers of executions and other metadata. Durations do differ; ``stable`` leaves them out of comparisons.
 Rule 2: the notebook runs with this interpreter, in a folder of its own.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

@@ -2,12 +2,9 @@
 
     python -m docs.reference       # makes docs/api/*.md again; a test says when that is due
 
-Which question it answers: what can be imported, how is it called, and what does it promise?
 Rule 1: nothing is written here: signatures, defaults and words are those of the source.
 Rule 2: the same source gives the same bytes.
 Rule 3: ``DOORS`` are the public modules; what their ``__all__`` names is public, and nothing else.
-
-Read before: ``sparkbolt/__init__.py``.
 """
 
 from __future__ import annotations

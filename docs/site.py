@@ -2,13 +2,10 @@
 
     scripts/docs                   # makes the site from docs/, README.md and their like
 
-Which question it answers: what becomes of a page's links, fences and anchors on the site?
 Rule 1: a page is written once: README.md is the site's first page, and no page has two versions.
 Rule 2: a link to a file of the repository that is no page leads to the file on the code host. A file that does not
 exist is a warning, and with ``strict`` a warning ends the build.
 Rule 3: a page loads nothing from another host.
-
-Read before: ``docs/links.py``, ``mkdocs.yml``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Errors: every error that Sparkbolt raises on purpose.
 
-Which question it answers: what can go wrong that a user can correct, and which class does a program catch?
 Rule: a message names who is concerned (by id), what was expected, what came, and the likely mistake.
 """
 

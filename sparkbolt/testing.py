@@ -1,11 +1,8 @@
 """Testing: runs a user's topology in one process, without Spark, with a clock that only the test moves.
 
-Which question it answers: what does my topology do with these messages, and what is the outcome of each of them?
 Rule 1: this module adds no rules of processing. Plans, tasks, frames and the ledger are the same as on Spark; the
 test only replaces the source of the tuples and the clock.
 Rule 2: time does not move unless ``advance`` moves it.
-
-Read before: ``sim.engine``, ``sim.report``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """FileDeadLetters: writes dead letters to files, one JSON object per line.
 
-Which question it answers: when is a dead letter in the file, and what is read back after a crash?
-
 Rule 1: letters are appended and flushed to the disk before ``write`` returns; existing content never changes
 (``files.local.append_lines``).
 Rule 2: a letter counts once by its id, however often the file holds it; a damaged line is reported, never skipped
 silently.
-
-Read before: ``core.model.dead_letters``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """DeltaBolt: appends tuples to a Delta table, without Spark's connector.
 
-Which question it answers: how does a micro-batch become one version of a table, and how is a repeat of it found?
 Rule 1: the rows and the number of their micro-batch are one commit of Delta's log (an application transaction). A
 micro-batch whose number the table has already is not written again.
 Rule 2: only the driver opens the table, so what delta-rs starts (threads) is never forked.
 
 Prior art: ``txnAppId`` and ``txnVersion`` of Delta on Spark.
-Read before: ``table_committer``.
 """
 
 from __future__ import annotations

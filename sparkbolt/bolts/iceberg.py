@@ -1,13 +1,11 @@
 """IcebergBolt: appends tuples to an Iceberg table, without Spark's connector.
 
-Which question it answers: how does a micro-batch become one snapshot of a table, and how is a repeat of it found?
 Rule 1: the rows and the number of their micro-batch are one commit of the table: the number is a property of the table
 and of the snapshot. A micro-batch whose number the table has already is not written again.
 Rule 2: a commit that meets another writer's is not tried again by the library: that writer may have been an older
 driver with the same micro-batch, so the table is asked first.
 
 Prior art: ``DeltaBolt``.
-Read before: ``table_committer``.
 """
 
 from __future__ import annotations

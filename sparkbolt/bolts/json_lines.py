@@ -1,10 +1,7 @@
 """JsonLinesBolt: writes tuples as JSON lines.
 
-Which question it answers: how does a tuple become a line of JSON, and when is it on the disk?
 Rule: a tuple that JSON cannot represent fails alone, in ``execute``; ``flush`` writes only lines that are encoded
 already.
-
-Read before: ``json_values``, ``part_files``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """JSON values: how values of tuples become JSON, for each sink that writes it.
 
-Which question it answers: does JSON hold a value as it is, and what stands for a value that it has no type for?
 Rule: nothing of a value is lost. What JSON cannot hold is a ``TypeError`` or ``ValueError`` that shows the value.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

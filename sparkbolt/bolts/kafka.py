@@ -1,6 +1,5 @@
 """KafkaBolt: sends tuples as Kafka messages.
 
-Which question it answers: how does a tuple become a message, and when is it acked?
 Rule 1: a tuple is acked when the broker has acknowledged its message, and failed when it has not within
 ``deliver_secs`` or refuses it; it fails alone (``spouts.kafka.sending``). ``flush`` waits for all messages in flight,
 so a micro-batch never commits a message that the broker does not have. A micro-batch that runs again sends its messages
@@ -9,7 +8,6 @@ Rule 2: in a transactional topology a tuple is acked when its message is made an
 messages of a micro-batch in one Kafka transaction (``kafka_committer``), once.
 
 In a rehearsal nothing is sent.
-Read before: ``core.model.committers``, ``core.model.unsent``, ``spouts.kafka.sending``.
 """
 
 from __future__ import annotations

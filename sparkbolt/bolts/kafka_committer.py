@@ -1,6 +1,5 @@
 """The Kafka committer: sends the messages of a micro-batch in one Kafka transaction, and once.
 
-Which question it answers: how is it known after a crash whether the messages of a txid are in Kafka?
 Rule 1: the messages of a txid and the marker of it are one Kafka transaction. The marker is an offset of a consumer
 group that has no consumer: the txid, on kafka_partition 0 of the first of the topics by name.
 Rule 2: the transactional id is that of checkpoint and component. ``init_transactions`` of a new producer fences all
@@ -13,7 +12,6 @@ that are younger than that were not committed if there is none; about older ones
 
 Two-phase commits (KIP-939) are not needed: rows are durable in the checkpoint before Spark commits, and the marker
 says what became of them. They could not be had: the client library does not know them.
-Read before: ``core.model.committers``, ``spouts.kafka.settings``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Sources of a lookup: a table, and a web service.
 
-Which question it answers: how are the values of some keys asked for, and what does a failure mean?
 Rule: a source that may answer later raises ``Unavailable``; what concerns one key is its answer, as an exception.
-
-Read before: ``sql_link``.
 """
 
 from __future__ import annotations

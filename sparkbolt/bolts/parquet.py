@@ -1,10 +1,7 @@
 """ParquetBolt: writes tuples as Parquet files.
 
-Which question it answers: how do frames become Parquet files, and what happens when their types conflict?
 Rule: a tuple whose types conflict with ``schema``, or with earlier frames of the micro-batch, fails alone, in
 ``execute``. What different tasks have kept may conflict: then a micro-batch has a file for each group that fits.
-
-Read before: ``part_files``, ``table_committer``.
 """
 
 from __future__ import annotations

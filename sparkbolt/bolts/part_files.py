@@ -1,7 +1,5 @@
 """Part files: one output file per task and micro-batch, or per micro-batch of a transactional topology.
 
-Which question it answers: how is output written so that a micro-batch that runs again replaces its earlier output?
-
 Rule 1: a file's name consists of the micro-batch, the component and the task. This identifies one unit of work: a bolt
 with a ``flush`` is not fused, so one process receives all rows of a task in a micro-batch together, however many spouts
 and processes send them. When the micro-batch runs again, one process receives the same rows together again.

@@ -1,6 +1,5 @@
 """PrintBolt: prints tuples to the terminal.
 
-Which question it answers: where does a user see what a bolt prints?
 Rule: one tuple is one line.
 
 It is apart because each bolt of the package has a module of its own.

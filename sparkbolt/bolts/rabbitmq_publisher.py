@@ -1,6 +1,5 @@
 """Publisher: one connection to RabbitMQ, on the event loop of its bolt.
 
-Which question it answers: has the broker taken this message?
 Rule 1: a message counts as published when the broker has confirmed it and has not returned it as unroutable.
 Rule 2: messages that are unconfirmed when a connection is lost are published again over the next one. So consumers may
 receive a message twice, under the same ``message_id``.
@@ -9,8 +8,6 @@ unconfirmed ones is published again while no other is, so that this message is r
 Rule 3: events of an abandoned connection are ignored: its delivery tags now belong to other messages.
 Rule 4: heartbeats are off, because the event loop does not run between frames. A connection that was lost meanwhile is
 detected at its next use.
-
-Read before: ``spouts.rabbitmq_link``.
 """
 
 from __future__ import annotations

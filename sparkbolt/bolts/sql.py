@@ -1,12 +1,9 @@
 """SqlBolt: writes tuples as rows of a database.
 
-Which question it answers: how does a tuple become a row, and when is it acked?
 Rule 1: a tuple is acked when its row is committed. It fails alone if the database refuses its row, and without costing
 an attempt while the database is away.
 Rule 2: in a transactional topology a tuple is acked when the database has accepted its row on trial, and the row is
 committed by the driver with all rows of the component in its micro-batch, in one transaction.
-
-Read before: ``committers``, ``sql_writer`` for what is in the database after a crash, ``sql_table`` for the modes.
 """
 
 from __future__ import annotations

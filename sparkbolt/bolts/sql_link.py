@@ -1,6 +1,5 @@
 """The link to an SQL database: the library, engines, and what an error means.
 
-Which question it answers: how is a database reached, and does an error concern one row, the table, or the database?
 Rule 1: a URL is shown without its password, and an error without the statement and its parameters.
 Rule 2: a process has one engine, and so one pool of connections, for each URL. Tasks of a process run one after
 another, so it has about as many connections as there are worker processes, however many tasks there are.
@@ -10,8 +9,6 @@ Rule 4: the time zone of a session is UTC. So values with a zone and columns wit
 the server, its user or the machine is set to. MySQL and MariaDB are strict there: they cut no text, and
 refuse a number out of range.
 Rule 5: what writes has transactions. A connection that commits each statement is refused.
-
-Read before: ``core.model.arguments``.
 """
 
 from __future__ import annotations

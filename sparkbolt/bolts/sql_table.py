@@ -1,11 +1,8 @@
 """The table that a bolt writes: its statement for each mode, the types of its columns, and values for them.
 
-Which question it answers: how does a row of values become SQL, and what does ``merge`` do with a row that exists?
 Rule 1: what two attempts or two tasks write in either order is the same where that is promised: ``upsert`` with
 ``newest``, and ``merge`` with ``min`` and ``max``.
 Rule 2: a table that has to be changed by someone is ``Unavailable``, with the statement that changes it.
-
-Read before: ``sql_link``, ``sql_values``.
 """
 
 from __future__ import annotations

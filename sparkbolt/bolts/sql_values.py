@@ -2,8 +2,6 @@
 
 Rule: whether a value fits a column depends on the value and the type of the column alone. A database would take more
 than fits: it rounds 1.5 for a column of whole numbers, and drops the time of a datetime for a column of days.
-
-Read before: ``core.base.arrow_values``, which does the same for Arrow's columns; ``sql_link``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """The SQL writer: writes the rows of a task and micro-batch in one transaction, and once.
 
-Which question it answers: what is in the database after a crash, a repeat, an outage, a bad row?
 Rule 1: rows, and the note that they are written, are of one transaction. The note is a row of the table of commits,
 for one checkpoint, component and task: the last micro-batch, and the edge of each row that was written in it. Edges
 are the same when a micro-batch runs again, so a repeat writes what is not there yet, and only that. A repeat may have
@@ -12,8 +11,6 @@ connection reads the note, which says so.
 Rule 4: in a transactional topology tasks only ``try_rows``: their rows are written and rolled back, so that a row is
 refused before it counts. ``commit`` in the driver writes the rows of all tasks, all or none, with one note for the
 component (task ``WHOLE``); a number that is noted already is not written again.
-
-Read before: ``sql_link``, ``sql_table``, ``sql_rows``.
 """
 
 from __future__ import annotations

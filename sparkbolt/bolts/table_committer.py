@@ -1,11 +1,8 @@
 """Table committers: what the sinks have in common that commit the rows of a micro-batch as one table.
 
-Which question it answers: how do frames get to ``commit`` as one Arrow table, and what fails that does not fit?
 Rule 1: an executor checks and converts: what does not fit the columns fails its tuple alone, and ``commit`` converts
 nothing if a schema is given.
 Rule 2: a frame is kept as the bytes of Arrow's stream format, so the driver holds the rows of a micro-batch as columns.
-
-Read before: ``committers``, ``table_schema``.
 """
 
 from __future__ import annotations

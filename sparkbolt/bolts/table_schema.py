@@ -1,10 +1,7 @@
 """Table schemas: the columns of a table, and how the values of tuples become them.
 
-Which question it answers: does a tuple fit the columns, and as which Arrow values?
 Rule: a value is converted only if nothing of it is lost, whatever its neighbours are: an int becomes a double, 1.5
 never becomes an int, and nothing but text becomes text. What does not fit is a ``TypeError`` that names the field.
-
-Read before: ``arrow_values``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Command line: the command ``sparkbolt``.
 
-Which question it answers: how is a command run, and what do exit codes mean?
 Rule: a user's mistake is reported as one sentence on standard error, without a traceback; ``--debug`` or
 ``SPARKBOLT_DEBUG=1`` shows the traceback.
 
@@ -8,9 +7,6 @@ Exit codes: 0 finished, or stopped with nothing left; 3 the same, but messages w
 wrong use, such as a name that nothing has; 4 the time of ``--for`` expired or it was killed, and 130 stopped by Ctrl-C.
 With 4 and 130 open trees, or records that failed, are left for replay. A run has failed, too, if the reader of its
 output has closed it. ``kill --wait`` ends with 0 if the topology has ended with nothing left, otherwise with 4.
-
-Read before: ``program`` for what a run is, ``parser`` for the commands; then ``check``, ``graph``, ``stories`` and
-``operate``.
 """
 
 from __future__ import annotations

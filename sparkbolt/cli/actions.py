@@ -1,9 +1,6 @@
 """Actions: what the commands for topologies in code, and for checkpoints, do.
 
-Which question it answers: which module does the work of a command, and what is its exit code?
 Rule: nothing is imported before its command is given, so that each command starts as fast as it can.
-
-Read before: ``program``, ``locate``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Arguments: what commands are given, checked where they are given.
 
-Which question it answers: what is a duration, a setting, a number on the command line?
 Rule: what is wrong is told with what was expected, and with the most similar name that exists.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

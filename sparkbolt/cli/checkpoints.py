@@ -1,11 +1,8 @@
 """Checkpoints: ``sparkbolt checkpoint verify`` and ``sparkbolt checkpoint repair``.
 
-Which question it answers: can a topology go on from this checkpoint, and which files must be moved away so that it can?
 Rule 1: ``verify`` only reads. ``repair`` keeps a copy of each file that it removes, in ``repairs/n`` of the checkpoint.
 It takes a new life number first, so that nothing counts any more that a driver still does with this checkpoint.
 Rule 2: for a local directory neither Spark nor Java starts.
-
-Read before: ``core.driver.ledger.agreement``.
 """
 
 from __future__ import annotations

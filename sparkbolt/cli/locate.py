@@ -1,9 +1,6 @@
 """Locate: finds a topology by its name.
 
-Which question it answers: which topology does ``module:attribute`` mean?
 Rule: an error in the name or in the module is reported as one sentence; a mistake of the caller is a ``WrongUseError``.
-
-Read before: ``core.model.topology``.
 """
 
 from __future__ import annotations

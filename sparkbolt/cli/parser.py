@@ -1,9 +1,6 @@
 """Parser: all commands and options of ``sparkbolt``.
 
-Which question it answers: which commands are there, and what are they given?
 Rule: every option says its default and its unit; ``actions`` and ``operate.commands`` do what is asked.
-
-Read before: ``arguments``.
 """
 
 from __future__ import annotations

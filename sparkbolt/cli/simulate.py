@@ -1,12 +1,9 @@
 """Simulate: simulates a topology from the command line.
 
-Which question it answers: how do many seeds run on several processes, and what is shown of them?
 Rule 1: the first seed that breaks a promise ends the command. It prints the seed, its shortest history, the story of
 its tree, and the command that shows the failure again.
 Rule 2: two processes with different hash seeds run the first seeds, and must do the same. If a bolt is unavailable for
 ever, only these seeds are run: the others would end at this bolt, too.
-
-Read before: ``sim.report``, ``sim.subprocess_runner``.
 """
 
 from __future__ import annotations

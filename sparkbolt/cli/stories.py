@@ -1,9 +1,6 @@
 """Stories: ``sparkbolt errors`` and ``sparkbolt explain`` show trees from the ledger's log.
 
-Which question it answers: which trees failed, and which way did this one take?
 Rule: it only reads, and for a local directory it starts neither Spark nor Java; the topology may run meanwhile.
-
-Read before: ``core.driver.ledger.reader``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """HTML: what a notebook shows of a topology, and of one that runs.
 
-Which question it answers: how does a topology look in a notebook?
 Rule 1: every text is escaped: names, states and errors come from users and their messages.
 Rule 2: no script, and no style that reaches beyond its own element: the picture is an image, the table has its styles
 in its elements.
 Rule 3: it shows one moment; the notebook shows another when the cell runs again.
-
-Read before: ``svg``, ``core.model.running``.
 """
 
 from __future__ import annotations

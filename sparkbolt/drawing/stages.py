@@ -1,9 +1,6 @@
 """Stages: what all drawings of a topology have in common.
 
-Which question it answers: in which stage does each component run, and what is written at an arrow?
 Rule: all facts come from ``core.model.lane``; this module decides nothing.
-
-Read before: ``core.model.lane``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """SVG: draws a topology as a picture, for a document.
 
-Which question it answers: how do tuples flow through the topology?
 Rule 1: the same topology gives the same bytes.
 Rule 2: the picture is legible on a light and on a dark background: boxes are filled with a light tint only, and text
 follows the preferred colour scheme.
 
 Components stand in columns, by stage and, inside a stage, by the depth of their fusion; ``graph_layout`` does the rest.
-
-Read before: ``stages``, ``graph_layout``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Books: the newest errors and events of a topology, kept in its driver.
 
-Which question it answers: what went wrong lately, how often, and what happened to the topology, by whose hand?
 Rule 1: errors that are alike (same component, same text) are one entry with a count; of each component the newest
 ``ERRORS_MAX`` are kept, so that one with many errors hides none of another one.
 Rule 2: the newest ``EVENTS_MAX`` events are kept, in the file ``events`` of the checkpoint too, one JSON object a line.
-
-Read before: ``documents``.
 """
 
 from __future__ import annotations

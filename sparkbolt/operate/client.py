@@ -1,10 +1,7 @@
 """Client: asks a running topology.
 
-Which question it answers: how does a process ask the driver of a topology, and what if that does not answer?
 Rule 1: an answer comes within ``secs``, or ``NoAnswerError`` says why it did not; nothing here waits longer.
 Rule 2: what comes back is JSON of at most ``ANSWER_BYTES_MAX``; nothing is ever unpickled.
-
-Read before: ``control``.
 """
 
 from __future__ import annotations

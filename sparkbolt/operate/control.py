@@ -1,6 +1,5 @@
 """Control: the server in the driver's process that answers operators.
 
-Which question it answers: who may ask a running topology, how, and how much of its time can a stranger take?
 Rule 1: a request is one line of JSON, ``{"verb": ..., "by": ..., "token": ..., "arguments": {...}}``, and so is its
 answer, ``{"answer": ...}`` or ``{"error": ..., "kind": ...}``. Nothing is ever unpickled.
 Rule 2: by default it is a Unix socket of mode 0600 in a folder of mode 0700, and the system tells who asks: this user
@@ -8,7 +7,7 @@ or root. Only if ``SPARKBOLT_CONTROL=tcp://HOST:PORT`` says so it is TCP, on loo
 request must have the token, which is compared in constant time.
 Rule 3: a limit on everything: ``REQUEST_BYTES_MAX``, ``CONNECTIONS_MAX``, ``REQUEST_SECS`` for a request to come in.
 
-Prior art: the control sockets of PostgreSQL and HAProxy. Read before: ``steering``.
+Prior art: the control sockets of PostgreSQL and HAProxy.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Describe: the parts of a topology's document, made from what the driver knows.
 
-Which question it answers: how do a lane, metrics and a look become JSON?
 Rule: functions of their arguments alone; nothing here waits, locks or reads a clock.
-
-Read before: ``documents``, ``operable``, ``intent``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Description: what a checkpoint tells of a topology's shape, for those who look when it has ended.
 
-Which question it answers: which components were there, and where are their dead letters?
 Rule: it is the file ``description`` of the checkpoint, written at each start.
-
-Read before: ``describe``, ``core.driver.ledger.reader``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Documents: what is told about a topology from outside, as values that are JSON.
 
-Which question it answers: which facts does every reader (command line, REST, UI, metrics) get, in which units?
 Rule 1: one shape for a topology that runs and for one that has ended: what is unknown is None or empty, never missing.
 Rule 2: times are milliseconds since the epoch, names end in ``_ms``; durations in milliseconds too; sizes in bytes.
 Rule 3: counts of a window are sums over that window; the window ``all`` is since the first start with the checkpoint.
-
-Read before: ``core.model.metrics``, ``core.model.story``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Intent: what operators have asked of a topology, and what outlives its process.
 
-Which question it answers: with which changes does a topology begin when it is started again?
 Rule 1: it is the file ``control`` of the checkpoint, one JSON object, written before a request is answered as done.
 Rule 2: a value is checked when it is asked for and again when it is read: a file of another version, or one that was
 edited by hand, changes what it can, and the rest is passed over.
 Rule 3: there is a limit on everything: ``TRACES_MAX`` messages are traced, the oldest wish makes room.
-
-Read before: ``core.driver.overrides``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Log reading: the newest lines of a log, and those that come.
 
-Which question it answers: what were the last lines about this component, and what is written from now on?
 Rule 1: files are read backwards from their end, and of no more than ``SEARCHED_BYTES_MAX`` bytes, so that a log of any
 size answers in a moment.
 Rule 2: files may be rotated at any time while they are read: no line is skipped, and none is read twice.
-
-Read before: ``logs``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Logs: what a topology says, in files with rotation.
 
-Which question it answers: which lines are written to the files of a log, with which fields?
 Rule 1: a log belongs to one topology and one process; a second process is refused. ``DIRECTORY/NAME.log`` is written;
 older lines are in ``NAME.log.1`` and so on, the oldest files are removed.
 Rule 2: every line has a time, and says which component, task, micro-batch and tree it is about, where that is known.
@@ -9,7 +8,6 @@ Rule 3: a log never fails a topology: if the disk is full, that is said once on 
 Rule 4: files are readable by their owner only (mode 0600).
 
 Engine and users give a log record its fields with ``extra=``: ``component``, ``task``, ``micro_batch`` and ``root``.
-Read before: nothing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Operable: what a running topology must be able to do so that it can be operated from outside.
 
-Which question it answers: what does ``steering`` ask of an engine, and what does it get to see?
 Rule: ``look`` and ``state`` never wait for a micro-batch. The others may wait: ``steering`` calls them in a thread of
 its own.
-
-Read before: ``documents``, ``core.driver.overrides``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Operator: the one way to ask about topologies, and to change them, from outside.
 
-Which question it answers: which topologies are there, how is one of them, and what becomes of a request to change it?
 Rule 1: command line, REST and UI ask here and nowhere else.
 Rule 2: a topology that runs is asked; if it does not answer within ``ANSWER_SECS``, or has ended, its registration and
 its checkpoint answer. Nothing here waits for a micro-batch.
 Rule 3: nothing here raises for a topology in trouble: what cannot be known is None, empty, or a sentence in ``why``.
-
-Read before: ``documents``, ``home``, ``client``, ``past``, ``letters.stores``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Past: what a checkpoint tells of a topology, whether it runs or not.
 
-Which question it answers: which trees failed, are open or were traced, and what did a topology that has ended count?
 Rule 1: it only reads, and it never raises: a checkpoint that is damaged or gone tells nothing, and ``trouble`` says so.
 Rule 2: a ledger is loaded again only when the checkpoint has changed, and a large one less often: loading takes a fifth
 of the time at most.
-
-Read before: ``description``, ``core.driver.ledger.reader``.
 """
 
 from __future__ import annotations

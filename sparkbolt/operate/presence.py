@@ -1,11 +1,8 @@
 """Presence: all by which a running topology is seen and steered from outside, from its start to its end.
 
-Which question it answers: what begins with a topology, in which order, and what ends with it?
 Rule 1: nothing here may fail a topology: a home that cannot be written to, or a socket that cannot be made, is logged,
 and the topology runs without.
 Rule 2: the entry tells how the topology ended before the process is allowed to end.
-
-Read before: ``registration``, ``steering``, ``control``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Processes: which process is this, and does that one still live?
 
-Which question it answers: is the process that wrote this note the one that has its number now?
 Rule 1: a process number says nothing by itself: it counts only within one boot of one machine (in one container), and
 it is used again. So a note has the number, when the process was started, and the space in which the number counts.
 Rule 2: what cannot be known is not guessed: then ``gone`` is None.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

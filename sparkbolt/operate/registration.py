@@ -1,12 +1,9 @@
 """Registration: a running topology tells the home that it lives.
 
-Which question it answers: who writes the entry of a topology, and what happens if that is not possible?
 Rule 1: it has a thread of its own. Whatever the home does (it is gone, full, or does not answer), the engine never
 waits for it; a failure is logged once, and the entry is written again as soon as that is possible.
 Rule 2: each beat writes the whole entry, so an entry that somebody has removed comes back.
 Rule 3: the last entry, which tells how the topology ended, is waited for, but for ``LAST_SECS`` at most.
-
-Read before: ``home``.
 """
 
 from __future__ import annotations

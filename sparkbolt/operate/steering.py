@@ -1,13 +1,10 @@
 """Steering: what becomes of a request to a running topology.
 
-Which question it answers: what does each verb do, when is it so, and what does the topology remember?
 Rule 1: what is asked for is durable in the checkpoint (``intent``) before it applies, so that it also holds after a
 crash. ``kill`` and ``restart`` are not remembered: a topology that was killed runs when it is started again.
 Rule 2: requests are carried out one after another, by one thread. A request waits ``WAIT_SECS`` for it; if the thread
 is not done then, since the engine is busy, the answer says that it was accepted, and it is carried out later.
 Rule 3: ``document`` waits for nothing: what the engine does not show at once is as of the last micro-batch.
-
-Read before: ``operable``, ``intent``, ``books``, ``describe``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Windows and series: the history of a topology as documents.
 
-Which question it answers: how much did each component, task and stream do in the last ten minutes, and over time?
 Rule 1: counts of ``ALL_TIME`` are the ledger's, exact also over crashes. Its percentiles and capacities, and all other
 windows, are the history's, which may lack the last seconds before a crash, and goes back a month.
 Rule 2: only sums and quotients; nothing here reads a clock or a file.
-
-Read before: ``documents``, ``core.driver.history``.
 """
 
 from __future__ import annotations

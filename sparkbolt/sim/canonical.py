@@ -1,10 +1,7 @@
 """Canonical bytes: compare values by their content.
 
-Which question it answers: are two values, perhaps from two processes, equal?
 Rule: object identity has no effect. Pickles of equal values differ if one of them holds the same object twice; these
 bytes do not.
-
-Read before: ``core.model.tuples``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Changes: detects values that were changed after they had been emitted.
 
-Which question it answers: does a bolt change a value that it has emitted, or one that it received and others hold too?
 Rule 1: the pickle of a value is compared at two times: when it is emitted and when it is sent; or when a fused bolt
 receives it and when that bolt has finished. A bolt that is not fused receives copies of its own.
 Rule 2: the component that changed a value is named, not those that passed it on or receive it.
-
-Read before: ``canonical``, ``core.worker.tuple_batch``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Committing: the committers of one life, called without threads.
 
-Which question it answers: which copy of a committer gets the rows of a micro-batch in a simulation or a test?
 Rule: one copy for each life, opened with its first commit, as on Spark.
-
-Read before: ``core.driver.commits``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Executors: worker processes that keep instances, run spark_tasks in attempts, and die.
 
-Which question it answers: what is the output of a stage whose spark_tasks run anywhere, in any order, perhaps twice?
 Rule 1: an attempt works on a copy of the committed segments; its writes count only if the attempt counts.
 Rule 2: an attempt that breaks off leaves nothing behind except what its worker keeps in memory, if the worker lives.
 Rule 3: rows reach a spark_task in any order.
-
-Read before: ``core.worker.stage``, ``observer``, ``faults``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Faults: what may go wrong, where, and how it is written as text.
 
-Which question it answers: which faults does a seed bring, and how is a fault written so that it can be repeated?
 Rule 1: a fault belongs to a step of a micro-batch and happens once, the next time that step is reached.
 Rule 2: faults are drawn before the first micro-batch, from random numbers that nothing else uses. So one fault can be
 left out, and all the others still happen as before.
@@ -17,8 +16,6 @@ left out, and all the others still happen as before.
     committing  a committer gets the rows of the committed micro-batch
     promoted    the micro-batch is promoted; spouts are not yet notified
     compacting  a snapshot of the ledger replaces its entries
-
-Read before: ``core.base.words``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Loops: a topology is run where no event loop runs.
 
-Which question it answers: how does a notebook's cell, inside of which a loop runs, run coroutines of an ``AsyncBolt``?
 Rule: only what is called in a thread with a running loop moves to another thread; all else stays where it is. No user
 code is called inside an ``except``, whose exception would become the context of the user's.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

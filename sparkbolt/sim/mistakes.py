@@ -1,11 +1,7 @@
 """Mistakes: what a topology does wrong by itself, without any fault; and which messages it would have sent.
 
-Which question it answers: which messages are never acked, fail or are given up although no fault happens, which values
-are changed on their way, which component is responsible, and what is the likely mistake?
 Rule 1: a mistake is not a broken promise: the engine works as promised, but the topology will not work as expected.
 Rule 2: each mistake is reported once per component and kind, with the number of messages and the first example.
-
-Read before: ``checkers.base``, ``checkers.trees``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """AttemptObserver: records what an attempt of a spark_task does, and ends it where a fault demands it.
 
-Which question it answers: which deliveries were sent, which were acked, which trees began and which failed?
 Rule 1: what an attempt did is recorded separately from all others, so that it can be discarded with the attempt.
 Rule 2: deliveries are identified by their edges but never XORed: two deliveries with the same edge count as two.
-
-Read before: ``core.worker.worker``, ``changes``.
 """
 
 from __future__ import annotations

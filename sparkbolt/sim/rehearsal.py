@@ -1,12 +1,9 @@
 """Rehearsal: the place for files and messages of a topology that is only rehearsed.
 
-Which question it answers: where do bolts write under the simulator and the test driver, and who removes the files?
 Rule 1: each rehearsal has a directory of its own. So it changes no real file, and two processes that rehearse the same
 topology do not interfere.
 Rule 2: the directory is removed with its rehearsal, or at the end of the process. A process that starts another one and
 will kill it creates the other's directory, and removes it.
-
-Read before: ``core.model.components``, ``core.model.unsent``.
 """
 
 from __future__ import annotations

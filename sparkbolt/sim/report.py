@@ -1,9 +1,4 @@
-"""SimulationReport: reports the result of a seed to the user.
-
-Which question it answers: was a promise broken, which one, by what, for which tree, and how can it be reproduced?
-
-Read before: ``simulate``.
-"""
+"""SimulationReport: reports the result of a seed to the user."""
 
 from __future__ import annotations
 

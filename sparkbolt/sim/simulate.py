@@ -1,9 +1,4 @@
-"""Run: runs one seed, from its faults to its result.
-
-Which question it answers: does a topology keep every promise under these faults?
-
-Read before: ``world``, ``checkers.acks``, ``shrink``.
-"""
+"""Run: runs one seed, from its faults to its result."""
 
 from __future__ import annotations
 

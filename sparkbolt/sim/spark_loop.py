@@ -1,7 +1,5 @@
 """Spark's loop: what a query asks its source, in which order, and which answers are durable.
 
-Which question it answers: which offsets does Spark log, with which ends does it ask for partitions, what does it ask
-after a restart?
 Rule 1: no rules of Sparkbolt here. This is what Spark's ``MicroBatchExecution`` does with a Python source that has
 ``latestOffset(start, limit)``; ``tests/sim/test_spark_loop.py`` compares it with recorded runs of Spark.
 Rule 2: an offset is text. Spark compares the text of an end with that of the start, and keeps nothing else of it.
@@ -16,8 +14,6 @@ What Spark does:
 * ``commit`` for a micro-batch is called only after the end of the next one is logged.
 * The end is in the offset log before anything runs. If the log has this number already, another driver has written it,
   and the query fails; the same holds for the commit log.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

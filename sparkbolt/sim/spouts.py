@@ -1,10 +1,7 @@
 """LocalSpout: runs spout tasks without threads: each has a turn before every plan and after every promotion.
 
-Which question it answers: when are ``next_tuple``, ``ack`` and ``fail`` called if one thread makes all calls?
 Rule: the order of calls is that of a spout task's thread on Spark: open, then verdicts, activation and ``next_tuple``
 in turn; an exception of user code is reported and never ends the topology.
-
-Read before: ``core.driver.coordinator``.
 """
 
 from __future__ import annotations

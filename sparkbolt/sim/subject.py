@@ -1,6 +1,5 @@
 """Subject: prepares a topology so that it can be simulated many times.
 
-Which question it answers: which parts of a simulation are the same for all seeds, and so are created once?
 Rule 1: a topology is simulated as it is, with three exceptions. Its sources are replaced (``sources``). The ledger's
 log is compacted every few micro-batches, since a simulation has only a few. A patience of more than a minute becomes a
 minute.
@@ -8,8 +7,6 @@ Rule 2: components are unpickled for each task and life, as on executors; two ta
 Rule 3: files that components write go into a directory of the subject's own (``rehearsal``).
 Rule 4: nothing is taken out of a real queue: a spout that would do so must be fed, or is refused. So is a spout whose
 rows Spark reads.
-
-Read before: ``core.worker.environment``, ``sources``.
 """
 
 from __future__ import annotations

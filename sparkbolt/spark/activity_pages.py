@@ -1,6 +1,5 @@
 """Activity pages: where a worker process shows its activity, and the driver reads it.
 
-Which question it answers: how does the driver see, while a micro-batch runs, which tuple each task processes?
 Rule 1: under a local master each worker process has a page: a small file that the worker maps into memory and the
 driver reads. The working thread notes each activity that it begins. A second thread of the worker observes the working
 thread and writes what it sees twice a second. No thread waits for another.
@@ -8,8 +7,6 @@ Rule 2: on a cluster there are no pages. There the worker's second thread logs a
 the driver only knows Spark's status.
 Rule 3: a page belongs to a process as long as the process holds its lock; the kernel releases the lock when the
 process dies.
-
-Read before: ``core.worker.activity``, ``operate.logs``.
 """
 
 from __future__ import annotations

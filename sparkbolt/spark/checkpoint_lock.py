@@ -1,10 +1,7 @@
 """The lock of a checkpoint: one driver at a time.
 
-Which question it answers: does a driver use this checkpoint now, and which?
 Rule 1: the JVM holds the lock, since the JVM commits: it ends exactly when nothing can be committed any more.
 Rule 2: whoever is refused is told by whom, and what to do.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Class archive: the classes that Spark loads at a start, in a file that the next JVM maps into its memory.
 
-Which question it answers: why does the second start of a topology on a machine take less time than the first?
 A JVM that starts Spark reads, checks and links thousands of classes. Java can write down what it has made of them
 (class data sharing), and the next JVM has it (``scripts/bench start`` measures both). Writing it down takes longer than
 a start, so another process does it, once for each Java and each Spark, while or after the first topology runs.
@@ -9,8 +8,6 @@ is on the disk. Java checks that its content is whole and of the same Java and t
 otherwise; but an archive whose end is missing would kill Java, so an archive ends with a mark.
 Rule 2: nothing that goes wrong here reaches a topology.
 Rule 3: only a folder that nobody else may write to is used, since what is in an archive is run.
-
-Read before: ``versions``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Code shipping: which of the driver's modules are sent to the executors of a cluster.
 
-Which question it answers: how does an executor on another machine import what the driver imported?
 Rule 1: installed code is not sent: the standard library, site-packages and Spark. Modules that the program has loaded
 from anywhere else are sent, and packages with all files of their folder. Sparkbolt itself is always sent, so that the
 driver and the executors run the same version.
@@ -8,7 +7,6 @@ Rule 2: an archive's name contains a hash of its content, so the same content is
 another name.
 
 Under a local master nothing is sent: the executors are on the driver's machine and import from the same folders.
-Read before: nothing.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """Commit calls: the committers of a topology as the driver calls them.
 
-Which question it answers: in which thread does ``commit`` run, and what happens while its target is away, or if it
-raises?
 Rule 1: all calls of one committer come from one thread, one after the other, without the lock (``user_calls``).
 Rule 2: ``Unavailable`` is waited for, with growing pauses, until the topology stops. Nothing else is committed
 meanwhile, so the topology waits with it.
 Rule 3: any other exception ends the life with ``EngineError``; the rows stay in the checkpoint.
-
-Read before: ``core.driver.commits``, ``user_calls``.
 """
 
 from __future__ import annotations

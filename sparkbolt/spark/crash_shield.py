@@ -1,6 +1,5 @@
 """Crash shield: how a worker survives a tuple that kills its process.
 
-Which question it answers: a Python worker died, and Spark runs its spark_task again; what prevents the same crash?
 Rule 1: the first attempt of a spark_task runs in the worker itself. Every further attempt runs in forked children,
 which note their current activity in shared memory. When a child dies, the activity that it noted last is isolated
 (``core.worker.crash_isolation``), and a new child does the same work without it.
@@ -12,8 +11,6 @@ exits before it notes its next activity, so that the activity that closed the fi
 
 After a child ran, the instances that the worker has kept are stale. The worker detects this: the child's writes have
 changed the stamps of the state (``core.state.task_state``, rule 2).
-
-Read before: ``core.worker.crash_isolation``, ``executor``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """The daemon: Spark's process that forks Python workers, with everything imported before it forks.
 
-Which question it answers: why does a worker not spend its first seconds importing pandas?
 Rule: this module only imports; it starts no threads, since a fork copies only the thread that forks.
 
 It is apart from everything because Spark starts it by its name.

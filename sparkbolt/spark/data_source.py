@@ -1,13 +1,11 @@
 """Data source: a streaming data source of Spark whose offsets are plans.
 
-Which question it answers: how does a plan become the first rows of a micro-batch?
 Rule 1: the planner asks the driver for everything and keeps nothing; ``partitions`` returns the same for the same plan.
 Rule 2: executors read the sources; only the records of a ``Spout`` travel with the plan.
 Rule 3: the planner, and the processes that Spark starts before it, load nothing that only executors need: for them a
 partition is bytes.
 
 Spark runs the planner in a separate process, which lives for many micro-batches and ends with the query.
-Read before: ``driver_rpc_client``, ``job_bundle``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Driver RPC: how Spark's planner process asks the driver for plans.
 
-Which question it answers: which process may send requests to the ``coordinator``, and how?
 Rule 1: the socket is a Unix socket with mode 0600 in a directory with mode 0700. Before any message is read, both ends
 prove that they know a secret, which is stored only in a file beside the socket. So only data of the other end is
 unpickled.
 Rule 2: an error that is raised in the driver reaches Spark, through the planner, as data (``failure_text``).
-
-Read before: ``driver_rpc_client``, ``failure_text``, ``scratch``.
 """
 
 from __future__ import annotations

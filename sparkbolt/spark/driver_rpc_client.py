@@ -1,9 +1,6 @@
 """Driver RPC client: the planner's end of the driver RPC.
 
-Which question it answers: how does the process that Spark starts for the source reach the driver?
 Rule: it is a separate module, since that process must not load the driver's end and its imports.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

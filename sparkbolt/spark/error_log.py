@@ -1,11 +1,8 @@
 """Error log: which errors of user code are logged, and how often.
 
-Which question it answers: what does a user learn who reads only the log?
 Rule: every kind of trouble is logged: messages that are given up, sources that are unavailable, bolts that are out.
 Repeated errors are logged a few times per interval, and then once with the number of those that were withheld. A line
 has the fields of ``operate.logs``: whom it is about.
-
-Read before: ``core.base.throttle``, ``core.driver.ledger.outages``, ``operate.logs``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Executor: what a Python worker process on an executor keeps from one micro-batch to the next.
 
-Which question it answers: where do task instances live?
 Rule 1: a process has one ``Worker``, for one run; the worker of another run is cleaned up.
 Rule 2: cyclic garbage is collected between stages, never while a stage runs: with the collector on, a bolt that splits
 lines takes five times as long.
-
-Read before: ``core.worker.worker``, ``job_bundle``.
 """
 
 from __future__ import annotations

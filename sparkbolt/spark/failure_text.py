@@ -1,13 +1,10 @@
 """Failure text: why a query failed, as data and as a sentence.
 
-Which question it answers: what has happened, and which of the hundred lines of a py4j error is useful to the user?
 Rule 1: the class of an error of Sparkbolt is never guessed from its text. An error that is raised in the driver is kept
 as an object. An error of another process can only come back through Spark as text, so this text contains the error's
 class name and message as JSON behind a mark (``errors_carried``). Nothing that came as text is unpickled or evaluated.
 Rule 2: an exception of Java is identified by its class and by where it was thrown. Only for the other errors of Spark,
 Java and the system the text decides.
-
-Read before: ``core.driver.restart_policy``, ``jvm``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Found sources: the Python data sources that Spark finds by itself.
 
-Which question it answers: is there an installed data source for which Spark has to look, with two processes?
 Rule: what Spark would find it finds; only where it would look in vain it is told so. Where nobody can say, it looks.
 
 With the first Python data source of a JVM, Spark starts a Python process that imports each installed package whose name
@@ -8,7 +7,6 @@ begins with ``pyspark_``, and asks it for a data source. The driver sees at once
 Spark's Python is its own.
 
 Source: PySpark's ``lookup_data_sources``, Spark's ``DataSourceManager``.
-Read before: nothing.
 """
 
 from __future__ import annotations

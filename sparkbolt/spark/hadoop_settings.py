@@ -1,6 +1,5 @@
 """Hadoop settings: what Spark sends to its executors with every micro-batch that has state.
 
-Which question it answers: why does a broadcast of settings that nobody has changed take 10 ms?
 Rule: only where each setting came from is forgotten, which is for people to read; no setting changes.
 
 Spark broadcasts all of Hadoop's settings, about a thousand, for each stateful level of each micro-batch. With each of
@@ -9,7 +8,6 @@ does it.
 
 It is apart from ``starting``, its only user, because it knows Hadoop and nothing of topologies.
 Source: Hadoop's ``Configuration.write``, Spark's ``BaseStateStoreRDD``.
-Read before: nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Inlets on Spark: the DataFrames of the user as further sources of the lane's query.
 
-Which question it answers: how do the rows of a DataFrame become frames for the tasks of an inlet?
 Rule 1: all rows of one spark_partition go to one task, in Spark's order; so a spark_task that runs again sends the same
 rows to the same task. Behind a shuffle of the user's Spark may give them in another order; a transactional topology
 leaves out by number what has failed, so there they are sorted by their values.
@@ -10,8 +9,6 @@ Rule 3: Python values are those of PySpark's ``collect``, but for what can be ne
 is a dict, a map is a dict, and a time with a zone is in UTC.
 Rule 4: a DataFrame that is no stream is written beside the checkpoint's other files once, and read from there as a
 stream of files: Spark accepts no other, and the same rows must come after a crash.
-
-Read before: ``lane_query``, ``core.model.inlets``, ``core.worker.inlet``.
 """
 
 from __future__ import annotations

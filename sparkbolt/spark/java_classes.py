@@ -1,9 +1,6 @@
 """Java classes: those of ours, in a JVM that runs.
 
-Which question it answers: how does a JVM that Spark has started get a class of ``java/``?
 Rule: a JVM that cannot have it is no failure; whoever asks does without.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

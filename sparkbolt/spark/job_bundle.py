@@ -1,10 +1,7 @@
 """Job bundle: a lane and its components as bytes, as they are sent to executors.
 
-Which question it answers: which parts of a topology do Spark's processes receive?
 Rule: to store or forward a bundle needs no import of what tasks need. Spark starts processes that only inspect a source
 or a processor before any task runs; they forward the bytes, and only ``executor`` unpacks them.
-
-Read before: ``core.worker.environment``.
 """
 
 from __future__ import annotations

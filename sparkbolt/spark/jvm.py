@@ -1,13 +1,10 @@
 """JVM: starts Spark's JVM in its own session, apart from the terminal, with its output in a log file.
 
-Which question it answers: where does the output of Spark and its Python workers go, and which signals reach them?
 Rule 1: the JVM and its children are in their own process session: neither Ctrl-C nor a signal to the driver's process
 group reaches them. They end with the driver, because their standard input is closed then.
 Rule 2: their standard output and standard error go to a file of limited size. It is a file and not a pipe, so that they
 never block, and never write to a broken pipe, whatever happens to the driver.
 Rule 3: lines that tasks print come to the driver through a named pipe, whole and not mixed with Spark's log.
-
-Read before: ``scratch``.
 """
 
 from __future__ import annotations

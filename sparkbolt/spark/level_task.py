@@ -1,9 +1,4 @@
-"""Level task: what a spark_task of a stateful level does with the rows of one dest.
-
-Which question it answers: how do Spark's rows and state become the rows and state of a task?
-
-Read before: ``processor``, ``executor``, ``crash_shield``, ``segment_files``.
-"""
+"""Level task: what a spark_task of a stateful level does with the rows of one dest."""
 
 from __future__ import annotations
 

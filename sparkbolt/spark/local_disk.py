@@ -1,6 +1,5 @@
 """Local disk: how Spark writes the small files of a checkpoint that is on a disk of this machine.
 
-Which question it answers: how do these files cost little, and are they there after a power cut?
 Rule 1: Spark by itself starts processes for them (``chmod``, ``readlink``), about a dozen for each micro-batch, and
 does not flush them. A file system of ours, in ``java/``, starts none and flushes each file and its folder.
 Rule 2: it is set for the query's own session alone. Executors that are not threads of the driver's JVM are sent the
@@ -8,7 +7,6 @@ class. Where it cannot be had, or users have set a file system or a file manager
 
 It is apart from ``starting``, its only user, because it knows Hadoop and nothing of topologies.
 Source: Hadoop's ``RawLocalFileSystem`` and Spark's ``CheckpointFileManager``.
-Read before: ``java_classes``.
 """
 
 from __future__ import annotations

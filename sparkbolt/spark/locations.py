@@ -1,10 +1,7 @@
 """Locations: whether a checkpoint and a master can be used where they are said to be.
 
-Which question it answers: is there a place for the checkpoint, and do its file system and the master answer?
 Rule 1: a server that does not answer is reported within seconds; Spark and Hadoop would retry for minutes.
 Rule 2: what needs no Spark to be seen is seen before Spark starts, and changes nothing.
-
-Read before: ``core.base.locations``.
 """
 
 from __future__ import annotations

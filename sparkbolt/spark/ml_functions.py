@@ -1,6 +1,5 @@
 """ML functions: what Spark registers for machine learning whenever a session is made.
 
-Which question it answers: why does a session take a second longer than it needs?
 Rule 1: nothing is missing: a function is registered when it is asked for first.
 Rule 2: where others bring extensions of that kind, or a Spark is made otherwise, all is as Spark does it.
 
@@ -9,7 +8,6 @@ Scala's reflection, which nothing else needs: to load it took a fifth of the tim
 ours stands for the functions until somebody asks for one of them.
 
 Source: Spark's ``SparkSession.applyAndLoadExtensions`` and ``InternalFunctionRegistration``.
-Read before: ``java_classes``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Processor: a stateful level as Spark's ``transformWithState`` calls it.
 
-Which question it answers: where do the tasks of a stateful level find their state?
 Rule 1: a task's segments are one ``MapState``, which Spark commits with the micro-batch.
 Rule 2: before the query, Spark also makes a processor in a separate process, to ask which states it declares. This
 module imports nothing that only tasks need, so that this is fast; ``level_task`` does the work.
 
 It is apart from ``lane_query``, its only user, because of rule 2.
-Read before: ``job_bundle``.
 """
 
 from __future__ import annotations

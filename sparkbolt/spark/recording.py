@@ -1,11 +1,8 @@
 """Recording: keeps the history of a running topology in its checkpoint.
 
-Which question it answers: who writes the history, when, and what becomes of an error meanwhile?
 Rule 1: nothing waits for it: promotions only add to memory; a thread of its own measures processes, asks Spark for its
 durations, and writes files.
 Rule 2: a history that cannot be written is logged once and tried again; the topology runs on.
-
-Read before: ``core.driver.history``, ``core.driver.recorder``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Relocation: updates the paths in Spark's files after a checkpoint was moved or copied.
 
-Which question it answers: what must be rewritten so that Spark finds all files where the checkpoint is now?
 Rule 1: only paths change, and only if the new path names an existing file; the rest of Spark's file stays as it is.
 Rule 2: a file that cannot be parsed is not changed: Spark reports what is wrong with it.
 
 Of Spark's files only the metadata of stateful operators contain full paths: those of the schemas of their states
 (Spark's ``StateSchemaV3`` and ``OperatorStateMetadataV2``). Spark cannot start without these schemas.
-
-Read before: ``checkpoint``.
 """
 
 from __future__ import annotations

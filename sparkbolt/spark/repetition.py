@@ -1,7 +1,5 @@
 """Repetition: executing a micro-batch once more, within the same call of ``foreachBatch``.
 
-Which question it answers: how does Spark run micro-batch n again from the state before it, without a new query?
-
 Rule 1: the executed plan of a micro-batch names the version and, with format 2 of state checkpoints, the id of the
 state before it. A second job of the same plan loads that state again; a worker's or an executor's later version is not
 used, because its id differs. What the first job has written has an id of its own, and nothing refers to it.
@@ -11,8 +9,6 @@ Rule 3: the ids of the new state reach Spark's commit log through an accumulator
 of each partition. So it is emptied, else the commit would name the state of the aborted execution.
 Rule 4: what changes from one execution to the next travels as a local property of the jobs, since the tasks of the
 source are packed when the micro-batch is planned.
-
-Read before: ``life``, ``core.protocol.exclusion``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """Scratch: the temporary folders of this process, and those that dead processes have left.
 
-Which question it answers: which of the folders ``/tmp/sparkbolt-*`` are still needed?
 Rule 1: a folder is in use as long as the process that made it lives. This process holds a lock on a file in the folder,
 and the kernel releases the lock however the process dies. A folder without such a file is not Sparkbolt's, whatever its
 name is, and stays.
 Rule 2: a folder gets its final name only after its lock is held, so that no other process removes a folder that is
 being made.
 Rule 3: a folder whose content a message has named to a user (Spark's log) stays for some days after its process ended.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Segment files: what one Python worker of this machine tells the next one, beside Spark's state store.
 
-Which question it answers: how does a worker catch up with what another one has committed for the same task, when a
-megabyte out of Spark's state store takes ten times as long as out of a file?
 Rule 1: a key of a segment has a random stamp, and its content never changes (``task_state``); so a file with its name
 needs no other proof. The directory, which has one key for ever, is not kept.
 Rule 2: a file is a copy and may be missing: what cannot be written or read is asked of Spark. Whether a segment counts
@@ -9,8 +7,6 @@ is decided by the directory alone, which always comes from Spark.
 Rule 3: of each task the newest are kept, since another worker lacks only what the last micro-batches wrote. What Spark
 is told to remove is removed here too. The driver makes a folder for each run of a topology and removes it, so that no
 copy of users' data stays when it has ended; a run without that folder keeps nothing.
-
-Read before: ``core.state.task_state``.
 """
 
 from __future__ import annotations

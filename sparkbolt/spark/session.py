@@ -1,9 +1,6 @@
 """Session: Java, Spark's settings, and error messages that explain what to do.
 
-Which question it answers: how must Spark be configured so that no tuple is lost?
 Rule: settings on which the guarantees depend are set here and checked, also in a session that the user has made.
-
-Read before: ``code_shipping``.
 """
 
 from __future__ import annotations

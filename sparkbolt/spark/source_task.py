@@ -1,9 +1,6 @@
 """Source task: what a spark_task of the first stage receives, and what it does.
 
-Which question it answers: which process reads the pieces of a plan?
 Rule: the driver packs a task and the worker unpacks it; the processes between them only see bytes.
-
-Read before: ``data_source``, ``executor``, ``crash_shield``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Spout threads: where the tasks of a ``Spout`` live.
 
-Which question it answers: which thread calls ``next_tuple``, ``ack`` and ``fail``, and when?
 Rule: all calls of one task come from its own thread. An exception of user code is reported and followed by a pause; it
 never ends the topology.
-
-Read before: ``core.driver.coordinator``, ``user_calls``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """Starting: what happens between ``topology.start`` and the object that the user holds.
 
-Which question it answers: in which order are session, checkpoint and topology made ready, and what is undone if one of
-them is not?
 Rule: what is refused is refused before anything is written or started.
-
-Read before: ``running``, ``checkpoint``, ``session``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """State lineage: the chain of versions that Spark's state depends on.
 
-Which question it answers: can Spark still write the next version of the state?
-
 Spark writes each version of a state store as the changes since the version before. The header of each such file lists
 the ids of all versions since the last snapshot. This header is a string of at most 65,535 bytes, which has room for 863
 ids. Spark makes snapshots in the background, and only the process that made one begins a new list. So a topology that
@@ -10,8 +8,6 @@ can never be written.
 
 Rule: a life whose state depends on more than ``LINEAGE_MAX`` versions writes its first micro-batch as a snapshot, which
 depends on no other version. Then the query is restarted, and a normal life follows.
-
-Read before: ``checkpoint``.
 """
 
 from __future__ import annotations

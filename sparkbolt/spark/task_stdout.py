@@ -1,6 +1,5 @@
 """Task stdout: how a line that a task prints reaches the terminal of the driver.
 
-Which question it answers: what does ``print`` do in a bolt, and ``PrintBolt``?
 Rule 1: a write is atomic; the lines of several worker processes are never mixed.
 Rule 2: printing never fails a tuple: if the driver is gone, lines are dropped.
 
@@ -10,7 +9,6 @@ the pipe, too, and are the driver's; if the driver writes a log to files, it als
 
 In the pipe, a record separator (ASCII 30) and a JSON object stand on a line before the lines of a write, and say which
 task they come from; with ``text`` that is a log record itself.
-Read before: ``operate.logs``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """User calls: the user code that runs in the driver, and the threads that wait for it.
 
-Which question it answers: what happens to a topology if ``next_ranges``, a hook of a spout or a listener does not
-return?
 Rule 1: a thread that waits for such a call releases the lock, so that all other threads go on.
 Rule 2: all calls of one spout come from one thread, one after the other; so do all calls of listeners.
 Rule 3: when the topology stops, a call gets a short time to return. After that the waiting thread gets ``NotReturned``,
 the call is abandoned in its thread, and its result is ignored.
-
-Read before: ``core.worker.activity``, ``core.model.components``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Versions: with which versions of Spark a topology runs, and what differs between them.
 
-Which question it answers: may this Spark run a topology, may it continue a checkpoint, and which of its private names
-are used?
 Rule 1: every name of Spark's JVM that is not public is in ``PRIVATE_CLASSES`` or ``PRIVATE_METHODS``, and that of a
 DataFrame of PySpark in ``PRIVATE_OF_A_DATA_FRAME``; the tests look for each in every supported version.
 Rule 2: a checkpoint is never continued with an older version of Spark than the newest that has run on it. Spark itself
@@ -9,8 +7,6 @@ does not record which version wrote a checkpoint, and refuses only formats that 
 
 What differs between the supported versions: Spark 4.1 calls ``latestOffset`` of a Python data source without the end of
 what is committed, and ``partitions`` once with an empty range after a restart (``data_source``, ``life``).
-
-Read before: nothing.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """Warming: what the first micro-batch needs is started while the query is planned.
 
-Which question it answers: why does the first micro-batch not wait for Python workers that are only then started?
 Spark starts its Python daemon, and the daemon its first worker, when the first spark_task needs one. Before that Spark
 asks four Python processes about the source and the levels, one after the other, while other cores have nothing to do.
 Rule: a query that does nothing is run beside that, in the session of the topology, so that its worker is of the kind
 that levels use. Nothing waits for it, and nobody is told if it fails: the query of the topology will say why.
 
 It is apart from ``starting`` because the worker imports it.
-
-Read before: ``session``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Decoder: turns the bytes of a queue's message into values.
 
-Which question it answers: how do the bytes of a message become the values of a tuple?
 Rule: a message that cannot be decoded raises a ``ValueError`` that gives the reason and shows the message's beginning;
 no other message is affected.
-
-Read before: ``core.model.components``.
 """
 
 from __future__ import annotations

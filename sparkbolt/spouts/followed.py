@@ -3,8 +3,6 @@
 Rule 1: a followed file is planned up to its last newline, so a line is planned only when it is complete.
 Rule 2: a plan ends with a line, unless the line is longer than ``SCAN_BYTES``. So nothing of a line that was read is
 planned later, when the file may be gone.
-
-Read before: ``files``, ``identity``, ``unpacking``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Follower: follows files as ``tail -F`` does, each to its end, even after it was renamed.
 
-Which question it answers: which files exist now, which of them are known under another name, and how far can each be
-planned?
-
 ========= ============================================ =============================================================
 a file    condition                                    what happens next
 ========= ============================================ =============================================================
@@ -24,8 +21,6 @@ continued it is emptied, and a copy of it lies beside  the copy is read from whe
 Rule 1: a source is a file, not a path (``identity``), so a planned range is read from that very file, or fails.
 Rule 2: in doubt a file counts as new: lines may come twice, but none is lost. Equal content makes no file known: a copy
 is one only if it has the name of a copy, holds what was read, and is there when the driver notices the change.
-
-Read before: ``files``, ``identity``, ``followed``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """GeneratorSpout: emits the items of an iterable that a Python function returns.
 
-Which question it answers: how does an iterable become a spout that can be read again?
 Rule: an item's position is its index. To read it again, the spout creates the iterable again and skips the items
 before it, so the same arguments must always give the same items.
-
-Read before: ``core.model.components``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """FileId: identifies a followed file independently of its path.
 
-Which question it answers: which of the files that exist now is the file that a plan means?
-
 A followed file may be renamed, and another file may then be created under its name. So the path alone cannot identify
 its source. The source is ``PATH#BIRTH:INODE-LENGTH-DIGEST``: the path under which the file was found, when it was
 created (in microseconds; ``BIRTH:`` is missing if the system does not record it), its inode, and a digest of the first
@@ -18,8 +16,6 @@ Rule 1: a range of such a source is read from the file with this inode, time of 
 current name, or not at all. Content alone never identifies a file.
 Rule 2: the device is not part of the identity: machines of a cluster number a shared device differently, and so may
 one machine after a restart.
-
-Read before: ``files``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """JsonLinesSpout: reads the JSON lines of text files.
 
-Which question it answers: how does each JSON object of a file become a tuple?
 Rule: a line that is not a JSON object fails only its own tree, with the reason.
-
-Read before: ``text``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """KestrelSpout: reads a Kestrel queue.
 
-Which question it answers: how does an item of a Kestrel queue become a tracked tuple, and when does the server forget
-it?
 Rule 1: an item is read with ``/open`` and closed after its tree is complete and its work is committed.
 Rule 2: a connection holds one item, so a task has as many connections as open items.
 Rule 3: a server that is down is tried again after a pause and delays no other server. Only a new connection shows
 whether it is down: an old connection may be from before the server's restart, even if its last write succeeded.
 
 Prior art: the KestrelSpout of Storm's early word counts.
-Read before: ``queue``, ``kestrel_link``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """One connection to a Kestrel server, in the memcache text protocol.
 
-Which question it answers: which item of a queue does this connection hold, and does the server know that it is done?
 Rule 1: a connection holds at most one item; the protocol allows no more.
 Rule 2: a command is sent at once, and its answer is read only before the connection is used again. So many connections
 answer in the time of one.
 
 The protocol is that of Kestrel's guide: ``get queue/open`` reserves an item, ``get queue/close`` forgets it, and ``get
 queue/abort`` puts it back at the head of its queue. The loss of the connection has the effect of an abort.
-Read before: ``queue``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 r"""Lines: splits a byte range into lines, as Arrow columns.
 
-Which question it answers: which lines belong to a range of bytes, and how do they become columns fast?
-
 Rule 1: a range ``[start, end)`` owns the lines that start in it; a line starts at 0 and after each ``\n``.
 So any splitting of a file into ranges gives each line exactly once.
 Rule 2: ``\n`` ends a line, and a ``\r`` before it (or before the end of the file) is not part of it.

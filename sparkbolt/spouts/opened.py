@@ -1,11 +1,9 @@
 """Opened spouts: what a spout that is open keeps for itself, and what of it travels to executors.
 
-Which question it answers: what of a spout is pickled?
 Rule: its arguments are. What ``open`` or a first read makes, such as connections and open files, belongs to one
 process, and is missing in a copy until that opens it.
 
 Two spouts share it, and neither is a room for the other.
-Read before: nothing.
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
 """FilePlanner: the driver's side of the file spouts; it plans which ranges of which files come next.
 
-Which question it answers: given how far each file is planned, which bytes does the next micro-batch read, and which
-task reads which of them?
-
 Rule 1: a plan covers at most its budget of bytes, and at most ``RANGES_MAX`` ranges per task. With ``follow`` the marks
 of files that have not begun come on top.
 Rule 2: two tasks of one plan never read the same compressed file.
 Rule 3: files are read side by side, ``SIDE_BY_SIDE`` at a time, each with the same share of the budget; a file that has
 less leaves the rest to the others. In order, only one file is read at a time.
-
-Read before: ``files``, ``following``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Queues: what all queue spouts have in common.
 
-Which question it answers: when is a queue notified that a message is done, and what happens to one that failed?
 Rule 1: a message is confirmed only after its tree is complete and its work is committed.
 Rule 2: when a connection is lost, the queue takes back the messages that were open on it. The acks and fails of their
 tuples no longer reach the queue: they are dropped and counted.
@@ -10,7 +9,6 @@ Rule 4: with a ``retry`` policy the engine retries a message from its memory, an
 is done or given up. Without a policy each failure puts the message back into the queue.
 
 Prior art: Storm's Kestrel and JMS spouts, which keep open messages and confirm them in ``ack``.
-Read before: ``core.model.components``, ``core.model.retry``.
 """
 
 from __future__ import annotations

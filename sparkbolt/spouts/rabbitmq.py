@@ -1,12 +1,8 @@
 """RabbitMQSpout: reads a RabbitMQ queue.
 
-Which question it answers: how does a delivery of a RabbitMQ queue become a tracked tuple, and when is the broker
-notified?
 Rule 1: a delivery is acked after the micro-batch that completed its tree is committed.
 Rule 2: at most ``max_spout_pending`` deliveries are open, and the prefetch count is never higher. It follows the
 topology's rate: about what the next two micro-batches take, in addition to the deliveries in flight.
-
-Read before: ``queue``, ``rabbitmq_link``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Link: one consumer's connection to RabbitMQ, on its own thread.
 
-Which question it answers: what keeps the connection alive while the spout waits for its topology?
 Rule 1: only its thread uses the connection: it answers heartbeats however long the spout makes no call, and no call of
 the spout waits for the network.
 Rule 2: a delivery is identified by the number of its connection and its tag. A verdict on a delivery of an earlier
@@ -10,8 +9,6 @@ Rule 3: a connection that is lost or cannot be opened is tried again after 0.1 s
 Rule 4: the prefetch count is the wanted number, rounded up to a power of two. RabbitMQ applies a new prefetch count
 only to a new consumer, so the consumer is replaced; its deliveries stay open, and both consumers together never have
 more open than the limit.
-
-Read before: ``queue``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """SparkSpout: any DataFrame of Spark is a source.
 
-Which question it answers: how does a topology get the rows of a streaming DataFrame?
 Rule: Spark reads the rows and counts how far it has read, in the same query and with the same commit as all
 else; this class only says which rows.
-
-Read before: ``core.model.inlets``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """SocketSpout: reads lines of text from a TCP connection.
 
-Which question it answers: how does a connection that cannot be read again become a tracked spout?
 Rule 1: a line is kept until it is acked, and is emitted again after a failure, at most ``max_retries`` times. It is
 stored only in the driver's memory: lines that are not acked are lost with the driver.
 Rule 2: no call blocks: connecting and reading are non-blocking, so acks are not delayed.
 Rule 3: memory is bounded: while ``pending_lines_max`` lines are kept, the spout reads nothing, and the sender has to
 wait.
-
-Read before: ``core.model.components``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """TextSpout: reads the lines of text files.
 
-Which question it answers: how do files become spout tuples that can be read again after any crash?
 Rule: the driver plans byte ranges and never sees a line; executors read them.
-
-Read before: ``identity``, ``planning``, ``lines``.
 """
 
 from __future__ import annotations

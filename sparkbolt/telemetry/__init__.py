@@ -1,9 +1,6 @@
 """Telemetry: the stories of trees as traces, for OpenTelemetry.
 
-Which question it answers: how does a topology find its telemetry?
 Rule: nothing of OpenTelemetry is loaded before it is asked for, so that programs without it do not pay for it.
-
-Read before: ``spans``, ``otel``.
 """
 
 from __future__ import annotations

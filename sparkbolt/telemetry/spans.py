@@ -1,7 +1,5 @@
 """Spans: the story of a tree as a trace.
 
-Which question it answers: which spans does a story become, with which ids, times and attributes?
-
 Rule 1: ids are arithmetic: they follow from the topology's name, the root, the attempt and the time of the tree's first
 micro-batch. So the same tree is the same trace, however often it is exported; and trees of other topologies, or of the
 same one with another checkpoint, which have the same roots, are other traces.
@@ -12,8 +10,6 @@ Rule 4: values of tuples are exported only on request.
 
 Attributes of messages have the names of OpenTelemetry's semantic conventions ``SCHEMA``; all others begin with
 ``sparkbolt.``.
-
-Read before: ``core.model.story``, ``core.model.trace_context``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """OperatorAction pages: what changes a topology, each confirmed on a page that says what it means.
 
-Which question it answers: what becomes of a click on Kill, Replay or Set?
 Rule 1: a change is made by a form that was confirmed, never by a link; ``Guard`` has checked token and CSRF before.
 Rule 2: what a person typed is never lost: with a mistake in it, it is shown again beside the mistake.
 Rule 3: the answer is shown as the topology gave it: done, accepted, or refused and why.
-
-Read before: ``pages``, ``message_pages``, ``security``.
 """
 
 from __future__ import annotations

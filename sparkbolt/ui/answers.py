@@ -1,10 +1,7 @@
 """Answers: JSON that every reader can read, whatever users put into their tuples.
 
-Which question it answers: what becomes of a value that JSON or UTF-8 has no place for?
 Rule: a value that cannot be told does not keep the rest from being told: NaN and infinities become null, and characters
 that are none (lone surrogates, as in file names that are no UTF-8) stay escaped.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """App: the application that answers, from its parts.
 
-Which question it answers: which paths are there, and what becomes of an error in any of them?
 Rule 1: every request passes ``security.Guard``.
 Rule 2: an error is told as its interface tells errors, and with the same headers as any other answer.
 
 Handlers find in ``request.app.state``: ``asking`` (``asking.Asking``), and in ``request.state`` what ``Guard`` sets.
-
-Read before: ``asking``, ``security``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Asking: how handlers of requests, which must not block, ask the Operator, which does.
 
-Which question it answers: how do many browsers see a topology without asking it many times, or hanging when it does?
 Rule 1: only what is in the list of topologies is asked for: a text from the network is never handed to the Operator as
 a name or a path.
 Rule 2: the same question is asked once at a time, and its answer serves for ``FRESH_SECS``.
 Rule 3: a handler waits for at most ``ANSWER_SECS``. A call that hangs keeps its thread; ``CALLS_MAX`` of them may, and
 ``TOPOLOGY_CALLS_MAX`` about one topology, so that one that hangs does not keep others from being seen.
-
-Read before: ``operator``, ``documents``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Changes: what happens to a topology, as a stream of events (SSE).
 
-Which question it answers: how does a page or a program learn of a change without asking again and again?
 Rule 1: a stream asks as everyone else does, so that many streams of one topology cost as much as one.
 Rule 2: an event's id says how far its reader has come; ``Last-Event-ID`` goes on from there, after a restart of this
 process too. What happened before the first connection is not told: the document has it.
@@ -9,8 +8,6 @@ a browser to stop.
 
 Events: ``state`` (first, and when the state changes), ``numbers``, ``happened`` (an event of the timeline),
 ``error-reported`` and ``silent`` (a sentence: there is no answer now).
-
-Read before: ``asking``, ``rest_types``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Charts: series over time as SVG, drawn by the server.
 
-Which question it answers: how did a number change, and what happened meanwhile?
 Rule 1: a chart is legible without JavaScript: axes with units, a legend, events with their text.
 Rule 2: where nothing was measured there is a gap, not a line down to 0.
 Rule 3: no inline style: colours are classes, so that pages keep a strict Content-Security-Policy.
-
-Read before: ``shown``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Drawings: a topology with its rates, and one tree with its hops, as SVG.
 
-Which question it answers: where do tuples flow, where do they wait, and which way did one message go?
 Rule 1: the same documents give the same drawing. A layout is made once for each shape of a topology, not for each page.
 Rule 2: what a colour or a width says is also written as text.
 Rule 3: no inline style, and every name is escaped.
-
-Read before: ``shown``, ``drawing.graph_layout``.
 """
 
 from __future__ import annotations

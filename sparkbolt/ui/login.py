@@ -1,9 +1,6 @@
 """Login: a browser's session begins with the token, and ends.
 
-Which question it answers: how does a person, whose browser cannot send the token with each request, change something?
 Rule: what a request brought is escaped before it becomes part of the page.
-
-Read before: ``security``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Message pages: trees with their way through the topology, and dead letters.
 
-Which question it answers: what failed and why, where does a message wait, and what was in it?
 Rule 1: lists are cut into pages of ``PAGE_ROWS``; nobody has to load a thousand stories.
 Rule 2: a story contains only what was recorded; the page does not guess the rest.
-
-Read before: ``pages``, ``drawings``, ``core.model.story``, ``core.model.dead_letters``.
 """
 
 from __future__ import annotations

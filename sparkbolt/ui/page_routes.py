@@ -1,9 +1,4 @@
-"""Page routes: the URLs of all pages, and of what they are drawn with.
-
-Which question it answers: which page is at which path?
-
-Read before: ``topology_pages``, ``message_pages``, ``action_pages``.
-"""
+"""Page routes: the URLs of all pages, and of what they are drawn with."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """Pages: how a page is made from a template, and what becomes of an error.
 
-Which question it answers: what does every page have: its head, the way back, who is logged in, what went wrong?
 Rule 1: templates escape every value; a page works without JavaScript, and has no inline script or style.
 Rule 2: each page is a URL that can be sent to a colleague: what is chosen on it is in its query.
 Rule 3: an error page says what to do.
-
-Read before: ``shown``, ``asking``, ``security``.
 """
 
 from __future__ import annotations

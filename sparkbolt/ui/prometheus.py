@@ -1,12 +1,9 @@
 """Prometheus: ``/metrics``, made from documents at each scrape.
 
-Which question it answers: under which names do numbers of topologies reach Prometheus?
 Rule 1: names and units are as Prometheus advises: ``sparkbolt_``, seconds and bytes, ``_total`` for what only grows.
 Rule 2: totals are those since the first start with the checkpoint, so that a restart is no reset.
 Rule 3: the buckets of a histogram are always the same ones, whichever the document has.
 Rule 4: the label ``topology`` is the name; if two of one name run, the older ones' is their id.
-
-Read before: ``documents``, ``asking``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """REST: our own interface, the paths below ``/api/v2/``.
 
-Which question it answers: what may a program ask about topologies and have changed, beyond what Storm's has?
 Rule 1: every operation is a line of the tables below, from which routes and the OpenAPI document are made.
 Rule 2: an answer is a document of ``operate`` as it is; a change answers 200 (so it is), 202 (it will be) or 409 (it
 was refused), each with the Operator's sentence.
-
-Read before: ``asking``, ``rest_types``, ``openapi``, ``changes``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Serve: the application as a process that listens.
 
-Which question it answers: where does the UI listen, which token does it take, and how long may a client dawdle?
 Rule 1: it listens on loopback unless told otherwise; elsewhere nothing is shown without the token.
 Rule 2: the token's file is of mode 0600, and it is the only place where it is kept.
 Rule 3: a client that does not complete its request's head within ``HEAD_SECS_MAX`` is cut off.
-
-Read before: ``app``.
 """
 
 from __future__ import annotations

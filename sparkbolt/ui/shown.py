@@ -1,12 +1,9 @@
 """Shown: numbers, times and sizes as people read them on a page.
 
-Which question it answers: how is a value written, with which unit?
 Rule 1: a value that is unknown is written as a dash, never as 0.
 Rule 2: a time is written in UTC, inside an element that names the moment, so that a browser can show its own time too.
 Rule 3: everything is escaped here or by the templates: what this module returns as ``Markup`` contains no value that
 came from outside.
-
-Read before: ``core.model.metrics``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Topology pages: all topologies, one of them, one component, its micro-batches, lag, settings and log.
 
-Which question it answers: is it well, what is slow, where does the time go?
 Rule: everything is asked through ``Asking``; nothing here computes a number that a document has.
-
-Read before: ``pages``, ``charts``, ``drawings``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Windows over tuples in the order in which they come, or in which the watermark passes them.
 
-Which question it answers: which tuples are in a window that is a range of that order?
 Rule: such a window is a range of sequences. The new tuples and those that have expired since the last window are ranges
 too. So a window costs the same however many tuples it holds, and opens no segment until its tuples are read.
 
@@ -9,8 +8,6 @@ timer holds the tuples that came in ``[T - length, T)``. In event time, windows 
 enters when the watermark passes it, and tuples that it passes at once enter in the order of arrival. So each tuple is
 counted once, also if it comes late or its timestamp equals another's. Storm counts from 0 at each watermark and can
 lose such tuples (``docs/differences-from-storm.md``).
-
-Read before: ``firing``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """The windowed bolt: the class that users subclass, and the methods that set its windows.
 
-Which question it answers: which methods does a windowed bolt have, and what does each setting mean?
 Rule: a windowed bolt is a value like any other; ``task`` runs it.
-
-Read before: ``settings``, ``window``.
 """
 
 from __future__ import annotations

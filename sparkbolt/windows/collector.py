@@ -1,10 +1,7 @@
 """The collector of a windowed bolt.
 
-Which question it answers: to which tuples is an emission of a window anchored?
 Rule: an emission is anchored to nothing and so starts a new tree; where tuples are acked when they expire, it is
 anchored to all tuples of the window.
-
-Read before: ``core.worker.collectors``.
 """
 
 from __future__ import annotations

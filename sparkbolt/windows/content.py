@@ -1,13 +1,10 @@
 """Content: the tuples of a window, column by column.
 
-Which question it answers: how are many tuples stored, joined, cut, written and read without a Python object for each?
 Rule 1: content never changes. Taking rows from it or joining it makes new content.
 Rule 2: values keep their types (``core.protocol.frames`` decides what may be Arrow).
 
 A window may hold tuples of several streams. If all streams have the same fields, there is one column for each field;
 otherwise there is one column of value tuples, and the origin of each row has its fields.
-
-Read before: ``core.protocol.frames``, ``core.model.tuples``.
 """
 
 from __future__ import annotations

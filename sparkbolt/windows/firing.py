@@ -1,11 +1,8 @@
 """Firing: what all kinds of windows have in common.
 
-Which question it answers: what does a kind of window take in, and what does it return?
 Rule 1: a kind of window reads no clock. It gets the tuples that came, the time and the watermark, and yields the
 windows that are due, one after the other.
 Rule 2: a caller finishes its work on a window before it asks for the next one.
-
-Read before: ``log``.
 """
 
 from __future__ import annotations

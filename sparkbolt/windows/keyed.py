@@ -1,12 +1,9 @@
 """Windows by key: one window for each value of some fields, within a task.
 
-Which question it answers: which of very many windows have something to do, and what is stored of each?
 Rule 1: the cost of a micro-batch depends on the keys that it touches: those that got tuples, and those that are due. A
 window is stored in the key-value state under its key, and keys are listed by the time at which they are due.
 Rule 2: a key is forgotten when its window is empty and the bolt does not ask for expired tuples, and when it was idle
 for as long as the bolt allows.
-
-Read before: ``firing``, ``core.state.keyvalue``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """The log: the tuples of a window, as segments of columns in the order of arrival.
 
-Which question it answers: which tuples have these sequences, or these times, and where are they stored?
 Rule 1: a tuple has a sequence, which rises in the order of arrival and is its place in the log.
 Rule 2: no query reads every tuple: segments know the range of their sequences and of their times, and only the segments
 at the edges of a result are opened. So a window costs the same at a thousand and at a million tuples.
@@ -8,8 +7,6 @@ Rule 3: expired tuples are removed in whole segments; a segment whose tuples hav
 the live ones. A tuple is live until it has expired.
 Rule 4: an expired tuple that the last window has shown is kept beside the log until the next window shows it as
 expired (``leave``).
-
-Read before: ``content``.
 """
 
 from __future__ import annotations

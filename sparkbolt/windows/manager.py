@@ -1,7 +1,5 @@
 """The window manager: events in, windows out.
 
-Which question it answers: which events are in the window that a trigger asks for, which are new in it, and which were
-in the last window and are not in this one?
 Rule 1: events are kept and shown in the order of arrival, never sorted by time.
 Rule 2: ``on_expiry`` gets the expired events in one call, before ``on_activation`` gets the window of the same trigger;
 it is called only if events have expired.
@@ -11,8 +9,6 @@ a running value.
 
 This manager works with any policies: each evaluation looks at every waiting event. Bolts whose windows need no policies
 of their own use ``arrival`` and ``event_time`` instead, which make the same windows and look only at what changes.
-
-Read before: ``policies``, ``triggers``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """From rows to content: times, keys and message ids of the rows that came.
 
-Which question it answers: what is the time of each row, which key's window gets it, and was it seen before?
 Rule: a row without a valid time or key fails alone, with a message that names its value. A row without a valid time
 fails for good, since a retry would have the same value.
-
-Read before: ``core.worker.tuple_batch``, ``settings``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Segments: consecutive tuples of a window, and selections of some of them.
-
-Which question it answers: what is known of consecutive tuples without reading them?
-
-Read before: ``content``.
-"""
+"""Segments: consecutive tuples of a window, and selections of some of them."""
 
 from __future__ import annotations
 

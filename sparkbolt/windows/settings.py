@@ -1,12 +1,9 @@
 """Settings: the settings of a windowed bolt, and the mistakes in them.
 
-Which question it answers: which windows does a bolt want, and which messages describe its mistakes?
 Rule: a wrong value is stored as it was given; it is refused when the topology is built, together with all other
 mistakes.
 
 The checks are those of Storm's ``WindowedBoltExecutor``.
-
-Read before: ``firing``.
 """
 
 from __future__ import annotations

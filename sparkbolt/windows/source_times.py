@@ -1,11 +1,7 @@
 """Source times: how far the sources of a window's tuples have come in event time.
 
-Which question it answers: from which sources did the tuples of this micro-batch come, and for which of them does the
-watermark wait?
 Rule: a task knows a source by its own tuples of this micro-batch, and by what all tasks of the bolt saw in earlier
 ones. So a source whose tuples go to other tasks alone does not hold up this one for ever.
-
-Read before: ``core.protocol.stream_sources``, ``watermarks``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """The window task: the runtime of one task of a windowed bolt.
 
-Which question it answers: what happens, in which order, when tuples come, time passes or the watermark rises?
 Rule 1: the time is the micro-batch's. Timers that were due by then fire at their own times before the micro-batch's
 tuples are added, so that a window on arrival holds exactly the tuples of its span of time; the watermark moves after
 the tuples.
 Rule 2: memory is valid only if the head of the state is the very object that this process wrote or read last.
 Rule 3: a window for which ``execute`` raises emits nothing and is not shown again.
-
-Read before: ``firing``, ``core.model.runtime_bolts``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Triggers: when a window is evaluated.
 
-Which question it answers: at which events, timers and watermarks is there a window, and where does it end?
 Rule 1: a trigger ignores events until ``start``.
 Rule 2: a trigger reads no clock: ``advance`` passes the time, and the trigger fires for each timer that was due by
 then, with the timer's own time.
 
 The names and the rules are those of Storm.
-
-Read before: ``policies``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Watermarks: how far event time has come.
 
-Which question it answers: up to which timestamp may windows be closed, and which event comes too late?
 Rule 1: the watermark is the least of the latest timestamps of the input streams, minus the lag. There is none until
 every input stream has had an event. It only rises.
 A stream whose sources have not come as far as its latest timestamp counts with the least of them (``hold``).
 Rule 2: an event is late if, and only if, it is older than the last watermark that was returned. An equal timestamp is
 not late.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

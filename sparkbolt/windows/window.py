@@ -1,10 +1,6 @@
 """The window: what a windowed bolt sees of it.
 
-Which question it answers: which tuples are in a window, which are new, which have expired, and what are the values of
-a field?
 Rule: nothing is copied or opened before it is asked for; a window counts its tuples without reading them.
-
-Read before: ``log``, ``firing``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Chromium for tests: Debian's, driven by Playwright, with everything noted that a browser complains about.
 
-Which question it answers: does a page work in a browser, as it does for a person?
 Rule: it is never skipped. ``scripts/services`` and ``scripts/screenshots`` install Chromium; without it, tests fail.
 """
 

@@ -1,9 +1,6 @@
 """Summary: the lines about messages that were set aside: how many, where they are, and how to replay them.
 
-Which question it answers: a run has ended, and some messages were given up; which command does the user need next?
 Rule: every command that is shown can be copied as it is.
-
-Read before: ``core.model.dead_letter_targets``.
 """
 
 from __future__ import annotations

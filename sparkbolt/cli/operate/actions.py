@@ -1,9 +1,6 @@
 """Actions: what the commands for topologies that run elsewhere do.
 
-Which question it answers: which module does the work of a command?
 Rule: nothing is imported before its command is given, so that each command starts as fast as it can.
-
-Read before: ``watching``, ``tailing``, ``changes``, ``serving``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Asking: whom a command asks, and in whose name.
 
-Which question it answers: which operator answers a command, and who is said to have asked?
 Rule: commands ask an ``Operator`` and nothing else; a name that nothing has is wrong use (exit code 2).
-
-Read before: ``operate.operator``.
 """
 
 from __future__ import annotations

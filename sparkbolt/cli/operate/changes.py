@@ -1,10 +1,7 @@
 """Changes: activate, deactivate, kill, restart, set, rebalance, trace.
 
-Which question it answers: what is asked of a topology, and what has become of it?
 Rule: the answer is a sentence; the exit code is 0 if it was accepted and 1 if it was refused. ``kill --wait`` waits for
 the end: 0 if nothing was left, 4 if something is left for replay.
-
-Read before: ``asking``.
 """
 
 from __future__ import annotations

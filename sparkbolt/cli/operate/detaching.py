@@ -1,14 +1,10 @@
 """Detaching: ``sparkbolt run --detach``.
 
-Which question it answers: how does a topology leave the terminal, and how does the one who started it learn whether it
-came up?
 Rule 1: the topology runs in a process of its own, in a session of its own, with no terminal: closing the terminal or
 Ctrl-C there does not reach it. SIGTERM ends it as Ctrl-C ends ``run``.
 Rule 2: whoever started it waits until it is up, has failed or has finished. A pipe tells, which also ends if the
 process dies without a word.
 Rule 3: its log goes to files. What does not come from Python, such as a crash of the interpreter, is in ``NAME.out``.
-
-Read before: ``cli.display``, ``operate.logs``.
 """
 
 from __future__ import annotations

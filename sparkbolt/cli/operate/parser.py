@@ -1,9 +1,6 @@
 """Parser of the commands for topologies that run elsewhere.
 
-Which question it answers: what are these commands given?
 Rule: every command takes ``--home`` and ``--debug``; a topology is named by its name or id, as ``list`` shows it.
-
-Read before: ``cli.arguments``, ``actions``.
 """
 
 from __future__ import annotations

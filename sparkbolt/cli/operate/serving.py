@@ -1,10 +1,7 @@
 """Serving: ``sparkbolt ui``.
 
-Which question it answers: how is the user interface started, and what is missing if it is not?
 Rule: its packages are an extra; without them every other command works. It is apart from ``actions``, because it knows
 what the server may raise.
-
-Read before: ``asking``.
 """
 
 from __future__ import annotations

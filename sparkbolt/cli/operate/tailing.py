@@ -1,10 +1,7 @@
 """Tailing: ``sparkbolt tail``, the log of a topology.
 
-Which question it answers: what has a topology, or one of its components, said last, and what does it say now?
 Rule 1: no line is shown twice, and none is skipped, also while files are rotated.
 Rule 2: nothing in a line can command the terminal.
-
-Read before: ``operate.log_reading``, ``asking``.
 """
 
 from __future__ import annotations

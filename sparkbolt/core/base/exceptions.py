@@ -1,11 +1,8 @@
 """Exceptions of user code as text: how a story, the log and a dead letter describe them.
 
-Which question it answers: what was raised, by which component, and where?
 Rule 1: the text is short and can be encoded as UTF-8, whatever user code puts into it.
 Rule 2: no function here fails because an exception, a reason or a value raises when it is printed.
 Rule 3: Ctrl-C ends the program, and an ``Interruption`` ends the process; no other exception of user code ends either.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Histograms: distributions of durations, in logarithmic buckets, so that they add up.
 
-Which question it answers: what are the median and the percentiles of durations that were measured in many places?
 Rule 1: bucket i holds durations from ``GROWTH ** i`` to ``GROWTH ** (i + 1)`` milliseconds, without the upper end; all
 histograms have the same buckets, so two of them add up without error.
 Rule 2: a percentile is the middle of its bucket: it is wrong by at most ``ERROR_MAX``. Maximum and sum are exact.
 
-Prior art: HdrHistogram and DDSketch. Read before: nothing.
+Prior art: HdrHistogram and DDSketch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Ids: computes roots and edges, and folds them by key.
 
-Which question it answers: which 64-bit number stands for a tree, and which for one delivery of one tuple?
-
 Rule 1: a root is a bijection of (task number, sequence), so a set of roots can be turned back into ranges of sequences.
 Rule 2: an edge depends on everything that distinguishes one delivery from another: the anchor's edge, the
 micro-batch, the ordinal within that parent, the anchor slot, the delivery slot, the destination. The same

@@ -1,10 +1,7 @@
 """Native: the compiled kernels of ``sparkbolt[fast]``, if this process has them.
 
-Which question it answers: does Python run the loops over tuples, or does compiled code?
 Rule: a kernel has the same results as the Python that it stands for, which is the reference and runs wherever there are
 no kernels: they are not installed, they are of another version, or ``SPARKBOLT_FAST`` is ``off``.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

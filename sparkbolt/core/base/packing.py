@@ -1,10 +1,7 @@
 """Packing: encodes arrays of integers in few bytes, at the cost of one pass over them.
 
-Which question it answers: how are ids sent, given that each byte of a tuple is copied about six times on its way?
 Rule: the decoded values equal the encoded ones; only the width of the integers may differ.
 ``pack`` is for data that is read soon after, ``pack_keys`` for data that is stored on disk.
-
-Read before: ``ids``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Salvage: reads a pickled column of which some values cannot be read.
 
-Which question it answers: which values of a pickled list raise when they are read, and what are the other values?
 Rule 1: a value is lost if, and only if, reading a part of it raises. Examples: an exception class whose ``__init__``
 takes two arguments, a ``__setstate__`` that raises, a class that this process cannot import, a ``__hash__`` that
 raises.
@@ -12,8 +11,6 @@ about another process; one pickle for each value, which takes twice the time for
 How: it runs the unpickler of the standard library that is written in Python, step by step. If a step raises, a
 ``_Lost`` takes the place of its result, and of everything that is made from that result. Each value is then pickled
 again, which finds a ``_Lost`` anywhere within it.
-
-Read before: ``exceptions``.
 """
 
 from __future__ import annotations

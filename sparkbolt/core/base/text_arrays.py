@@ -1,12 +1,9 @@
 """Text arrays: hashes, numbers, sorts and joins many strings at once.
 
-Which question it answers: how are 100,000 keys hashed, sorted and packed without a Python loop over them?
 Rule: the hashes are those of ``zlib.crc32``, so a key has the same hash alone and among others.
 
 A loop over Python strings in the order of their hashes waits for memory at each string, 100 to 150 ns. So the strings
 are first copied into one Arrow array, in the order in which they were created, and everything else works on the array.
-
-Read before: ``native``.
 """
 
 from __future__ import annotations

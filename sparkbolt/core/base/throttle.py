@@ -1,11 +1,8 @@
 """Throttling: an error that occurs a million times is reported a few times, and counted every time.
 
-Which question it answers: may this report pass, or has its component reported too often in this interval?
 Rule: at most ``reports_max`` reports of one component pass in an interval; the next report that passes carries the
 number of those withheld (Storm's ``topology.max.error.report.per.interval`` and
 ``topology.error.throttle.interval.secs``). If no further report comes, the number is reported when the interval ends.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

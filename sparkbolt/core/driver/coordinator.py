@@ -1,6 +1,5 @@
 """The coordinator: the driver's knowledge of its spouts, and the next plan.
 
-Which question it answers: what does micro-batch n + 1 read, and which spout receives which verdict of micro-batch n?
 Rule 1: a plan is made from promoted facts alone, so a plan that is made and dropped loses nothing. If the next plan is
 requested again before it is confirmed, the coordinator returns the same plan.
 Rule 2: a spout receives a verdict once, after its promotion.

@@ -1,10 +1,9 @@
 """Offers: the ranges that a spout offers for the next read, as its ``next_ranges`` returned them.
 
-Which question it answers: can a plan be made from these ranges?
 Rule: an invalid offer is refused, with the name of the spout, before anything is taken from it. A spout must never
 offer a position again that was planned before, because its record would be processed as another message.
 
-It is separate from ``coordinator``, which relies on valid ranges. Read before: ``components``.
+It is separate from ``coordinator``, which relies on valid ranges.
 """
 
 from __future__ import annotations

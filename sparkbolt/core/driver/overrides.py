@@ -1,9 +1,6 @@
 """Overrides: the settings of a topology that can be changed while it runs.
 
-Which question it answers: which settings did an operator change, and which messages are to be traced from now on?
 Rule: ``Config`` never changes. The coordinator has the overrides beside it, and hands them to the next life.
-
-Read before: ``plan``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Recorder: turns promotions into history.
 
-Which question it answers: what has this micro-batch added to the history, and where did its time go?
 Rule: it reads what the ledger has counted; it decides nothing, and an error in it may stop no promotion.
 
-Times are arguments, in milliseconds since the epoch. Read before: ``history``, ``measurements``, ``ledger``.
+Times are arguments, in milliseconds since the epoch.
 """
 
 from __future__ import annotations

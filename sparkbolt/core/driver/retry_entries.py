@@ -1,14 +1,10 @@
 """Retry entries: which messages the next micro-batch retries, and which it reads for their dead letters.
 
-Which question it answers: which entries does a plan have for the retries that are due, and for the dead letters?
-
 Rule 1: records of one source that are at the same attempt share an entry. A range that could not be read is an entry of
 its own.
 Rule 2: a plan stays small: the number of dead letters and of their characters is limited; the others wait.
 Rule 3: dead letters at their first attempt are written together. A dead letter at a later attempt has its own entry, so
 that it alone succeeds or fails.
-
-Read before: ``plan``, ``partition_manager``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Spout buffers: where records of a ``Spout`` wait for a plan, and where its verdicts wait for the spout.
 
-Which question it answers: which records of one task wait, which are planned, and which message ids are open?
 Rule 1: a buffer holds at most as many unfinished tuples as its spout may have pending. Of these, only about as many
 wait for a plan as the next two micro-batches take: a longer queue would not make any message finish earlier, and all of
 it is emitted again when the driver dies.
@@ -9,8 +8,6 @@ failed and are due. A waiting retry delays no new record.
 
 Rule 3: an exhausted message that becomes a dead letter stays in the buffer until the dead letter is durable; then the
 spout is notified that the message is done.
-
-Read before: ``plan``, ``attempt_store``.
 """
 
 from __future__ import annotations

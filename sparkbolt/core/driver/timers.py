@@ -1,10 +1,6 @@
 """Timers: when the tasks of bolts with a bolt runtime must receive the time, and when bolts get tick tuples.
 
-Which question it answers: which tasks are due at this time, and does the topology have to wait for any of them? Which
-bolts are due a tick?
-
 It is apart from ``coordinator``, its only user, because it can be understood and tested without any plan.
-Read before: ``plan``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Watermarks: for which sources the watermark of windows has to wait.
 
-Which question it answers: what does a plan tell the tasks of windowed bolts about the sources of their tuples?
 Rule 1: a source that has records to be read, or has not begun, holds the watermark. One that was read to its end holds
 it no longer. One that has nothing at present holds it until it was idle for the bolt's timeout, and not at all if it
 never had a tuple.
 Rule 2: sources are known for the tuples of tracked spouts that list them (``unread``). All other tuples are those of
 their stream, as in Storm.
-
-Read before: ``plan``, ``stream_sources``, ``source_marks``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """Causes and outcomes: why a tuple or a tree failed, and what happens to its message then.
 
-Which question it answers: which words name a cause and an outcome in tasks, in the driver, in dead letters and for
-users, and which causes belong together?
-
 Rule 1: every failure names its cause by a ``Cause``, and every decision on a message is a ``MessageOutcome``; no other
 module contains their texts.
 Rule 2: files and plans contain the texts. Texts of a later version can be read too (``Word.of``).
-
-Read before: ``words``. Outcomes are decided in ``core.driver.ledger.outcomes``.
 """
 
 from __future__ import annotations

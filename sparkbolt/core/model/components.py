@@ -1,10 +1,7 @@
 """Components: the spouts and bolts that users write.
 
-Which question it answers: which methods does a component have, where are they called, and how often?
 Rule: ``__init__`` runs once, in the process that builds the topology; ``prepare`` (``open`` of a spout) runs where a
 task starts. Components are values: they are pickled with the topology.
-
-Read before: ``tuples``, ``config``, ``trace_context``.
 """
 
 from __future__ import annotations

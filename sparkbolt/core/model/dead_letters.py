@@ -1,7 +1,5 @@
 """Dead letters: describes a message that is given up, and defines the sinks that store such letters.
 
-Which question it answers: what does a dead letter contain, how is it encoded, and where can it go?
-
 Rule 1: the driver knows a message's attempts and never its record (``ExhaustedMessage``); the letter is created where
 the record is read again.
 Rule 2: a letter has an id that depends only on the message's last attempt. It may be written more than once, always
@@ -10,7 +8,6 @@ Rule 3: everything in a letter can be written as JSON and read back. A value wit
 whose shape differs from that of all other values; a value of an unknown type is stored as its ``repr``, and marked so.
 
 Prior art: the dead letter topics of Kafka Connect and Kafka Streams, whose headers contain cause and origin.
-Read before: ``exceptions``.
 """
 
 from __future__ import annotations

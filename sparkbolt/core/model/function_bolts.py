@@ -1,9 +1,4 @@
-"""Function bolts: turns a function into a bolt, by ``@bolt``.
-
-Which question it answers: how does a function become a bolt, and what happens if the decorator is used wrongly?
-
-Read before: ``components``.
-"""
+"""Function bolts: turns a function into a bolt, by ``@bolt``."""
 
 from __future__ import annotations
 

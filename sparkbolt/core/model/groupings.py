@@ -1,8 +1,5 @@
 """Groupings: decides which task gets which row.
 
-Which question it answers: given the rows that one task emitted on one stream, which rows go to which task of
-one consumer?
-
 Rule 1: a grouping chooses tasks. It never drops or delays a tuple, and copies tuples only for ``all`` (or if a custom
 grouping names several tasks).
 Rule 2: the same rows, sender and micro-batch give the same deliveries, in every process; Python's ``hash`` is
@@ -10,7 +7,6 @@ never used.
 Rule 3: a grouping is a value: frozen, comparable, picklable. It keeps no counts from one call to the next.
 
 The groupings and their meaning are Storm's (``GrouperFactory``, ``PartialKeyGrouping``).
-Read before: ``ids``, ``hashing``.
 """
 
 from __future__ import annotations

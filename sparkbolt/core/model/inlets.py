@@ -1,10 +1,7 @@
 """Inlets: spouts whose rows something else brings into the lane, such as a streaming DataFrame of Spark.
 
-Which question it answers: what is a spout that neither plans what is read nor reads it?
 Rule: its tasks run in a level of the lane, not at its source. They keep each row in their outboxes, start its tree, and
 emit it again from there, so nothing is ever read again.
-
-Read before: ``components``.
 """
 
 from __future__ import annotations

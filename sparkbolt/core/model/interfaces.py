@@ -1,9 +1,6 @@
 """Interfaces: the objects with which user code emits, acks, fails and stores state.
 
-Which question it answers: which methods can a component call, and what does each of them raise?
 Rule: declarations only. The classes that implement them are in ``collectors`` and ``keyvalue``.
-
-Read before: ``tuples``.
 """
 
 from __future__ import annotations

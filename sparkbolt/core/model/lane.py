@@ -1,6 +1,5 @@
 """The lane: lays a topology out as source, level 1 .. n, acker, feedback.
 
-Which question it answers: in which level, in which producer's stage, and in which spark_partition does a bolt run?
 Rule 1: any DAG becomes a line. A bolt's level is its longest distance from the spouts; rows for a later level pass
 through the levels before it.
 Rule 2: a stateless bolt whose inputs all come from one component, by shuffle, none or local-or-shuffle grouping, runs
@@ -10,8 +9,6 @@ Rule 3: the tasks of a level are spread evenly over the spark_partitions. Their 
 never computed again for it. A task without a dest, because its bolt was fused before, gets one that was never used.
 Rule 4: Spark finds the state of a level by its place among the stateful levels, so a stateful bolt must stay at the
 same place (``moved``).
-
-Read before: ``topology``.
 """
 
 from __future__ import annotations

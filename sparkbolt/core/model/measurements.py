@@ -1,9 +1,6 @@
 """Measurements: what stages measure besides the counts of components: flows, durations, and where time goes.
 
-Which question it answers: which task did how much on which stream, how long did it take, and which process was busy?
 Rule: measurements add up, in any order: those of tasks to those of a stage, those of stages to those of a micro-batch.
-
-Read before: ``histogram``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Method validation: finds mistakes in the methods of a component before any of them is called.
 
-Which question it answers: can the engine call these methods with its arguments, and do they run when it calls them?
 Rule 1: the arguments of a call are read from the class of Sparkbolt that declares the method, so they are defined once.
 Rule 2: a wrapped method is checked by its wrapper, because the engine calls the wrapper.
 Rule 3: calling a coroutine function runs nothing, nor does calling a generator function whose result is not iterated;
 both are rejected here by name. One that is hidden in a wrapper is found after the call (``returned_values``).
-
-Read before: ``components``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Metrics: counts per component, since the topology's first start with its checkpoint.
 
-Which question it answers: how much has each component emitted, executed, acked and failed?
 Rule: counts are sent with the micro-batch in which they arose, and are added once, when it is promoted.
-
-Read before: ``config``.
 """
 
 from __future__ import annotations

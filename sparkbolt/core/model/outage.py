@@ -1,9 +1,4 @@
-"""Outage: the state of one bolt that may be unable to do its work, or of a spout that may be unable to read.
-
-Which question it answers: in which phase is the bolt after a micro-batch with these results?
-
-Read before: ``retry``. The table of phases: ``outages``.
-"""
+"""Outage: the state of one bolt that may be unable to do its work, or of a spout that may be unable to read."""
 
 from __future__ import annotations
 

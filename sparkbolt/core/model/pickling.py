@@ -1,6 +1,5 @@
 """Pickling: how the durable attributes of a component are pickled and restored.
 
-Which question it answers: which attributes of an object are durable, and can they be restored?
 Rule 1: a pickle names code and never contains it: classes and functions are found again by module and qualified name,
 those of ``__main__`` in a namespace that the engine supplies. So new code works with old values.
 Rule 2: an object that the engine owns (a ``KeyValueState``, the context, the instance itself) is pickled as a name and
@@ -12,8 +11,6 @@ Rule 4: attributes are those in the instance's ``__dict__`` and in the ``__slots
 
 Owned objects are pickled by ``reducer_override``, not by ``persistent_id``: the latter is called for every str and int,
 which makes a Counter of 100,000 words three times as slow.
-
-Read before: ``tuples``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Progress: how far the current micro-batch has come, and which calls of user code are running.
 
-Which question it answers: what is a running topology doing?
 Rule: values and their sentences only; ``activity`` and ``spark.activity_pages`` observe the processes.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

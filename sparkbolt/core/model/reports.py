@@ -1,9 +1,6 @@
 """Reports: what a running topology reports about its trees.
 
-Which question it answers: which trees were acked, which failed, and why, in this micro-batch?
 Rule: values only; ``acker``, ``outcomes`` and ``ledger`` create them.
-
-Read before: ``causes``, ``metrics``, ``outage``, ``tree_life``, ``story``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Retries: how often a failed message is retried, and after which wait.
 
-Which question it answers: after this number of failures, is there another attempt, and when?
 Rule 1: a wait depends only on the policy, on the number of the message's failures, and on the tree that failed:
 replaying the ledger's log gives the same waits.
 Rule 2: a wait delays only the message that failed.
@@ -8,7 +7,6 @@ Rule 3: without any setting, a message is retried for minutes (``DEFAULT``), bec
 unavailable come back.
 
 Prior art: ``KafkaSpoutRetryExponentialBackoff`` of Storm's Kafka spout, whose waits double from the first failure on.
-Read before: ``ids``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Running topologies: the handle with which users observe and control a running topology.
 
-Which question it answers: what does a running topology report, and how is it controlled?
 Rule: the interface does not depend on the engine; ``spark.running`` implements it on Spark.
-
-Read before: ``metrics``, ``reports``, ``progress``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Runtime bolts: bolts that bring their own bolt runtime, which runs their user code in a task.
 
-Which question it answers: how does a bolt, such as a windowed one, decide itself what its user code receives, and when?
 Rule: a topology treats it like any other bolt. The bolt creates its runtime itself, in its task (``bolt_runtime``).
-
-Read before: ``components``.
 """
 
 from __future__ import annotations

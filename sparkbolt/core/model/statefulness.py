@@ -1,11 +1,8 @@
 """Statefulness: decides whether a bolt has anything to keep from one micro-batch to the next.
 
-Which question it answers: which bolts need state, and which may run anywhere?
 Rule: a bolt counts as stateless only if it cannot store anything. This is decided by reading its byte code, without
 running it. Code that cannot be read (a decorator's wrapper, which hides the function in it) counts as storing
 something, and so does code that passes ``self`` to other code, which may store something on it.
-
-Read before: ``components``, ``pickling``.
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
 """Stories: the recorded path of one tree through the topology, as data and as text.
 
-Which question it answers: where did this message go, which tasks acked, failed or hold its tuples, in which micro-batch
-and when?
-
 Rule 1: a story contains only what was recorded. It does not guess the rest, such as the siblings of a tuple that failed
 at the first attempt.
 Rule 2: the time of a hop is the ``now_ms`` of its micro-batch, which is in the plan: if the micro-batch runs again, the
 story is the same.
 Rule 3: a story has at most ``HOPS_MAX`` hops, and values are shortened.
-
-Read before: ``ids``, ``causes``, ``tree_life``. Hops are recorded by ``hop_recorder`` and stored by ``story_store``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Topology changes: whether a checkpoint of one topology fits another.
-
-Which question it answers: what differs between the topology that began a checkpoint and the one that is to go on?
-
-Read before: ``topology``.
-"""
+"""Topology changes: whether a checkpoint of one topology fits another."""
 
 from __future__ import annotations
 

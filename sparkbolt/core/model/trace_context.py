@@ -1,12 +1,9 @@
 """Trace context: what a spout knows of its records for the traces of their trees.
 
-Which question it answers: which ``traceparent`` came with a message, and by which attributes is its record found?
 Rule: only records of trees that are followed hop by hop (traced, or retried) are asked for their ``traceparent``;
 all others cost nothing.
 
 The header is that of W3C Trace Context (https://www.w3.org/TR/trace-context/): version, trace id, span id, flags.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """The life of a tree: its states, and the transitions between them.
 
-Which question it answers: which states can a tree reach, and which code decides it?
 Rule 1: this table is the only definition. The drawing in the documentation is generated from it, and the simulator and
 the tests with random trees check the engine against it.
 Rule 2: a tree's state is its state at the last promotion. The effects of a micro-batch count when it is committed.
-
-Read before: ``words``.
 """
 
 from __future__ import annotations

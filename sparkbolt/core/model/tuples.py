@@ -1,10 +1,7 @@
 """Tuples: the tuples that bolts receive, and the streams on which they are emitted.
 
-Which question it answers: what does a component declare, and what does a bolt get?
 Rule: a tuple that user code keeps does not change. The engine reuses one object for row after row as long as user code
 does not keep it, and takes a new object as soon as user code does (``tasks`` checks the reference count).
-
-Read before: ``ids``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Unread sources: how a spout lists the sources for which the watermark of windows has to wait.
 
-Which question it answers: of which sources will a spout still read records?
-
 It is apart from ``components``, its only user, because it can be understood without any other method of a spout.
-Read before: nothing.
 """
 
 from __future__ import annotations

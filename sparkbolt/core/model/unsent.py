@@ -1,9 +1,6 @@
 """Unsent messages: the messages that bolts record in a rehearsal instead of sending them to a server.
 
-Which question it answers: what would a bolt have sent outside a rehearsal?
 Rule: a message is recorded before its tuple is acked; the messages of a component are in the order of recording.
-
-Read before: ``components``.
 """
 
 from __future__ import annotations

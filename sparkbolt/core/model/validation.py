@@ -1,13 +1,9 @@
 """Validation: finds all mistakes of a topology at once.
 
-Which question it answers: which mistakes do the declarations have that the user must correct?
-
 Rule 1: each mistake is one sentence that names the component; no error is raised before all mistakes are found.
 Rule 2: a grouping field must be declared in the stream that the bolt subscribes to. Storm checks the union of all
 streams of the source (``StormCommon.validateStructure``) and fails at the first emit; here the build fails.
 Rule 3: a second subscription to the same stream is rejected. In Storm it silently replaces the first one.
-
-Read before: ``components``, ``groupings``, ``statefulness``.
 """
 
 from __future__ import annotations

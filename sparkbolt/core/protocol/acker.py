@@ -1,6 +1,5 @@
 """The acker: partials in, verdicts out.
 
-Which question it answers: given what a micro-batch's tasks report about their trees, which trees are complete?
 A stage adds up the reports of its tasks (``Accounts``) and splits them by acker task (``shards_of``). An acker task
 judges its part (``judge_rows``). The driver combines the frames that reach the end of the lane (``gather``).
 
@@ -15,7 +14,6 @@ Rule 5: encoded keys travel as differences, because they rise slowly. XOR values
 compress.
 
 Prior art: Storm's ``Acker`` (``org.apache.storm.daemon.Acker``), which sees one message at a time.
-Read before: ``verdicts``, ``edges``, ``packing``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Attempts: the failed attempts at one message until it is exhausted.
-
-Which question it answers: which attempts at this message were there, and why did each fail?
-
-Read before: ``dead_letters``, ``reports``.
-"""
+"""Attempts: the failed attempts at one message until it is exhausted."""
 
 from __future__ import annotations
 

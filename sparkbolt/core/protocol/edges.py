@@ -1,14 +1,10 @@
 """Edges: the trees that rows belong to, and the edges of the tuples that are anchored to them.
 
-Which question it answers: which roots and edges does row r have, and by which edges do its children belong to its
-trees?
 Rule 1: edges are made only here (``anchored``). The same step adds an edge to the new tuple and to its parent's
 account, so that both halves of every edge reach the acker or neither does.
 Rule 2: a parent's account is its root's account. The edges of a tuple's children are reported in the micro-batch in
 which they were emitted; the tuple's own edge is reported when the tuple is acked.
 Rule 3: what neighbouring rows with a common parent share is stored once.
-
-Read before: ``ids``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Exclusion: what a micro-batch that runs again must leave out.
 
-Which question it answers: how do the processes that read a plan learn which of its messages are left out this time?
 Rule: a value that travels as text beside the tasks of Spark, because the tasks themselves are packed before anything
 has failed.
-
-Read before: ``ids``, ``plan``.
 """
 
 from __future__ import annotations

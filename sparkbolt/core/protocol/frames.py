@@ -1,12 +1,9 @@
 """Frames: columnar packets of tuples from one task to one task on one stream.
 
-Which question it answers: how do thousands of tuples become one row of Spark, and in which order are they read?
 Rule 1: a frame carries (sender, stream, piece, sequence), and ``order`` sorts by it. So the order in which frames
 arrive has no effect.
 Rule 2: decoded values equal the encoded ones, with the same types. A column is stored as Arrow only if all its values
 are of one plain type (or None); any other column is pickled on its own.
-
-Read before: ``ids``, ``tuples``, ``edges``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """The plan: what one micro-batch reads, as Spark's offset; and the records of a ``Spout`` that travel beside it.
 
-Which question it answers: what must be known to run a micro-batch again exactly as it was?
 Rule 1: a plan holds ranges, never records. Records of a ``Spout`` travel beside it and are lost with their driver.
 Rule 2: a plan reserves sequences before anything is read: ``sequence = base + (position - start)``, so gaps and
 unknown record counts cost nothing, and no sequence is used twice.
@@ -10,8 +9,6 @@ Rule 4: values of a record that are not plain are pickled when they are emitted,
 cannot be pickled, or is too large, is refused at that moment. A record that cannot be unpickled fails on arrival. In
 both cases only its own tree fails. Plain values (text, numbers, bytes, None) travel unchanged; the only cost is the
 check of their types.
-
-Read before: ``ids``, ``components``, ``attempts``, ``stream_sources``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Verdicts: what tasks report about trees, what the acker computes from it, and what the driver receives.
 
-Which question it answers: which values about the trees of one micro-batch enter and leave the acker?
 Rule: values only. ``acker`` combines and encodes them.
-
-Read before: ``ids``, ``story``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Bucket contents: what a bucket of keys has, from its segment and the deltas that the segment lacks.
 
-Which question it answers: which buckets are due to be rewritten, and what will be in them?
 Rule: what is newer replaces what is older; a deleted key is not in the content.
 
 Buckets of strings and integers are merged together, as arrays; others one by one, in dicts.
-
-Read before: ``segments``, ``bucket_table``.
 """
 
 from __future__ import annotations

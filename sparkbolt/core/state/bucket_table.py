@@ -1,9 +1,6 @@
 """The bucket table: which segments a key-value state consists of.
 
-Which question it answers: where is each bucket of keys, which deltas does it lack, and about how many keys exist?
 Rule: a table is never changed; a commit creates a new one. The encoded table is stored in the task's directory.
-
-Read before: ``segments``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Key-value state: Storm's key-value state, whose cost grows with the keys that a micro-batch touches.
 
-Which question it answers: how does one task store a million keys durably while it touches a thousand of them?
-
 Rule 1: a commit appends one delta, a segment with what was put and deleted in the micro-batch. Each bucket has a
 segment with all keys of a range of hashes, up to some delta. Commits rewrite a few buckets at a time, the oldest first,
 and drop a delta once every bucket includes it. So a commit costs what was touched, and a small share of all keys.
@@ -15,8 +13,6 @@ strings and integers. With the first that it does not take, they move to the dic
 
 The first bits of a hash choose the bucket. So when the number of buckets doubles, the two halves of a bucket share its
 segment until each is rewritten. Prior art: log-structured stores, linear hashing (Litwin, 1980).
-
-Read before: ``segments``, ``bucket_table``, ``bucket_contents``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Large dicts: a large dict in a bolt's attribute is written by its changes.
 
-Which question it answers: what does a commit cost if a bolt counts 400,000 words in a ``Counter``, of which a
-micro-batch touches a tenth?
-
 Rule 1: a dict is kept apart only if nothing but its attribute refers to it, so that no shared reference is lost, and if
 all its keys and values are plain and cannot change, so that what is the same object has not changed. Any other dict is
 pickled with the other attributes.
@@ -12,8 +9,6 @@ Rule 3: what is remembered of the last commit is used only while the instance is
 
 A dict has a line of segments: the first has all of it, each later one the changes of a micro-batch, by their places in
 the dict. When these take as many bytes as the first, a new line begins.
-
-Read before: ``segments``.
 """
 
 from __future__ import annotations

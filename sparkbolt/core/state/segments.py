@@ -1,7 +1,5 @@
 """Segments: the content of a task's store, and the columns of a key-value segment.
 
-Which question it answers: how do keys and values become bytes, quickly and small?
-
 Rule 1: a segment never changes. Rewritten content gets a new stamp and so a new physical key.
 Rule 2: entries are sorted by the hash of their key, so a bucket is a slice, whatever the number of buckets.
 Rule 3: a value that could be changed in place is stored as its own pickle until it is read, so that only ``put``
@@ -10,8 +8,6 @@ changes the state.
 A column of str, of int or of float is packed into one buffer. Strings are joined by NUL: splitting takes 30 ns per key,
 while Arrow's ``to_pylist`` takes 150 ns. Any other column is pickled. Keys that are strings whose values are integers
 (counts by word) are worked on as arrays, without an object for each.
-
-Read before: ``hashing``, ``text_arrays``, ``snapshots``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Task state: the durable state of one task.
 
-Which question it answers: what does a task store from one micro-batch to the next, and how does it know that its memory
-holds the same?
-
 Rule 1: everything is a segment, and a segment's content never changes: rewritten content gets a new random stamp and a
 new physical key. The directory lists the stamps; it is read once per task and micro-batch.
 Rule 2: a worker's cached content is valid if, and only if, its stamp is in the directory. An equal micro-batch id
@@ -10,8 +7,6 @@ proves nothing: an earlier attempt at the same micro-batch may have had other co
 in another worker.
 Rule 3: nothing is written before ``commit``, which is called once, at the end. The next ``begin`` drops what a failed
 attempt staged.
-
-Read before: ``segments``, ``snapshots``, ``keyvalue``.
 """
 
 from __future__ import annotations

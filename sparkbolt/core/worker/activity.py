@@ -1,14 +1,10 @@
 """Activity: what a process that runs tasks is doing at this moment.
 
-Which question it answers: a micro-batch runs for minutes; which task works on which tuple, since when, and how much is
-done?
 Rule 1: it costs something for each frame and each call of a component, and nothing for each tuple. A ``Looker``, in
 another thread of the process, finds the tuple in the task itself.
 Rule 2: the working thread writes its notes to memory that other processes can read. So the frame is known even when the
 looking thread cannot run: some C code keeps Python's interpreter lock while it works.
 Rule 3: it only informs people. No verdict and no state depends on it.
-
-Read before: ``crash_isolation``.
 """
 
 from __future__ import annotations

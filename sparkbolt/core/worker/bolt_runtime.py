@@ -1,11 +1,7 @@
 """The bolt runtime: what a task of a bolt with its own runtime does in a micro-batch.
 
-Which question it answers: how does the engine run a bolt, such as a windowed one, that decides itself what its user
-code sees and when?
 Rule: in each micro-batch that has tuples for it, or in which its timer is due, the runtime is attached to its state,
 does what is due, gets its rows, and sets its next timer.
-
-Read before: ``runtime_bolts``, ``collectors``, ``task_state``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """Collectors: they record what user code emits, acks and fails.
 
-Which question it answers: what does user code emit, ack and fail, and how is it stored until its rows are done?
 Rule 1: a call of user code only appends values, and the number of the row that they are anchored to. Everything else is
 done once for all rows (``tasks``, ``routing``).
 Rule 2: a tuple is settled once. A second ack, or an ack after a fail, changes nothing and is reported as an error.
 Rule 3: an emission succeeds as a whole or not at all: it is checked completely before anything is appended.
 Rule 4: a collector belongs to its task's ``execute`` and ``flush``. At any other time it refuses emissions, since they
 would not be routed.
-
-Read before: ``interfaces``, ``tuple_batch``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Coroutines: the rows of an ``AsyncBolt`` are worked on at the same time.
 
-Which question it answers: which coroutines run at once, and what if user code cancels, stops or leaves them?
 Rule: each row has a coroutine of its own, which succeeds or fails by itself, whatever user code does to the event loop.
-
-Read before: ``collectors``, ``tuple_batch``, ``failures``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Crash isolation: which tuple killed its worker, and what is done instead of executing it again.
 
-Which question it answers: a process died in the middle of a stage; which tuple did it work on, and how does a second
-process do the same work without that tuple?
-
 Rule 1: a process notes its place before it calls user code; the note outlives the process.
 Rule 2: a call that killed its process once is not made again in the same piece of work: its tuple fails as if it had
 raised.
@@ -21,8 +18,6 @@ A place names the task, the number of the block of rows within the task's work, 
 repeated with one more isolated row, everything up to that row is the same, so places keep their meaning.
 
 Only a second attempt is watched (on Spark: ``spark.crash_shield``), since it costs a microsecond for each tuple.
-
-Read before: ``components``, ``failures``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """The dead letter reader: it reads messages that are given up once more, and writes their dead letters.
 
-Which question it answers: how does an entry of a plan with ``letters`` become dead letters, and what happens if their
-sink fails?
-
 Rule 1: each dead letter has its own tree, with the sequence that the plan has reserved for it. The tree is complete
 when the sink has written the letter, or when all bolts that get the letter as a tuple have acked it; nothing else
 finishes the message.
@@ -15,8 +12,6 @@ they are durable before the ledger's entry is. So an entry yields a limited numb
 for a later plan. A letter that alone exceeds the limit is written without its values, with a note that says so.
 Rule 4: if a record cannot be read any more, its letter is still written: it holds the message's story and a note that
 says what is missing. Before that, a source that raises is read a few times.
-
-Read before: ``source_reader``, ``dead_letters``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """The worker environment: what a process needs to run tasks, made once in the driver.
 
-Which question it answers: how do the topology's components reach the process in which their tasks run?
 Rule: classes are pickled by module and name if the module can be imported in that process. Definitions of the main
 program are pickled by value, and are found again by their names when state is unpickled.
-
-Read before: ``tasks``, ``routing``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """Failures: what an exception or a reason means for its tuple.
 
-Which question it answers: with which cause does a tuple fail, and which reason do its tree's story and its dead letter
-give?
 Rule: every exception that leaves user code fails its tuple, also a ``BaseException`` that is not an ``Exception``; only
 ``KeyboardInterrupt`` and ``Interruption`` are raised again.
-
-Read before: ``exceptions``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Health: how the work of each bolt went in one micro-batch.
 
-Which question it answers: how many tuples did a bolt get, and for how many of them did it raise?
 Rule: each task reports its own numbers, and stages and the driver add them up. The driver's ``outages`` decides what
 follows from them.
-
-Read before: ``failures``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Held tuples: which tuples a bolt holds in its attributes, and how tuples of void trees are dropped.
 
-Which question it answers: when a tree times out, which of its tuples does a bolt hold; and what becomes of a held tuple
-whose driver has died?
 Rule 1: a search visits at most ``LOOKS_MAX`` objects. It is made only for trees that time out, by the tasks that the
 ledger names as their holders.
 Rule 2: a tuple all of whose trees are void is removed from the dicts, lists, sets and deques in which a bolt keeps it,
@@ -9,8 +7,6 @@ before the bolt sees the next tuple: its message comes again under a new root, a
 
 The search covers attributes, containers in them, and attributes of objects in them. It does not cover a
 ``KeyValueState``: tuples there stay.
-
-Read before: ``tuples``, ``ids``.
 """
 
 from __future__ import annotations

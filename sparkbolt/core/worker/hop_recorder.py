@@ -1,7 +1,5 @@
 """The hop recorder: which hops a stage records, at no cost for trees that succeed.
 
-Which question it answers: what does a stage know of the hops of a tree, and when does it report them?
-
 Rule 1: a tuple pays nothing for the stories of other tuples. Two things cost nothing. First, a frame has the path of
 its tuples, from the spout to here, once for all of them, since the emissions of a task for one frame travel in frames
 of their own. So a stage in which a tuple fails knows the tuple's ancestors. Second, a tree that is worth following,
@@ -13,8 +11,6 @@ Rule 3: if a micro-batch is run again, it reports the same hops.
 
 Rejected: a bit set of tasks for each root beside its XOR (a cost for every tree), and asking workers afterwards what
 they remember (the next micro-batch often runs in another process).
-
-Read before: ``story``, ``tuple_batch``, ``routing``.
 """
 
 from __future__ import annotations

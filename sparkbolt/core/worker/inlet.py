@@ -1,14 +1,11 @@
 """The inlet: a task whose rows something else has brought, which keeps them and starts their trees.
 
-Which question it answers: how do rows without a tree become messages that are retried, and that have dead letters?
 Rule 1: a row is in the task's outbox, under the sequence of its tree, before the micro-batch that brought it is
 committed; it stays there until its tree is acked or its dead letter is written. It is never read again.
 Rule 2: rows are numbered in the order of (piece, frame, row), so a repeat that brings the same frames gives the same
 ids. Where a repeat brings the rows of a piece in another order, ids change: no row is lost by it, since a tree that
 mixes the deliveries of two attempts does not become complete, and its row is emitted again.
 Rule 3: a dead letter is made here, where the values are; no source is asked.
-
-Read before: ``outbox``, ``stage``, ``dead_letter_reader``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Meter: measures what the tasks of one stage do, by task and stream, and how long the stage took.
 
-Which question it answers: which flow does this count belong to, and which part of the micro-batch does this time?
 Rule: it gets numbers and origins, no tuple and no tree; what it measures changes no verdict and no route.
-
-Read before: ``measurements``, ``environment``.
 """
 
 from __future__ import annotations

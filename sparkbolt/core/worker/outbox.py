@@ -1,6 +1,5 @@
 """The outbox: the tuples with which a bolt's task has started trees, kept until the outcome of their trees is known.
 
-Which question it answers: which tuples does the task still owe to the bolts behind it, and which does it emit again?
 Rule 1: a tuple that is emitted and belongs to no tree starts one. The next unused sequence is in the task's durable
 state, together with the values; both are committed with the micro-batch that emitted the tuple, or neither is.
 Rule 2: a value is identified by its position, which is the sequence of its first attempt. Plans reserve the sequences
@@ -10,8 +9,6 @@ aside. An outbox ack may come twice.
 
 Values are kept in pages, one for each micro-batch. A page is pickled once, and is read only when one of its values has
 to be emitted again. A table holds the open positions of each page.
-
-Read before: ``ids``, ``plan``, ``routing``, ``task_state``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Results: what a task returns, what a stage returns for all its tasks, and how that leaves the process.
 
-Which question it answers: what did user code do to the trees of its rows, and which rows of Spark leave the stage?
 Rule 1: data flows one way. A task does not call the stage: it returns a ``TaskResult``, and its emissions are in its
 ``Output``. The stage folds both into one ``StageResult``, which ``to_rows`` turns into rows of Spark at the very end.
 Rule 2: a row that cannot be sent is returned as a ``Refusal``: a value cannot be pickled, cannot be read back, or is
 too large. The caller decides what becomes of its trees.
 Rule 3: frames of one task on one stream are numbered in the order in which they are written.
-
-Read before: ``verdicts``, ``frames``, ``failures``, ``routing``.
 """
 
 from __future__ import annotations

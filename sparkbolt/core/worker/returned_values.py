@@ -1,10 +1,7 @@
 """Returned values: what calls of user code return or yield.
 
-Which question it answers: what becomes of the values that ``execute`` or ``flush`` yields or returns?
 Rule 1: each yielded list of values is emitted as a tuple; so is each list within a returned list. None emits nothing.
 Rule 2: anything else fails the call instead of being ignored. For example, a coroutine that is not awaited has not run.
-
-Read before: ``tuple_batch``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Routing: from the rows that a task emitted to the rows that each consuming task gets.
 
-Which question it answers: which task gets which of the rows that a task emitted?
 Rule: routing only decides, and returns its decision; ``stage`` delivers the rows.
-
-Read before: ``groupings``, ``edges``, ``frames``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """The source reader: level 0, where spout tasks start trees.
 
-Which question it answers: how does an entry of a plan become rows with roots and init edges?
 Rule 1: ``sequence = base + (position - start)``. A message has one root, and as many init edges as deliveries.
 Rule 2: a record that cannot be read fails its tree, not its task. If reading a range ends too early, a tree fails that
 stands for its own position and all positions of the range behind it. The cause is ``read``; ``away`` if the source is
 away; ``postponed`` if the spout has read enough. That also holds for a spout that is not tracked: no unread record is
 lost.
 Rule 3: the same entry yields the same rows with the same ids.
-
-Read before: ``plan``, ``stage``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Spout chunks: what a spout's ``read`` has given, in a form that the source reader can rely on.
 
-Which question it answers: what of all that user code may give as a bad record, as enough, or as columns, is accepted,
-as what; and what may be kept of columns for later?
 Rule 1: what cannot be accepted is an ``EmitError`` with the spout's name; it fails trees, never the task.
 Rule 2: a spout may use its memory again for the next read. So what is kept beyond it is a copy, or cannot change.
 
 It is apart from ``source_reader``, its only user, because it knows nothing of trees and micro-batches.
-Read before: ``frames``.
 """
 
 from __future__ import annotations

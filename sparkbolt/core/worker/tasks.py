@@ -1,6 +1,5 @@
 """Tasks: one instance of a bolt that works on its rows.
 
-Which question it answers: how does user code see its tuples, and what becomes of its acks, fails and exceptions?
 Rule 1: one bad tuple fails its own trees, never the micro-batch: an exception becomes a fail with its cause.
 Rule 2: a tuple that user code keeps stays unchanged. One object shows row after row only as long as its reference count
 proves that user code has not kept it.
@@ -8,8 +7,6 @@ Rule 3: a task that has neither acked nor failed a tuple of a tracked tree holds
 holder.
 Rule 4: the loop over rows does as little as possible, because every tuple pays for everything in it. Where there are
 compiled kernels (``native``), they run it, with the same results; the Python here is the reference.
-
-Read before: ``collectors``, ``tuple_batch``, ``failures``.
 """
 
 from __future__ import annotations

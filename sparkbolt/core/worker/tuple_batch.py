@@ -1,10 +1,6 @@
 """The tuple batch: the rows that one task works on, and what it emits on its streams meanwhile.
 
-Which question it answers: to which trees does row r belong; do these values fit this stream; and to what is each
-emission anchored?
 Rule: an emission succeeds as a whole or not at all: it is checked here, before anything is appended.
-
-Read before: ``tuples``, ``frames``, ``edges``, ``routing``.
 """
 
 from __future__ import annotations

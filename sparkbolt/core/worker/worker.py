@@ -1,11 +1,8 @@
 """The worker: what a process keeps between micro-batches.
 
-Which question it answers: where are task instances kept, and when may one be used again?
 Rule 1: there is one instance of a task in a process: it is prepared once, then its connections stay open.
 Rule 2: an instance gets tuples only if its durable attributes are those of the committed snapshot. An instance whose
 last micro-batch did not end in order is discarded.
-
-Read before: ``lane``, ``tasks``, ``task_state``, ``outbox``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Common: what all stores of dead letters return.
 
-Which question it answers: what is reported about letters and about a replay, whatever the store is?
 Rule: this module knows no particular store.
-
-Read before: ``core.model.dead_letters``.
 """
 
 from __future__ import annotations

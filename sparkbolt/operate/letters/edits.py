@@ -1,11 +1,8 @@
 """Edits: a dead letter whose record was corrected by hand before it is given again.
 
-Which question it answers: what becomes of a message of which an operator has changed a field?
 Rule: an edit is never guessed. It changes a field of the letter's only tuple and, if the letter has its original
 message, that message too: as a whole (``$value``), if the field is the message's text, or if the message is a JSON
 object that has the field with the same value. Anything else is refused.
-
-Read before: ``core.model.dead_letters``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Of topology: the dead letters of one topology, wherever they are.
 
-Which question it answers: which dead letters wait, and how is one given again, or discarded?
 Rule: only letters that are asked for are held in memory, however many there are.
-
-Read before: ``stores``, ``edits``, ``operate.description``.
 """
 
 from __future__ import annotations

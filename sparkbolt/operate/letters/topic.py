@@ -1,11 +1,8 @@
 """Topic: dead letters in a Kafka topic, ``kafka:HOST:PORT/TOPIC``.
 
-Which question it answers: which letters are in the topic, and how does a message get back to its own topic?
 Rule 1: a message is replayed unchanged, with its key and headers, to its own kafka_partition, or to the topic that
 ``--into`` names. The ids of replayed letters are noted in the topic of the letters.
 Rule 2: properties of the client, such as those of SASL and TLS, come from a file and are never printed.
-
-Read before: ``common``, ``spouts.kafka.dead_letters``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Checkers: one object for each promise, and the checkers of acks, progress and memory.
 
-Which question it answers: has anything happened that must never happen?
 Rule: each promise is one object, so that a failure names the broken promise.
-
-Read before: ``base``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Checker: what a checker is, and what all checkers know.
 
-Which question it answers: when is a checker called, and with what?
 Rule: a checker only watches. It trusts what was committed and the deliveries and acks that it has seen, never what the
 ledger reports about itself.
-
-Read before: ``trees``, ``sim.driver``, ``sim.executors``.
 """
 
 from __future__ import annotations

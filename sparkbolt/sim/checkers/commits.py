@@ -1,10 +1,7 @@
 """Commits: what leaves the topology by its committers.
 
-Which question it answers: did each committer get the rows of each micro-batch, after its commit, once and in order?
 Rule: what must come is taken from the rows of the execution that was committed. That nothing of a failed tree is among
 them in a transactional topology follows from the run without faults (``states``).
-
-Read before: ``base``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Dead letters: the sinks of a simulation, and the promise about dead letters.
 
-Which question it answers: what is stored where dead letters go, and is it correct?
 Rule 1: every sink is replaced by one that outlives all processes, also a spout's own sink: a simulation writes no file
 and sends nothing to a broker. Dead letters for a stream go to that stream.
 Rule 2: a sink fails at random, sometimes after it has stored the letters, and its worker may die before it returns. The
 randomness depends on the letter and the micro-batch, so that a micro-batch that runs again does the same.
-
-Read before: ``base``, ``sim.observer``.
 """
 
 from __future__ import annotations

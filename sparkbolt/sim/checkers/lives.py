@@ -1,10 +1,7 @@
 """Lives of trees: checks that each tree takes only steps that the table of its life allows.
 
-Which question it answers: does a tree that has ended come back, or skip a step?
 Rule: the states are those that drivers report, promotion by promotion. The other checkers check whether the reports are
 right; this one checks whether they form a valid life.
-
-Read before: ``base``, ``core.model.tree_life``.
 """
 
 from __future__ import annotations

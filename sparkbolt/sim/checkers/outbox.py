@@ -1,9 +1,6 @@
 """Outbox: checks that each value that a bolt starts is acked or set aside in the end, and then forgotten.
 
-Which question it answers: has a task lost a value of its outbox, or kept one for ever?
 Rule: what a task must deliver is what it was seen to start; the committed plans have the attempt of each tree.
-
-Read before: ``base``, ``core.worker.outbox``.
 """
 
 from __future__ import annotations

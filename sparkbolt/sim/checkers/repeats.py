@@ -1,9 +1,4 @@
-"""Repeats: checks that what runs twice does the same twice.
-
-Which question it answers: did a micro-batch or a spark_task act differently when it ran again, and which component did?
-
-Read before: ``base``.
-"""
+"""Repeats: checks that what runs twice does the same twice."""
 
 from __future__ import annotations
 

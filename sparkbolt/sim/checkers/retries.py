@@ -1,9 +1,6 @@
 """Retries: checks that each retry comes at its time and under its number, that the engine wakes for it, and no other.
 
-Which question it answers: is a failed message retried when its policy demands it, neither earlier nor never?
 Rule: due times are computed here, from the committed failures and the policy; the engine is not asked.
-
-Read before: ``base``, ``core.model.retry``, ``core.driver.ledger.outcomes``.
 """
 
 from __future__ import annotations

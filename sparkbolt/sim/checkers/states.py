@@ -1,10 +1,9 @@
 """States: compares state with that of a run without faults.
 
-Which question it answers: is every task's state the result of the committed micro-batches, each run once?
 Rule: the comparison runs the committed plans with the records that they carried. So it does not depend on which
 messages were read again, and everything else must be equal, value by value.
 
-It costs about as much as the run itself. Read before: ``base``, ``sim.executors``.
+It costs about as much as the run itself.
 """
 
 from __future__ import annotations

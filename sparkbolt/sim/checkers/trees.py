@@ -1,11 +1,8 @@
 """Trees: knows which deliveries each tree consists of, and which of them are not acked yet.
 
-Which question it answers: which trees are complete, by counting deliveries one by one and never by XOR?
 Rule 1: a tree is complete when each delivery was acked as often as it was sent. Two deliveries with the same edge count
 as two.
 Rule 2: only what is committed counts.
-
-Read before: ``sim.observer``.
 """
 
 from __future__ import annotations

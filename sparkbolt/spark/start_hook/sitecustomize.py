@@ -1,6 +1,5 @@
 """Start hook: lets Spark's Python processes import PySpark from where it is installed, not from Spark's zip of it.
 
-Which question it answers: why does a Python process of Spark not compile all of PySpark before it does anything?
 Spark puts ``pyspark.zip`` first on the module search path of each process that it starts. Nothing in it is compiled,
 and Python never keeps what it compiles from a zip: each process would spend most of a second on that.
 Rule 1: only the zip that is part of the very installation of PySpark that is also on the path is left out.

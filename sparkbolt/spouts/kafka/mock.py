@@ -1,11 +1,9 @@
 """MockKafka: Kafka without a broker, for examples and tests.
 
-Which question it answers: what does a topology read where Kafka is not installed?
 Rule: it is the mock cluster of the client library: brokers within this process, which any process on the machine can
 reach over loopback. It keeps everything in memory, and all is lost when the process ends.
 
 What it cannot do: create topics with settings, delete records, compact, look up by time, isolate transactions.
-Read before: ``settings``.
 """
 
 from __future__ import annotations

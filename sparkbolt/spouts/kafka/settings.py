@@ -1,10 +1,7 @@
 """ClientSettings: the properties of Kafka's client, and which of them must never be printed.
 
-Which question it answers: with which properties is each client created, and which of them may a message show?
 Rule: a secret is in the pickled spout and in the client's configuration, and nowhere else. Whatever is printed, logged
 or raised shows ``***`` in its place.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Source: names a kafka_partition as a source of a Kafka spout.
 
-Which question it answers: what is the name of a kafka_partition in plans, in the ledger and in stories?
 Rule: the name is ``topic/partition``. A topic that was deleted and created again counts its offsets from the start, so
 its kafka_partitions are other sources: ``topic/partition~1`` for the second topic of that name, and so on. A *mark*
 stores to which topic the positions of a source belong: it is a source without records, ``topic/partition#id``, which is
 planned once.
-
-Read before: nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """KafkaSpout: reads Kafka topics, and can read them again.
 
-Which question it answers: how do the messages of Kafka topics become spout tuples, and how is their progress stored?
 Rule: the driver plans offsets and never sees a message; executors read them.
-
-Read before: ``driver.planning``, ``driver.watching``, ``executor.reading``, ``executor.decoding``.
 """
 
 from __future__ import annotations

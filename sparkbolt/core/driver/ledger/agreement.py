@@ -1,8 +1,5 @@
 """Agreement: whether the ledger's log and Spark's files agree on the last micro-batches.
 
-Which question it answers: can a topology continue from this checkpoint, and if not, which files must be moved aside so
-that it can?
-
     spark/offsets/n   Spark has logged the plan of n; it is about to run, or has run
     spark/commits/n   Spark has committed n, with its state
     ledger/n.entry    what n staged; ledger/n.snapshot: the ledger after n
@@ -23,8 +20,6 @@ of a life and the id of Spark's query are created anew, because nothing else ref
 Rule 2: no tuple is lost. The micro-batches that a repair undoes may have been promoted, and queues delete messages that
 were acked. So a repair never goes back over a micro-batch that held records of a ``Spout``, nor over one whose plan is
 missing.
-
-Read before: ``plan``, ``files``, ``log``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """The attempt store: the failed attempts at messages that may become dead letters.
 
-Which question it answers: when this message is exhausted, which attempts were made, and why did each fail?
-
 Rule 1: the attempts at a message are kept from its first failure until it is acked or its dead letter is durable.
 Nothing is kept of a message that succeeds at once.
 Rule 2: if there are many attempts, the first and the newest are kept; all are counted.
@@ -9,7 +7,6 @@ Rule 3: a failure because a source is away is not an attempt, nor is a failure i
 
 Attempts are stored here only for a ``PartitionedSpout``; a ``Spout``'s attempts travel with its records
 (``spout_buffer``).
-Read before: ``dead_letters``, ``outcomes``, ``partition_manager``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """Due queues: what waits for a time, the earliest first.
 
-Which question it answers: what of this is due now, and when is the next due?
-
 Rule 1: a look costs what it finds, and not what waits.
 Rule 2: what does not count any more is not looked for: it is dropped when it is the first.
 
 The items are a sorted list, and not a heap: a plan takes thousands of items that are due without removing them, and to
 walk a heap in order takes three times as long as to walk a list. The price: what is put before many others moves them.
 That is a copy of memory, and most of what is put is due after most of what waits.
-Read before: nothing.
 """
 
 from __future__ import annotations

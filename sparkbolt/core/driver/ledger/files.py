@@ -1,7 +1,5 @@
 """The ledger's files: which of them count, and which may be removed.
 
-Which question it answers: which ledger follows from the files beside a checkpoint and the last commit?
-
     ledger/n.entry      what micro-batch n staged; replaced when it is staged again
     ledger/n.snapshot   the ledger after the promotion of n; compaction writes it from the entries up to n
     format              the format of all files of the checkpoint; written before any other of them
@@ -18,7 +16,7 @@ Rule 4: a life whose number is no longer the newest writes nothing that counts.
 Rule 5: dead letters count with the entry of their micro-batch. If the micro-batch was not committed, they are removed
 when a life begins; the micro-batch runs again and writes those dead letters that are still due.
 
-The location of the files is an argument. Read before: ``log``, ``ledger``.
+The location of the files is an argument.
 """
 
 from __future__ import annotations

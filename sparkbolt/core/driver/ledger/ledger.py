@@ -1,7 +1,5 @@
 """The ledger: which trees are open, and what the outcomes of the others are.
 
-Which question it answers: after micro-batch n, which messages are finished, which must be read again, which are lost?
-
 Rule 1: only the ledger combines XOR values of several micro-batches into verdicts.
 Rule 2: a verdict is counted once. ``stage`` n records it and replaces an earlier staging of n; the engine commits n;
 ``promote`` n applies it, exactly once. Only then may a spout receive it.
@@ -14,7 +12,6 @@ Python code runs per tree only for trees that fail. ``messages`` knows which mes
 source has advanced, and counts trees; ``story_store`` keeps the stories of trees.
 
 Prior art: the pending map of Storm's ``SpoutExecutor``, and the intent and commit records of a write-ahead log.
-Read before: ``acker``, ``open_trees``, ``messages``, ``outbox_acks``, ``story_store``, ``reports``, ``log``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """The log: the ledger's log entries and snapshots as bytes.
 
-Which question it answers: what exactly is written beside Spark's checkpoint, and how is damage detected?
-
 Rule 1: the format is Sparkbolt's own: a head (kind, checksum), then sections, each behind its length. Small
 values are JSON, trees are packed columns. It never contains a pickle. Causes and other enums are stored as their texts.
 Rule 2: bytes that are read are checked against their checksum before they are used; an error names the file.
-
-Read before: ``plan``, ``acker``, ``messages``, ``story_store``.
 """
 
 from __future__ import annotations

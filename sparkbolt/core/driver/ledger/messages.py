@@ -1,16 +1,11 @@
 """Messages: what spouts read, where it came from, and how far each source has advanced.
 
-Which question it answers: which record of which source does a tree stand for, which attempt at it was this, and what is
-its outcome?
-
 Rule 1: only the ``PartitionManager`` of a source stores the states of its positions.
 Rule 2: nothing is stored per tree. A plan's entry stands for all its trees, and is kept while one of them is
 unfinished. The map of open trees knows which of them are open.
 Rule 3: only a promotion of the ledger and the beginning of a life change anything here.
 Rule 4: trees are counted (``Tally``) for the component whose task started them, a spout or a bolt. The cost of counting
 grows with the runs of keys of one task, not with the trees.
-
-Read before: ``plan``, ``acker``, ``open_trees``, ``partition_manager``, ``outcomes``, ``attempt_store``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """The open trees: columns of trees, each with a life of a fixed number of rotations.
 
-Which question it answers: which XOR does a tree still miss, which task holds it, and has it expired?
-
 Rule 1: an entry expires on the ``buckets``-th rotation after it was last put or touched. Reading it, or adding to its
 XOR, does not prolong its life.
 Rule 2: keys are strictly ascending, and a look-up of many keys is one binary search for all of them.
@@ -11,8 +9,6 @@ that small micro-batches do not copy many open trees each time.
 The bucket is a column of one byte, not one map per bucket as in Storm's ``RotatingMap``: one search finds a tree,
 however many buckets there are. The price: a put between other keys copies all columns once, about 15 ms for a million
 trees; a put after the last key copies only the new entries.
-
-Read before: ``ids``, ``acker``.
 """
 
 from __future__ import annotations

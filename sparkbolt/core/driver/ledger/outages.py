@@ -1,8 +1,5 @@
 """Outages: bolts that cannot do their work at all, and how much they receive meanwhile.
 
-Which question it answers: after this micro-batch, is a bolt considered broken, how much does it receive next and when,
-and do its failures count as attempts?
-
 A bolt is in one of three phases. The results of a micro-batch change the phase. They are how many tuples the bolt *got*
 in it (without ticks), and for how many of these it *raised* an exception; ``fail`` and ``Reject`` are part of a bolt's
 work. The bolt was *away* if it raised ``Unavailable`` for at least half of them, and *broken* if it raised for nearly
@@ -37,7 +34,6 @@ ran, and changes of the clock, do not. ``Unavailable`` uses up no patience eithe
 Rule 3: the state of outages depends only on the promoted log, so that it survives ``kill -9``.
 
 Time is the time of plans. Prior art: the circuit breaker of M. Nygard, "Release It!", whose half-open state is a probe.
-Read before: ``causes``, ``outage``, ``retry``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Outbox acks: which values a task may drop from its outbox, stored until the task is notified.
 
-Which question it answers: which values of an outbox have a final outcome, and which tasks must still be notified?
 Rule 1: outbox acks are intervals of the positions of first attempts. Receiving one twice changes nothing.
 Rule 2: an interval stays until a plan that carries it is promoted, so a plan that is made and dropped loses nothing.
-
-Read before: ``ids``, ``intervals``.
 """
 
 from __future__ import annotations

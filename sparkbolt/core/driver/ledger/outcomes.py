@@ -1,6 +1,5 @@
 """Outcomes: what happens to the message of a failed tree.
 
-Which question it answers: is the message retried, is it exhausted, or is its spout notified?
 Rule 1: a message is retried as often as the policy of its component allows. Then it is exhausted, which is always
 reported.
 Rule 2: a message that was not read was not tried, nor was a message that its bolt could not process (``outages``). A
@@ -10,8 +9,6 @@ Rule 3: a dead letter that cannot be written is retried until it is written. If 
 it as often as the policy allows, it is sent once more, to the checkpoint, which accepts it (``refused``).
 Rule 4: a record that can never be read (``BadRecord``), or is rejected (``Reject``), is not retried. An unreadable
 record is, while its spout can read hardly anything (``outages``). Records of a spout that reads once are never retried.
-
-Read before: ``retry``, ``outages``, ``partition_manager``, ``story``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """The partition manager: the state of each position of one source.
 
-Which question it answers: which records of this source wait to be read again and when, what may be read next, and below
-which position is everything finished?
-
 A position is in one of these states:
 
 ========== ========================================= ============================================================
@@ -29,7 +26,6 @@ Rule 6: while a source is away, only its waiting positions are read, and nothing
 range that was too large to be read at once is waiting.
 
 Prior art: ``PartitionManager`` of Storm's first Kafka spout, and ``OffsetManager`` of its successor.
-Read before: ``intervals``, ``plan``, ``open_trees``, ``due_queue``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """The reader: reads a ledger without its topology, for those who look at a checkpoint.
 
-Which question it answers: what does the log beside a checkpoint contain about a tree, whether the topology runs or not?
-
 Rule 1: it reads and never writes. As at a start, only committed micro-batches count.
 Rule 2: the file ``tasks``, written at each start, maps task numbers to components, so a reader needs no user code.
-
-Read before: ``files``, ``story``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The retry queue: the sources with records that wait for a retry, or for their dead letters.
 
-Which question it answers: which records are due first, of all sources, and when is the next one due?
 Rule: a look costs the sources whose records are due, and not the sources whose records wait.
 
-It is apart from ``messages``, its only user, because it needs nothing of trees. Read before: ``partition_manager``,
-``due_queue``.
+It is apart from ``messages``, its only user, because it needs nothing of trees.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Settings: what a ledger must know about a topology.
-
-Which question it answers: with which spouts and policies is a topology's ledger created, and how long do trees live?
-
-Read before: ``lane``, ``outcomes``, ``ledger``.
-"""
+"""Settings: what a ledger must know about a topology."""
 
 from __future__ import annotations
 

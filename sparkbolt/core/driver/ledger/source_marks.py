@@ -1,9 +1,6 @@
 """Source marks: the newest timestamps that windowed bolts have seen of each source.
 
-Which question it answers: how far in event time has each source come, whichever task got its tuples?
 Rule: a mark only rises, and only with a promotion.
-
-Read before: ``plan``, ``stream_sources``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Cluster: the driver's questions to the brokers.
 
-Which question it answers: which kafka_partitions exist, and which offsets do the brokers have of them?
 Rule 1: every call blocks, up to a timeout, so only a separate thread makes it, never under the coordinator's lock.
 Rule 2: no answer is never taken for an answer. For a request that timed out the client may return an invalid, negative
 offset instead of an error; such a kafka_partition is left out, like one without a leader. A topic of which the brokers
 do not say whether it exists is no missing topic.
-
-Read before: ``settings``, ``sources``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Lag: computes how far a spout's stored offsets are behind.
 
-Which question it answers: what lag would Kafka's own tools report, for the group, a file and ZooKeeper alike?
 Rule: it only reads; the topology may be running or not.
-
-Read before: ``offsets``, ``cluster``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """OffsetsStore: stores progress outside of the checkpoint, in the consumer group or in a file.
 
-Which question it answers: what is stored about a kafka_partition, where, and who owns what is found there?
 Rule 1: within one checkpoint the ledger's log is the truth; these stores are written after each promotion, and are read
 where a checkpoint has no progress.
 Rule 2: every entry names its topology, so that offsets of another topology are never used by mistake.
-
-Read before: ``sources``, ``cluster``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """OffsetPlanner: plans which offsets come next, in the driver.
 
-Which question it answers: given how far each kafka_partition is planned and what the brokers have of it, which offsets
-does the next micro-batch read, and what happens if the next offsets no longer exist?
-
 Rule 1: a plan covers at most its budget, spread evenly over the kafka_partitions that have messages, and no more than
 fits into ``max_bytes`` according to ``Sizes``.
 Rule 2: nothing is skipped silently: offsets that are gone become a ``Gap`` with its size.
@@ -12,7 +9,6 @@ Rule 4: a topic with another id than the one that was read is another topic, eve
 part that was read.
 
 Pure: the brokers' answers and the time are arguments.
-Read before: ``core.base.intervals``, ``sources``, ``sizing``.
 """
 
 from __future__ import annotations

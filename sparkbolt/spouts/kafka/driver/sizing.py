@@ -1,14 +1,11 @@
 """Sizes: estimates how large messages are, and how many fit into a number of bytes.
 
-Which question it answers: how many offsets of each kafka_partition does the next micro-batch read, so that their
-messages have about ``max_bytes`` together?
-
 Rule 1: the driver never sees a message. It learns bytes per offset from what executors have read, and uses the largest
 mean of the last reads of a kafka_partition: a plan that is too small costs time, one that is too large costs memory.
 Rule 2: unknown sizes count as large; an estimate rises at once and falls step by step.
 Rule 3: one offset is read even if it is larger than the limit, since reading would stop there otherwise.
 
-Pure. Read before: nothing.
+Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Start: decides where to begin with a kafka_partition that the checkpoint does not know.
 
-Which question it answers: given what is stored elsewhere and what the user wants, which offset is the first?
-
 Rule: the table (Storm's ``FirstPollOffsetStrategy``), from top to bottom:
 
 ======================================== ================= ============ =================== ===================
@@ -18,8 +16,6 @@ nothing                                  first             end          as given
 
 A kafka_partition that appears while the topology runs is read from its first record, whatever ``start`` says, so that
 records that were produced before it was found are not skipped.
-
-Read before: ``offsets``.
 """
 
 from __future__ import annotations

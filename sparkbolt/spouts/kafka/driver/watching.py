@@ -1,12 +1,9 @@
 """Watcher: the driver's thread that talks to the brokers.
 
-Which question it answers: when are brokers asked for topics and offsets, and when are finished offsets stored?
 Rule 1: the thread waits for brokers, the driver never does: it reads the last ``Look`` and leaves offsets to store.
 Rule 2: brokers that do not answer are reported in one ERROR line, and are asked again until they answer.
 Rule 3: of several offsets to store, only the latest are stored, at most once per interval, and once more at the end;
 they are stored soon if a caller waits for it.
-
-Read before: ``cluster``, ``offsets``, ``starting``.
 """
 
 from __future__ import annotations

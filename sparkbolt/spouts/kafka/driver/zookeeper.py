@@ -1,12 +1,11 @@
 """ZooKeeperOffsets: stores offsets in ZooKeeper, in the layout of Storm's first Kafka spout.
 
-Which question it answers: what is stored under ``root/id/partition_N``, and is it ours?
 Rule: the layout is Storm's, so existing readers of those nodes still work: ``topology`` (id and name), ``offset``,
 ``partition``, ``broker`` (host and port), ``topic``. There are two additional keys: ``finished`` holds intervals beyond
 the offset, ``topic_id`` the id of the topic if it is known.
 
 The topic is not in the path, so one id is for one topic; a record of another topic is not ours.
-Prior art: ``ZkState`` and ``PartitionManager.commit`` of storm-kafka 0.9.3. Read before: ``offsets``.
+Prior art: ``ZkState`` and ``PartitionManager.commit`` of storm-kafka 0.9.3.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Decoding: turns a message into a decoded value and the tuple's fields.
 
-Which question it answers: how do the messages of a chunk become columns, and which of them cannot be decoded?
 Rule: a message that cannot be decoded fails alone, with the reason; the other messages of its chunk are not affected.
 If the schema registry does not say whether it has a schema, or a decoder raises ``Unavailable``, no message is at
 fault: the range is read again later. No error and no text shows a secret of the registry's client.
-
-Read before: ``settings``.
 """
 
 from __future__ import annotations
