@@ -80,7 +80,6 @@ class FailedMessage:
     __hash__ = None  # type: ignore[assignment]
 
 
-# alike: ``ErrorReport``, of which it shows users a part.
 @dataclass(frozen=True)
 class ReportedError:
     """An error that a component raised or reported; on Spark it is logged as a line."""

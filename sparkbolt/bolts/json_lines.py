@@ -39,7 +39,6 @@ class JsonLinesBolt(WritesPartFiles, BasicBolt):
     transient = ("path", "_context", "_files", "_lines", "_gathered", "_commits")
     suffix = ".jsonl"
 
-    # alike: ``ParquetBolt``; the reference shows users the constructor of the class itself.
     def __init__(self, path: str | Path) -> None:
         """Store the directory's path; each task creates the directory when it starts.
 

@@ -25,7 +25,6 @@ from sparkbolt.drawing.stages import StageView, stage_level, stages_of
 _READ_ONLY = (str, int, float, bool, bytes, type(None), tuple, frozenset)
 
 
-# alike: other records of a few fields; what they describe has nothing in common.
 @dataclass(frozen=True)
 class Subscribed:
     """One subscription of a bolt."""

@@ -45,7 +45,6 @@ DRAIN_SECS = 4.0
 """How long a micro-batch may run after a stop was requested; then it is cancelled, which takes a second."""
 
 
-# alike: ``Phase`` of outages: both name states of a few words, of different things.
 class RunEnd(Word):
     """How a run ended, in one word."""
 

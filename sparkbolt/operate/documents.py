@@ -277,7 +277,6 @@ class SeriesPoint(TypedDict):
     """Its beginning."""
     secs: float
     """How much of it was measured; 0: nothing ran."""
-    # alike: ``Gist``: the same counts, of one step and not since the first start.
     emitted: int
     executed: int
     acked: int

@@ -29,7 +29,6 @@ HOPS_MAX = 60
 """At most this many lines of a tree's story are shown, the first and the last of them."""
 
 
-# alike: other records of texts and numbers; a report of a seed shares no field with them.
 @dataclass(frozen=True)
 class SimulationReport:
     """The result of one seed."""

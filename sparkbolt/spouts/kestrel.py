@@ -27,7 +27,6 @@ from sparkbolt.spouts.queue import RETRY, BadMessage, QueueSpout
 
 log = logging.getLogger(__name__)
 
-# alike: RabbitMQ's constants: each server has limits of its own, which change apart.
 PORT = 22133
 EMPTY_SECS = 0.05
 """How long a server whose queue is empty is not asked, in seconds."""

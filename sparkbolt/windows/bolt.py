@@ -271,7 +271,6 @@ class WindowedBolt(RuntimeBolt):
     def _refuse(self: Bolt, mistake: str) -> Bolt:
         return self._with(mistakes=(*self._windowing.mistakes, mistake))
 
-    # alike: ``RuntimeBolt.mistakes``, whose signature this is.
     def mistakes(
         self,
         config: Config,

@@ -66,7 +66,6 @@ class ErrorReport:
     'ValueError: no price'
     """
 
-    # alike: ``Fail``, which is a verdict: the same author and reason, but nothing depends on a report.
     component: str
     task: int
     text: str

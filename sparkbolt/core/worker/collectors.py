@@ -163,7 +163,6 @@ def _gated(out: StreamOut, otherwise: Callable[..., None]) -> tuple[Callable[...
         else:
             otherwise(values, stream, anchors)
 
-    # alike: ``emit``, since a call to what both have in common would cost as much as all of it.
     def count(values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
         if (
             (values.__class__ is list or values.__class__ is tuple)
@@ -233,7 +232,6 @@ class BoltRowCollector:
         out.extend(row)
         out.append_parent(parent)
 
-    # alike: ``BoltCollector.emit_direct``, whose signature this is.
     def emit_direct(
         self,
         task: int,

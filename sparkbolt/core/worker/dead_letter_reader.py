@@ -117,7 +117,6 @@ class LetterReader(EntryReader):
         found: FoundMessage | None = None,
     ) -> DeadLetter:
         topology = self._stage.lane.topology
-        # alike: ``FailedTree.to_story`` and ``outcomes``: each builds a value of its own, by the names of its fields.
         return DeadLetter(
             id=exhausted.id_in(topology.name, self._component),
             topology=topology.name,

@@ -44,7 +44,6 @@ Mask = npt.NDArray[np.bool_]
 class _Action:
     """What one task did with the tuples of one tree."""
 
-    # alike: ``Hop``, which it becomes at the end: these are its counts while they still grow.
     tuples: int = 0
     acked: int = 0
     failed: int = 0

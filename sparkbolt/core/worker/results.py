@@ -50,7 +50,6 @@ Row: TypeAlias = tuple[int, bytes]
 """(dest, frame): a row of Spark, as it moves between stages."""
 
 
-# alike: other counters (``metrics``, ``hop_recorder``): these are of one call.
 @dataclass
 class TaskResult:
     """What one task did with some rows, or in a ``flush``."""

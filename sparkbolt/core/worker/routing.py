@@ -42,7 +42,6 @@ class Route:
     fused: bool
 
 
-# alike: a declared stream (``topology``), which has no consumers yet.
 @dataclass(frozen=True)
 class StreamRoutes:
     """A stream of one component, and its consumers."""

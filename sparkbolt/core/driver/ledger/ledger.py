@@ -401,7 +401,6 @@ class Ledger:
             )
         )
 
-    # alike: ``__init__``, whose arguments these are, but for what the snapshot holds.
     @classmethod
     def restore(
         cls,

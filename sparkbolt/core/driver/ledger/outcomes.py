@@ -167,7 +167,6 @@ def _failed(
     letter: bool = False,
     **more: Any,
 ) -> FailedTree:
-    # alike: ``FailedTree.to_story``: each builds a value of its own, by the names of its fields.
     hops = tuple(notes.hops)
     message = message_text(whose.component, whose.task, whose.source, whose.position, notes.message_id)
     return FailedTree(

@@ -54,7 +54,6 @@ class TopicIds:
     """Ids of the topics to which first positions belong, if they were stored with the positions."""
 
 
-# alike: ``NO_NOTES``: an empty value, and then a record.
 NO_IDS = TopicIds()
 
 
