@@ -87,8 +87,11 @@ def _topology_of(owner: Any) -> str:
     """The name of the topology that a part of the engine works for."""
     from sparkbolt.files.local import LocalFiles
     from sparkbolt.spark.checkpoint import Checkpoint
+    from sparkbolt.spark.life import Life
 
     if isinstance(owner, Checkpoint | LocalFiles):
         return Path(owner.directory if isinstance(owner, Checkpoint) else owner.root).parent.name
+    if isinstance(owner, Life):  # in its beginning, too, when it has no coordinator
+        return str(owner.lane.topology.name)
     lane = owner.coordinator.lane if hasattr(owner, "coordinator") else owner._lane
     return str(lane.topology.name)

@@ -40,7 +40,7 @@ DEATHS = {
     ],
 }
 """By topology: the moments at which it dies, ``@2`` for the second time that a run comes to one."""
-LINES, FEED = 150, 200
+LINES, FEED = 80, 120
 """How many lines and transfers there are for each run; the transfers of a run are new in it."""
 OUTLIVED = "staged"
 """Where ``tracked`` dies when the JVM outlives the driver."""
