@@ -12,7 +12,7 @@ def driver_of(count: int) -> Driver:
     driver.coordinator.rates[SOURCE].budget = 100 * count
     driver.spout.show(count, end=1)
     driver.step(all_acked)
-    assert len(driver.engine.ledger.progress[SOURCE]) == 2 * count, "of each a message and a mark"
+    assert len(driver.ledger.progress[SOURCE]) == 2 * count, "of each a message and a mark"
     return driver
 
 
@@ -31,7 +31,7 @@ def test_a_start_costs_each_kafka_partition_the_same() -> None:
 
 def test_of_a_topic_that_was_made_again_only_the_newest_positions_are_stored() -> None:
     driver = driver_of(1)
-    views = driver.engine.ledger.views(SOURCE)
+    views = driver.ledger.views(SOURCE)
     told: dict[object, int] = {}
     driver.spout._watcher.tell = lambda news, soon=False: told.update({p: s.offset for p, s in news.items()})
     driver.spout.on_sources_changed({"orders/0~1": views["orders/0"]})
