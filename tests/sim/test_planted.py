@@ -15,6 +15,7 @@ import pytest
 
 from sparkbolt import BasicBolt, TopologyBuilder
 from sparkbolt.core.base.ids import MASK64, U64, edge_salt, edges_of, run_lengths
+from sparkbolt.core.driver import machine
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger import files as ledger_files
 from sparkbolt.core.driver.ledger import log as ledger_log
@@ -168,13 +169,13 @@ def without_what_it_reports(reading: Callable[..., None]) -> Callable[..., None]
 
 
 def an_entry_counts_before_its_commit(patch: Patch) -> None:
-    load = ledger_files.load_ledger
+    load = machine.load_ledger
 
     def eager(files: Any, last_commit: int, *rest: Any, **options: Any) -> Any:
         written = [int(name.split(".")[0]) for name in files.names("ledger") if name.endswith(".entry")]
         return load(files, max([last_commit, *written]), *rest, **options)
 
-    patch.setattr(ledger_files, "load_ledger", eager)
+    patch.setattr(machine, "load_ledger", eager)
 
 
 def a_base_is_used_again_after_a_restart(patch: Patch) -> None:

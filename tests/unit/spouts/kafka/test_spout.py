@@ -123,7 +123,7 @@ def test_a_database_that_is_away_for_two_seconds_neither_sets_messages_aside_nor
     assert set(moved[0].values()) <= {0}, "nothing passes what waits"
     assert sorted(int(row["line"]) for row in SEEN[name]) == list(range(1000))
     counts = engine.ledger.metrics.of("messages")
-    assert (counts.acked, counts.set_aside, engine.letters) == (1000, 0, {})
+    assert (counts.acked, counts.set_aside, engine.letters) == (1000, 0, [])
     assert committed(kafka.brokers, name)[0][0] == 1000
 
 
