@@ -98,7 +98,7 @@ def error_status(error: Exception) -> tuple[int, str]:
     if isinstance(error, LateAnswerError | HomeError):
         return 503, str(error)
     if isinstance(error, OSError):
-        return 503, f"it cannot be read now ({type(error).__name__}: {error}); ask again in some seconds"
+        return 503, f"it cannot be read now ({type(error).__name__}: {error}); try again in a few seconds"
     if isinstance(error, SparkboltError):
         return 500, str(error)
     return 500, f"an unexpected error ({type(error).__name__}: {error}); the log of sparkbolt ui has its traceback"

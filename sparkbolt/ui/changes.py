@@ -138,7 +138,7 @@ async def changes(request: Request) -> Response:
         return Response(status_code=204)
     streams: set[object] = request.app.state.streams
     if len(streams) >= STREAMS_MAX:
-        raise HTTPException(503, f"{STREAMS_MAX} streams are open already; close some pages")
+        raise HTTPException(503, f"{STREAMS_MAX} streams are open, which is the maximum; close some pages")
     return _Stream(_changes_of(asking, entry["id"], Reader(cursor)), streams)
 
 

@@ -266,9 +266,9 @@ def play(command: Command, visitor: Visitor, first: dict[str, Any], kafka: str, 
     page.get_by_role("link", name=f"{topic}/0@100").click()
     expect(page.locator(".notice.bad").first).to_contain_text("could not convert string to float: 'a lot'")
     page.get_by_label("amount").fill('"7.00"')
-    page.get_by_role("button", name="Give it again").click()
+    page.get_by_role("button", name="Replay this letter").click()
     expect(page.locator(".ask")).to_contain_text("7.00")
-    page.get_by_role("button", name="Give again").click()
+    page.get_by_role("button", name="Confirm replay").click()
     expect(page.get_by_role("status").first).to_contain_text("1 letter(s) replayed with edited values")
     billed = messages(kafka, f"{topic}-billed", 201)
     assert [one for one in billed if one["order"] == "the poisoned order"] == [
@@ -279,7 +279,7 @@ def play(command: Command, visitor: Visitor, first: dict[str, Any], kafka: str, 
     visitor.goto(f"/topologies/{first['id']}")
     expect(page.locator("[data-part=events]")).to_contain_text("1 letter(s) replayed with edited values")
     visitor.goto(f"/topologies/{first['id']}/dead-letters")
-    expect(page.get_by_text("No dead letter waits")).to_be_visible()
+    expect(page.get_by_text("No dead letters are waiting")).to_be_visible()
 
     # It is stopped from reading, and dies; somebody starts it again.
     page.get_by_role("link", name="Deactivate").click()
@@ -291,7 +291,7 @@ def play(command: Command, visitor: Visitor, first: dict[str, Any], kafka: str, 
     visitor.goto("/")
     expect(page.locator("tbody tr", has_text=first["id"])).to_contain_text("dead")
     visitor.goto(f"/topologies/{first['id']}")
-    expect(page.get_by_role("alert").first).to_contain_text("It is dead")
+    expect(page.get_by_role("alert").first).to_contain_text("The topology is dead")
     expect(page.locator("[data-part=sums]")).to_contain_text("201")
 
     second = command.run(night.shop(), "state")
