@@ -98,13 +98,13 @@ def examine(topology: Topology, cores: int) -> Examination:
 def _effects(topology: Topology) -> dict[str, str]:
     """By bolt: what a transactional topology promises of what it does outside."""
     promises = {
-        "repeatable": "effects='repeatable': what it does may happen more than once, also for tuples that fail",
+        "repeatable": "effects='repeatable': its effects may happen more than once, also for tuples that fail",
         "none": "effects='none': it has no effect but its state",
     }
     found = {}
     for spec in topology.bolts:
         if isinstance(spec.component, CommittingBolt):
-            found[spec.id] = "committer: its rows leave once, when their micro-batch has succeeded"
+            found[spec.id] = "committer: its rows are written once, after their micro-batch succeeds"
         elif spec.config.effects != "once":
             found[spec.id] = promises[spec.config.effects]
     return found
@@ -143,11 +143,11 @@ def kind_of(component: Component) -> str:
 def state_reason(component: Component) -> str:
     """Why a bolt keeps state from one micro-batch to the next, or why it does not."""
     if isinstance(component, FunctionBolt):
-        return "keeps nothing: it is a function"
+        return "stateless: it is a function"
     if isinstance(component, BoltBase) and component.stateless:
-        return "keeps nothing: its class says stateless = True"
+        return "stateless: its class has stateless = True"
     if not keeps_state(component):
-        return "keeps nothing: it has no attributes, and its class never stores one"
+        return "stateless: it has no attributes, and its class never sets one"
     if hasattr(component, "init_state"):
         return "keeps state: it has init_state"
     storing = storing_methods(type(component))
@@ -162,21 +162,23 @@ def state_reason(component: Component) -> str:
 def fusion_reason(spec: ComponentSpec, lane: Lane) -> str:
     """Why a bolt runs in its producer's stage, or why it does not."""
     if spec.id in lane.fused_into:
-        return f"runs in the stage of {lane.fused_into[spec.id]!r}: it keeps nothing and any task may take its tuples"
+        return (
+            f"runs in the stage of {lane.fused_into[spec.id]!r}: it is stateless, and any task can process its tuples"
+        )
     if not spec.config.fuse:
         return "runs by itself: fuse is False"
     if spec.keeps_state:
         return "runs by itself: it keeps state"
     sources = {sub.source for sub in spec.subscriptions}
     if len(sources) > 1:
-        return f"runs by itself: it is fed by {len(sources)} components"
+        return f"runs by itself: it has {len(sources)} inputs"
     for sub in spec.subscriptions:
         if type(sub.grouping) not in FUSIBLE:
             return f"runs by itself: its grouping {sub.grouping.describe()} chooses the task"
     if spec.config.tick_tuple_freq_secs is not None:
         return "runs by itself: it gets tick tuples"
     if defines_flush(spec.component):
-        return "runs by itself: its flush is to run once a task and micro-batch (but see flush_anywhere)"
+        return "runs by itself: its flush runs once per task and micro-batch (see flush_anywhere)"
     return "runs by itself"
 
 
@@ -184,7 +186,7 @@ def _warnings(lane: Lane, cores: int) -> Iterator[str]:
     topology = lane.topology
     for spec in topology.components.values():
         for key in _without_effect(spec, topology):
-            yield f"{spec.id}: {key} has no effect on {_a(spec)}"
+            yield f"{spec.id}: {key} has no effect on {_a(spec)}; remove it"
         if spec.parallelism > cores:
             yield f"{spec.id}: {spec.parallelism} tasks on {cores} cores: some of them run one after another"
         for stream in spec.streams:
@@ -215,7 +217,7 @@ def _bolt_warnings(spec: ComponentSpec) -> Iterator[str]:
     component = spec.component
     if not keeps_state(component):
         if spec.config.tick_tuple_freq_secs is not None:
-            yield f"{spec.id}: it keeps nothing, and has a stage of its own because of tick_tuple_freq_secs"
+            yield f"{spec.id}: it is stateless, but runs by itself because of tick_tuple_freq_secs"
         return
     own = vars(component)
     unwritten = own and not hasattr(component, "init_state") and not storing_methods(type(component))

@@ -97,7 +97,7 @@ def going_on(progress: Progress, spouts: tuple[str, ...], *, read: bool, waits_f
     if progress.micro_batch_id is not None:
         return progress.sentence
     if waits_for is not None:
-        return f"coming up: {waits_for}"
+        return f"starting: {waits_for}"
     if read:
         return "waiting for data"
     names = f"{', '.join(spouts[:-1])} and {spouts[-1]}" if len(spouts) > 1 else "".join(spouts)
@@ -323,7 +323,7 @@ class PlainLines(Display):
         super().started(running)
         assert self._topology is not None
         tasks = sum(spec.parallelism for spec in self._topology.components.values())
-        before = "" if self._before is None else f"; it goes on after {self._counters(self._before)}"
+        before = "" if self._before is None else f"; it continues after {self._counters(self._before)}"
         self.say(f"{self._topology.name}: running, {len(self._topology.components)} components, {tasks} tasks{before}")
         self._next_look_s = self._clock() - self._began + LINE_EVERY_SECS
 
@@ -413,7 +413,7 @@ def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[st
     aside = sum(outcome.set_aside.values())
     rest += f"; {aside:,} set aside after {'their' if aside != 1 else 'its'} last attempt" if aside else ""
     if outcome.time_over and outcome.committed == 0:
-        rest += "; no micro-batch was committed in that time: if there was something to read, give it longer"
+        rest += "; no micro-batch was committed in that time: if there is data to read, use a longer time"
     ended = f"{outcome.kind}, {outcome.killed}," if outcome.killed is not None else outcome.kind
     count = outcome.metrics.micro_batches if outcome.committed is None else outcome.committed
     yield f"{ended} {took}{f', {micro_batches(count)}' if outcome.up else ''}{rest}"

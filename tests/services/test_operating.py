@@ -418,8 +418,8 @@ def a_home_that_is_gone_for_a_while(command: Command, url: str, *ids: str) -> No
     command.home.rename(away)
     command.home.symlink_to(command.folder / "nowhere")  # so that nobody can make it anew
     try:
-        assert "no topology is known: the home " in command("list")
-        assert "no topology is known: the home " in command("list", "--json")
+        assert "no topology is registered: the home " in command("list")
+        assert "no topology is registered: the home " in command("list", "--json")
         assert f"no topology {ids[0]!r} is known: the home " in command("stats", ids[0], code=2)
         page = until(lambda: (text := shown(url, "/")) and "what it held is gone" in text and text)
         assert all(id_ in page for id_ in ids)

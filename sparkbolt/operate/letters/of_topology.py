@@ -147,7 +147,7 @@ class TopologyLetters:
         if not given and not left_out:
             raise WrongUseError(_nothing_named(ids, self.trouble))
         told = "".join(f"\n  {sentence}" for sentence in left_out[:LEFT_OUT_SHOWN_MAX])
-        missed = f"; {len(left_out)} could not be:{told}" if left_out else ""
+        missed = f"; {len(left_out)} could not be replayed:{told}" if left_out else ""
         how = " with edited values" if values else ""
         text = f"{given} letter(s) replayed{how}, {tuples} tuple(s): {_short(ids)}{missed}"
         return Answer(done=given > 0, refused=not given, text=text)

@@ -109,9 +109,9 @@ def words() -> Topology:
 @pytest.mark.parametrize(
     ("component", "reason"),
     [
-        (SplitOrError(), "keeps nothing: it has no attributes, and its class never stores one"),
-        (double, "keeps nothing: it is a function"),
-        (Stateless("x"), "keeps nothing: its class says stateless = True"),
+        (SplitOrError(), "stateless: it has no attributes, and its class never sets one"),
+        (double, "stateless: it is a function"),
+        (Stateless("x"), "stateless: its class has stateless = True"),
         (CountOnce(), "keeps state: prepare may store attributes"),
         (Match("x"), "keeps state: it was built with pattern"),
         (Keys(), "keeps state: it has init_state"),
@@ -211,7 +211,7 @@ def test_check_tells_what_a_transactional_topology_promises_of_effects() -> None
     at = lines.index("transactional: each message counts in state and in what is emitted exactly once")
     assert lines[at + 1].split(maxsplit=1) == [
         "out",
-        "committer: its rows leave once, when their micro-batch has succeeded",
+        "committer: its rows are written once, after their micro-batch succeeds",
     ]
     assert lines[at + 2].split()[:2] == ["mail", "effects='repeatable':"]
     assert lines[at + 3] == ""

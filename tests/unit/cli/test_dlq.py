@@ -51,7 +51,7 @@ def test_list_tells_of_damage_and_of_spouts_that_are_not_there(path: str, capsys
     assert main(["dlq", "list", path, "--json"]) == 0
     out, err = capsys.readouterr()
     assert (len(out.splitlines()), err) == (4, "sparkbolt: 1 line(s) are no letters and were passed over: line 6\n")
-    assert "there are some of lines" in printed(capsys, "list", path, "--spout", "order", code=2)
+    assert "choose one of lines" in printed(capsys, "list", path, "--spout", "order", code=2)
     assert "no file of dead letters" in printed(capsys, "list", path + "x", code=2)
 
 
@@ -95,7 +95,7 @@ def test_replay_appends_tuples_once_and_tells_what_it_cannot(
     assert "2 replayed" in printed(capsys, "list", path)
     said = printed(capsys, "replay", path, "aaaa1", "--into", str(into))
     assert (
-        said == "0 letter(s) replayed, 0 tuple(s); 1 were replayed or discarded before and are left alone "
+        said == "0 letter(s) replayed, 0 tuple(s); 1 were replayed or discarded before and were skipped "
         "(--again replays them)\n"
     )
     assert printed(capsys, "replay", path, "aaaa1", "--into", str(into), "--again").startswith("1 letter(s)")
@@ -146,7 +146,7 @@ def test_replay_and_show_tell_of_damaged_lines(path: str, tmp_path: Path, capsys
     assert printed(capsys, "replay", path, "gggg", "--into", into, code=2).startswith(f"sparkbolt: {damage}\n")
     said = printed(capsys, "replay", path, "--into", into, code=1)
     assert said == (
-        "sparkbolt: 1 letter(s) replayed, 1 tuple(s); 1 were replayed or discarded before and are left alone "
+        "sparkbolt: 1 letter(s) replayed, 1 tuple(s); 1 were replayed or discarded before and were skipped "
         f"(--again replays them); {damage}\n"
     )
     assert len(Path(into).read_text().splitlines()) == 2
@@ -203,7 +203,7 @@ def test_letters_that_were_discarded_are_marked_and_not_replayed(
     bodies = [json.loads(line) for line in printed(capsys, "list", path, "--json").splitlines()]
     assert {body["id"]: body["discarded"] for body in bodies}["bbbb3333"] is True
     out = printed(capsys, "replay", path, "bbbb", "--into", str(tmp_path / "again.jsonl"))
-    assert "1 were replayed or discarded before and are left alone" in out
+    assert "1 were replayed or discarded before and were skipped" in out
 
 
 def test_what_a_terminal_would_obey_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

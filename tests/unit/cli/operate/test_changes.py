@@ -126,7 +126,7 @@ ENDED = {"state": TopologyState.ENDED, "why": "killed by ann"}
         (
             {**ENDED, "exit_code": None, "checkpoint": None, "gist": gist(open_trees=2)},
             4,
-            "words has ended, and 2 open trees are lost, since it has no checkpoint",
+            "words has ended, and 2 open trees are lost, because it has no checkpoint",
         ),
         (
             {**ENDED, "exit_code": None, "drained": False, "gist": gist(retries=4)},
@@ -141,9 +141,9 @@ ENDED = {"state": TopologyState.ENDED, "why": "killed by ann"}
         (
             {"state": TopologyState.FAILED, "why": "the disk is full", "exit_code": 1},
             1,
-            "words has not ended well (failed): the disk is full",
+            "words has ended with an error (failed): the disk is full",
         ),
-        ({"state": TopologyState.DEAD, "why": None}, 1, "words has not ended well (dead)"),
+        ({"state": TopologyState.DEAD, "why": None}, 1, "words has ended with an error (dead)"),
     ],
 )
 def test_kill_wait_says_by_its_exit_code_whether_anything_is_left(
