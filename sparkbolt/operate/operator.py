@@ -102,7 +102,7 @@ class Operator:
         past = self._past_at(place)
         if past is None or (past.reader() is None and past.description().name == ""):
             why = past.trouble if past is not None else "it cannot be opened"
-            raise UnknownTopologyError(f"{place} is no checkpoint, nor the name of a topology: {why}")
+            raise UnknownTopologyError(f"{place} is not a checkpoint or the name of a topology: {why}")
         reader = past.reader()
         name = reader.topology if reader is not None else past.description().name
         entry = checked_entry(b'{"id": "", "name": ""}')
@@ -116,7 +116,7 @@ class Operator:
             "directory": place,
         }
         entry["ended_ms"] = entry["beat_ms"] = reader.last_ms if reader is not None else 0
-        entry["why"] = "it is known by its checkpoint only"
+        entry["why"] = "only its checkpoint is known"
         return entry
 
     def document(self, topology: str) -> TopologyDocument:
@@ -271,7 +271,7 @@ class Operator:
         entry = self.find(topology)
         if not TopologyState.of(entry["state"]).runs:
             how = f" ({entry['why']})" if entry["why"] else ""
-            return _refused(f"topology {entry['id']} does not run{how}: nobody can {verb} it")
+            return _refused(f"topology {entry['id']} does not run{how}: you cannot {verb} it")
         answer, why = self._asked(entry, verb, arguments, by)
         return cast(Answer, answer) if isinstance(answer, dict) else _refused(why or "there is no answer")
 
@@ -279,7 +279,7 @@ class Operator:
         """The answer of a topology, or None and a sentence about why there is none."""
         address = entry["control"]
         if address is None:
-            return None, f"topology {entry['id']} cannot be asked: it has registered no address"
+            return None, f"topology {entry['id']} cannot be reached: it has not registered an address"
         try:
             token = self.home.token(entry["id"]) if address.startswith("tcp:") else None
             return ask(address, verb, arguments, by=by, token=token, secs=ANSWER_SECS), None
@@ -296,7 +296,7 @@ class Operator:
 
         if address.startswith("unix:") and entry["pid_space"] != pid_space():
             return (
-                f": it runs on {entry['host']}, and can only be asked there, unless it is started with "
+                f": it runs on {entry['host']}. Run the command there, or start the topology with "
                 "SPARKBOLT_CONTROL=tcp://..."
             )
         return ""
@@ -331,7 +331,7 @@ class Operator:
         entry = self.find(topology)
         past = self._past(entry)
         if past is None:
-            return _refused(f"topology {entry['id']} has no checkpoint that can be read, and so no dead letters here")
+            return _refused(f"topology {entry['id']} has no readable checkpoint, so it has no dead letters here")
         try:
             answer: Answer = act(self._letters_of(past))
         except SparkboltError as error:
@@ -354,7 +354,7 @@ class Operator:
         try:
             past.add_event(self._open_files(past.directory, write=True), "letters", text, by)
         except Exception as error:  # noqa: BLE001  it is done, even if it cannot be noted
-            log.warning("what %s did with dead letters cannot be noted: %s", by, line_of(error))
+            log.warning("the event about dead letters by %s cannot be recorded: %s", by, line_of(error))
 
     def _past(self, entry: TopologyEntry) -> Past | None:
         """The checkpoint of a topology, also a temporary one; None if there is none, or it cannot be opened."""

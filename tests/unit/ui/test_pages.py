@@ -110,9 +110,9 @@ def test_what_answers_a_form_is_not_renewed_since_it_has_no_url_of_its_own() -> 
 @pytest.mark.parametrize("path", ["/", BASE])
 def test_a_home_that_cannot_be_read_is_said_on_every_page(path: str) -> None:
     operator = Shop()
-    operator.trouble = "the home /shared cannot be read: what it held is gone"
+    operator.trouble = "the home /shared cannot be read: its content is gone"
     words = seen(operator, path).words
-    assert "the home /shared cannot be read: what it held is gone. The pages show the last known state" in words
+    assert "the home /shared cannot be read: its content is gone. The pages show the last known state" in words
     assert "cannot be read" not in seen(Shop(), path).words
 
 

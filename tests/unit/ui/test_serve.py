@@ -186,6 +186,6 @@ def test_a_checkpoint_that_is_none_is_told_at_the_start(monkeypatch: pytest.Monk
     monkeypatch.setenv("SPARKBOLT_UI_TOKEN", TOKEN)
     place = str(tmp_path / "nothing")
     serve("127.0.0.1", 0, str(tmp_path), checkpoints=[place], open_files=open_files, say=said.append)
-    assert said[0].startswith(f"{place} is no checkpoint, nor the name of a topology: ")
+    assert said[0].startswith(f"{place} is not a checkpoint or the name of a topology: ")
     assert said[0].endswith("; the UI shows it as soon as it exists")
     assert len(said) == 2

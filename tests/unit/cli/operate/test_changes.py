@@ -57,7 +57,7 @@ def test_what_is_refused_is_exit_code_1_and_told_on_standard_error(
     fake: FakeOperator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["deactivate", "orders"]) == 1
-    said = "sparkbolt: topology 'orders' does not run: its process (815) is gone, and has not said how it ended\n"
+    said = "sparkbolt: topology 'orders' does not run: its process (815) is gone and has not reported how it ended\n"
     assert capsys.readouterr() == ("", said)
     fake.answers["set"] = Answer(done=False, refused=True, text="there is no setting 'log-levle'")
     assert main(["set", "words", "log-levle", "debug"]) == 1

@@ -53,7 +53,7 @@ def test_list_shows_what_runs_and_what_has_died_with_their_places(printed: Print
         "orders  dead    2 h 0 min ago       96        0                 6        0\n"
         "    bolt-1, 2025-12-31 10:20Z\n"
         "    checkpoint /data/orders\n"
-        "    its process (815) is gone, and has not said how it ended\n"
+        "    its process (815) is gone and has not reported how it ended\n"
     )
 
 
@@ -165,7 +165,7 @@ def test_a_wrong_name_is_wrong_use_and_told_with_the_nearest(printed: Printed, a
 
 def test_two_running_topologies_of_one_name_are_told_by_their_ids(printed: Printed, fake: FakeOperator) -> None:
     fake.known.append(entry("words", TopologyState.ACTIVE, 2))
-    assert "2 topologies named 'words' run: say which by its id" in printed("stats", "words", code=2)
+    assert "2 topologies named 'words' run: use the id of one of them" in printed("stats", "words", code=2)
 
 
 def test_a_topology_that_does_not_answer_or_has_ended_says_so(fake: FakeOperator) -> None:
@@ -230,7 +230,7 @@ def test_output_that_is_not_a_terminal_has_all_columns_and_digits_and_one_line_f
     listed, numbers = printed("list").splitlines(), printed("stats", fake.known[0]["id"]).splitlines()
     assert listed[0].split() == ["name", "state", "since", "batches", "trees/s", "lag", "open", "errors"]
     assert listed[1].split()[0] == name
-    assert "    its process (815) is gone, and has not said how it ended" in listed
+    assert "    its process (815) is gone and has not reported how it ended" in listed
     assert any(line.split()[:3] == ["enrich", "3,600,000", "3,593,000"] for line in numbers), numbers
 
 
