@@ -270,7 +270,7 @@ class _Lines:
 
 
 def _has_gone(connection: socket.socket) -> bool:
-    """Whether who asks has closed its end, as after it has waited in vain while this process stood still."""
+    """Whether the client has closed its end, for example after a timeout while this process was stopped."""
     connection.setblocking(False)
     try:
         return connection.recv(1, socket.MSG_PEEK) == b""

@@ -243,7 +243,7 @@ class Home:
         return dead
 
     def _silent_secs(self, entry: TopologyEntry) -> float:
-        """For how many seconds an entry has not been rewritten, as far as this reader can know (rule 2)."""
+        """The seconds since an entry was last rewritten, as this reader has seen (rule 2)."""
         watched = self._watched.get(f"{entry['id']}.json")
         blind = self._mono() - self._looked_s if self.trouble is not None else 0.0
         own = self._mono() - blind - watched.since_s if watched is not None else 0.0
@@ -273,7 +273,7 @@ class Home:
             raise UnknownTopologyError(f"no topology {topology!r} was found: {self.trouble}") from None
 
     def token(self, id_: str) -> str | None:
-        """The secret of a topology that is asked over TCP; None if none is known here."""
+        """The secret for control over TCP; None if this home has none."""
         given = os.environ.get("SPARKBOLT_TOKEN", "").strip()
         data = None if given else self.files.read(f"{TOKENS}/{safe(id_)}")
         return given or (data.decode("ascii", "replace").strip() if data else None)

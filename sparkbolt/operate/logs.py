@@ -106,7 +106,7 @@ _ABOUT = re.compile(
 
 
 def about_text(line: LogLine) -> str:
-    """Whom a line is about: its component and task, its micro-batch and its tree, as far as they are known."""
+    """The subject of a line: component and task, micro-batch and tree, if they are known."""
     task = f"[{line['task']}]" if line["task"] is not None else ""
     return " ".join(
         part

@@ -140,7 +140,7 @@ class Presence:
 
 
 def _unregistered(operable: Operable) -> TopologyEntry:
-    """The entry of a topology whose home could not be used at all."""
+    """The entry of a topology whose home could not be used."""
     from sparkbolt.operate.home import checked_entry
 
     name: Any = operable.lane.topology.name

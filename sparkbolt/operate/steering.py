@@ -91,7 +91,7 @@ def _read(operable: Operable, name: str) -> bytes | None:
 
 
 class Steering:
-    """Carries out what operators ask of one running topology."""
+    """Handles the requests of operators to one running topology."""
 
     def __init__(
         self,
@@ -116,8 +116,7 @@ class Steering:
         self.errors = ErrorBook(socket.gethostname())
         self.events = EventBook(_read(operable, EVENTS_FILE))
         self.listeners: list[Callable[[], None]] = []
-        """Called when there is news, in the thread that made it: an event, or what a request has changed; they must not
-        raise."""
+        """Called after an event or a change, in the thread that made it; they must not raise."""
         self._rate = Rate()
         self._jobs: queue.Queue[tuple[Callable[[], Answer], Future[Answer]] | None] = queue.Queue(REQUESTS_MAX)
         self._ended = threading.Event()
@@ -184,7 +183,7 @@ class Steering:
             listener()
 
     def news(self) -> News:
-        """What is told to the home with each beat."""
+        """The entry that each heartbeat writes to the home."""
         look, places = self._look(LOOK_SECS), self._operable.places()
         return News(
             state=look.state,
@@ -259,7 +258,7 @@ class Steering:
         return act(**arguments, by=by)
 
     def document(self) -> TopologyDocument:
-        """All about the topology, as far as it is known without waiting."""
+        """The document of the topology, from values that are available without waiting."""
         look = self._look(0.0)
         entry: TopologyEntry = {**self._entry(), "state": look.state, "why": look.why, "gist": self.gist(look)}
         entry["beat_ms"] = self._now_ms()
@@ -289,11 +288,11 @@ class Steering:
         return series_of(history, self.events.all(), shape, span_of(since_ms, until_ms, self._now_ms()), self._now_ms())
 
     def activate(self, *, by: str) -> Answer:
-        """Let spouts emit again."""
+        """Start the spouts again after ``deactivate``."""
         return self._carry_out(lambda: self._set_active(True, by), "its spouts start as soon as it handles the request")
 
     def deactivate(self, *, by: str) -> Answer:
-        """Stop spouts from emitting, until ``activate``, over restarts too."""
+        """Stop the spouts until ``activate``, also after restarts."""
         return self._carry_out(lambda: self._set_active(False, by), "its spouts stop as soon as it handles the request")
 
     def _set_active(self, active: bool, by: str) -> Answer:
@@ -336,7 +335,7 @@ class Steering:
         return float(own or self._topology.config.message_timeout_secs)
 
     def restart(self, *, by: str) -> Answer:
-        """End the query, and begin again from the checkpoint."""
+        """Restart the query from the checkpoint."""
 
         def act() -> Answer:
             self._operable.restart(f"restarted by {by}")
@@ -381,7 +380,7 @@ class Steering:
         log.setLevel(level.upper())
 
     def rebalance(self, *, by: str, **wanted: Any) -> Answer:
-        """Refuse another parallelism with the sentence of a start, and say what else can be changed."""
+        """Refuse another parallelism with the message of a start, and say which changes a restart can apply."""
         parallelism = wanted.get("parallelism", {})
         if not isinstance(parallelism, dict):
             raise ConfigError("rebalance: parallelism is not an object that maps components to numbers")

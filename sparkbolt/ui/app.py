@@ -51,7 +51,7 @@ def make_app(
     """Make the application: Storm's REST, our own, metrics, the login, and the given ``routes`` (pages) before them.
 
     Args:
-        operator: is asked, in threads.
+        operator: answers the requests, in threads.
         token: what changes need, of 16 characters or more.
         allowed_hosts: the names, without ports, by which browsers may call this server.
         routes: pages and what they are drawn with.

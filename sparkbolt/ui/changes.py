@@ -57,7 +57,7 @@ class Cursor:
 
     @classmethod
     def of_text(cls, text: str) -> Cursor | None:
-        """The cursor that an id stands for; None if it is none."""
+        """The cursor of an event id; None if the id is not valid."""
         parts = text.split(".")
         if len(parts) != 4 or not all(part.isdecimal() and part.isascii() and len(part) < 20 for part in parts):
             return None

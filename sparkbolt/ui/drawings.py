@@ -28,7 +28,7 @@ SOURCE = 74.0
 """The room before the spouts, for what waits to be read."""
 NAME_EM = 8.6
 BROAD = 1200.0
-"""A drawing that is wider is made to fit, as far as it stays legible."""
+"""The maximum width of a drawing; a wider drawing is scaled down while it stays legible."""
 NAME_MAX = 28
 """A longer name is cut in a drawing; its title has all of it."""
 HOPS_MAX = 60

@@ -88,7 +88,7 @@ def late_ones(stories: Sequence[dict[str, Any]], now: float, timeout: float) -> 
 
 
 def holder_of(story: Mapping[str, Any]) -> str:
-    """The task that holds a tuple of an open tree, as far as it is known; otherwise the last one that had one."""
+    """The task that holds a tuple of an open tree; if unknown, the last task that had one."""
     hops = story["hops"]
     held = [hop for hop in hops if hop.get("held")]
     if held or hops:
@@ -208,7 +208,7 @@ def value_text(value: Any) -> str:
 
 
 def raw_text(value: Any) -> str:
-    """The undecoded message as text, as far as it is some."""
+    """The undecoded message as text, if it is text."""
     if isinstance(value, Mapping) and len(value) == 1:
         ((_, text),) = value.items()
         try:

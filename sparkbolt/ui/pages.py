@@ -70,7 +70,7 @@ class Slice:
 
 
 def page_number(request: Request) -> int:
-    """The page of a list that is asked for: from 1 to 1,000; what is no number is 1."""
+    """The number of the requested page, from 1 to 1,000; 1 if the parameter is not a number."""
     text = request.query_params.get("page", "1")
     return max(1, min(1000, int(text))) if text.isdecimal() and len(text) < 6 else 1
 
@@ -81,7 +81,7 @@ def wanted_rows(request: Request) -> int:
 
 
 def sliced(request: Request, newest_last: Sequence[Any]) -> Slice:
-    """The page that is asked for, of the rows that ``wanted_rows`` asked for."""
+    """The requested page of the rows that ``wanted_rows`` limits."""
     number = page_number(request)
     rows = list(newest_last)[::-1]
     return Slice(rows[PAGE_ROWS * (number - 1) : PAGE_ROWS * number], number, len(rows) > PAGE_ROWS * number)

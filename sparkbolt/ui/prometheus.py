@@ -48,7 +48,7 @@ BUCKETS_SECS = (
 """The upper bounds of histograms' buckets; beside them there is infinity. Execute latencies begin at microseconds,
 complete latencies end at hours."""
 RECENT = "600"
-"""The window of what is told as it is now: capacities."""
+"""The window of the gauges of capacity."""
 
 COMPONENT = ["topology", "component"]
 TOTALS = {

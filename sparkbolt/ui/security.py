@@ -232,7 +232,7 @@ class Guard:
 
 
 def check_origin(headers: Headers, host: str) -> None:
-    """A change comes from our own pages, or from no page at all.
+    """A change comes from a page of this server or from a program, not from another site.
 
     Raises:
         DeniedRequest: it comes from another site's page.

@@ -68,7 +68,7 @@ def serve(
         open_files: opens a checkpoint for reading.
         private: whether reading needs the token too.
         allowed_hosts: names of this server beside ``host``, without ports.
-        say: is told where it listens and which token it takes, and which checkpoints cannot be read.
+        say: prints the address, the token, and the checkpoints that cannot be read.
 
     Raises:
         ConfigError: the token is too short, or its file is not the user's alone.
@@ -119,7 +119,7 @@ def run(app: Starlette, host: str, port: int, ready: Callable[[str], None]) -> N
 
 
 def server_config(app: Starlette, host: str, port: int) -> uvicorn.Config:
-    """What the server is told: limits, and no more about itself than it must say."""
+    """The configuration of the server: limits, and no headers that identify it."""
     return uvicorn.Config(
         app,
         host=host,

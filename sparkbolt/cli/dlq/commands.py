@@ -77,7 +77,7 @@ def _closing(read: LettersFound, letters: Sequence[DeadLetter], shown: int, repl
     if len(causes) > 1:
         lines.append("causes: " + ", ".join(f"{cause} {count}" for cause, count in causes.most_common()))
     if read.repeated:
-        lines.append(f"{read.repeated} {read.what}(s) repeat a letter that is there already (same id), and count once")
+        lines.append(f"{read.repeated} {read.what}(s) repeat the id of another letter and count once")
     return lines if read.damage is None else [*lines, read.damage]
 
 

@@ -21,23 +21,23 @@ from sparkbolt.operate.processes import gone
 
 POLL_SECS = 0.3
 END_SECS = 30.0
-"""How long the end of a topology is waited for after its open trees had their time."""
+"""The time to wait for the end of a topology after the time of its open trees."""
 
 
 def activate(options: argparse.Namespace) -> int:
-    """Let the spouts of a topology emit again."""
+    """Start the spouts of a topology again."""
     with named():
         return told(operator_of(options).activate(options.topology, by=by()))
 
 
 def deactivate(options: argparse.Namespace) -> int:
-    """Stop the spouts of a topology from emitting."""
+    """Stop the spouts of a topology."""
     with named():
         return told(operator_of(options).deactivate(options.topology, by=by()))
 
 
 def restart(options: argparse.Namespace) -> int:
-    """End the query of a topology and begin again."""
+    """Restart the query of a topology."""
     with named():
         return told(operator_of(options).restart(options.topology, by=by()))
 
@@ -59,7 +59,7 @@ def trace(options: argparse.Namespace) -> int:
 
 
 def rebalance(options: argparse.Namespace) -> int:
-    """Ask for another layout."""
+    """Ask which changes of the layout a restart can apply."""
     wanted = {
         "wait_secs": options.wait_secs,
         "workers": options.workers,

@@ -1,4 +1,4 @@
-"""Edits: a dead letter whose record was corrected by hand before it is given again.
+"""Edits: changes of a dead letter's record before a replay.
 
 Rule: an edit is never guessed. It changes a field of the letter's only tuple and, if the letter has its original
 message, that message too: as a whole (``$value``), if the field is the message's text, or if the message is a JSON

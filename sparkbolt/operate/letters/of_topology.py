@@ -23,9 +23,9 @@ from sparkbolt.operate.letters.topic import KAFKA
 
 LEFT_OUT_SHOWN_MAX = 20
 BATCH = 500
-"""How many letters are held in memory while many are given again."""
+"""The maximum number of letters in memory during a replay."""
 AT_ONCE_MAX = 10_000
-"""How many letters may be given again with one request."""
+"""The maximum number of letters in one request."""
 
 
 class TopologyLetters:

@@ -42,7 +42,7 @@ def test_list_shows_the_newest_with_who_and_why(path: str, capsys: pytest.Captur
     assert lines[6].endswith("lines[0] a.txt@70, 99 attempts")
     assert lines[8] == "4 dead letter(s), 4 shown, 0 replayed"
     assert lines[9] == "causes: fail 3, exception 1"
-    assert lines[10].startswith("1 line(s) repeat a letter")
+    assert lines[10].startswith("1 line(s) repeat the id of another letter")
 
 
 def test_list_tells_of_damage_and_of_spouts_that_are_not_there(path: str, capsys: pytest.CaptureFixture[str]) -> None:
