@@ -191,25 +191,24 @@ def _warnings(lane: Lane, cores: int) -> Iterator[str]:
             yield f"{spec.id}: {spec.parallelism} tasks on {cores} cores: some of them run one after another"
         for stream in spec.streams:
             if stream.name != DEFAULT_STREAM and not topology.consumers(spec.id, stream.name):
-                yield f"{spec.id}: nobody gets its stream {stream.name!r}"
+                yield f"{spec.id}: no bolt subscribes to its stream {stream.name!r}"
         if not spec.is_spout:
             yield from _bolt_warnings(spec)
         fed = _fed(spec, lane)
         if fed < spec.parallelism:
             producer = lane.fused_into[spec.id]
             yield (
-                f"{spec.id}: of its {spec.parallelism} tasks {fed} {'gets' if fed == 1 else 'get'} tuples, since it is "
-                f"fused with {producer!r}, and each task of that feeds one of its: more of them have no effect. "
-                "Declare it with fuse=False if it is to work on more tuples at the same time, or give "
-                f"{producer!r} more tasks"
+                f"{spec.id}: only {fed} of its {spec.parallelism} tasks {'gets' if fed == 1 else 'get'} tuples, "
+                f"because it is fused with {producer!r}, whose tasks feed one task each. Set fuse=False to use all "
+                f"tasks, or give {producer!r} more tasks"
             )
     if topology.config.acker_tasks == 0:
-        yield "acker_tasks is 0: nothing is tracked, and what fails is lost"
+        yield "acker_tasks is 0: tuples are not tracked, and failed tuples are lost"
     target = topology.config.micro_batch_target_ms / 1000
     if topology.config.enable_message_timeouts and topology.config.message_timeout_secs < 3 * target:
         yield (
-            f"message_timeout_secs is {topology.config.message_timeout_secs:g}, and a micro-batch aims at "
-            f"{target:g} s: trees that need more than one micro-batch may time out"
+            f"message_timeout_secs is {topology.config.message_timeout_secs:g}, and the target of a micro-batch "
+            f"is {target:g} s: trees that need more than one micro-batch may time out"
         )
 
 
@@ -224,14 +223,14 @@ def _bolt_warnings(spec: ComponentSpec) -> Iterator[str]:
     unwritten = unwritten and not isinstance(component, RuntimeBolt)
     if unwritten and all(isinstance(value, _READ_ONLY) for value in own.values()):
         yield (
-            f"{spec.id}: it seems to read {_listed(sorted(own))} only: with stateless = True in its class it would "
-            "cost no state, and could run in its producer's stage"
+            f"{spec.id}: it seems to only read {_listed(sorted(own))}: set stateless = True in its class to save its "
+            "state and to let it run in its producer's stage"
         )
     shuffled = any(type(sub.grouping) in FUSIBLE for sub in spec.subscriptions)
     if shuffled and not unwritten and spec.parallelism > 1:
         yield (
-            f"{spec.id}: it keeps state and is fed by shuffle: any of its {spec.parallelism} tasks may get a tuple, "
-            "so equal values do not meet"
+            f"{spec.id}: it keeps state and its input is shuffled: any of its {spec.parallelism} tasks may get a "
+            "tuple, so equal values reach different tasks"
         )
 
 
@@ -292,7 +291,7 @@ def report_lines(examination: Examination) -> Iterator[str]:
     yield f"  a micro-batch takes about {examination.floor_secs:.2g} s or more with little data"
     bolts = [component for component in examination.components if component.fusion]
     if examination.transactional is not None:
-        yield from ("", "transactional: each message counts in state and in what is emitted exactly once")
+        yield from ("", "transactional: each message counts exactly once in state and in emitted tuples")
         yield from _indented(list(examination.transactional.items()))
     yield from ("", "state")
     yield from _indented([(component.id, component.state) for component in bolts])

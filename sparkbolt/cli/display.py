@@ -385,7 +385,7 @@ def drain_sentence(open_trees: int, asked: bool) -> str:
     >>> drain_sentence(1, asked=False)
     'stopping: no new tuples, 1 open tree is being finished'
     """
-    trees = f"{open_trees:,} open tree{'s are' if open_trees != 1 else ' is'}" if open_trees else "what is under way is"
+    trees = f"{open_trees:,} open tree{'s are' if open_trees != 1 else ' is'}" if open_trees else "the micro-batch is"
     more = "; Ctrl-C again leaves them for replay" if asked else ""
     return f"stopping: no new tuples, {trees} being finished{more}"
 
@@ -409,7 +409,7 @@ def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[st
     elif not outcome.drained:
         rest = f"; {_left(outcome)}"
     elif outcome.retries:
-        rest = f"; {outcome.retries:,} record{'s' if outcome.retries != 1 else ''} left to be read again"
+        rest = f"; {outcome.retries:,} record{'s' if outcome.retries != 1 else ''} left to retry"
     aside = sum(outcome.set_aside.values())
     rest += f"; {aside:,} set aside after {'their' if aside != 1 else 'its'} last attempt" if aside else ""
     if outcome.time_over and outcome.committed == 0:
@@ -438,7 +438,7 @@ def _left(outcome: RunOutcome) -> str:
     trees = f"{left:,} tree{'s' if left != 1 else ''}" if left else ""
     broken = "" if left else UNDER_WAY
     if outcome.broken_off is not None:
-        broken = f"micro-batch {outcome.broken_off}, which was broken off,"
+        broken = f"micro-batch {outcome.broken_off}, which was cancelled,"
     said = f"{' and '.join(part for part in (trees, broken) if part)} left for replay"
     where = (
         "the next run with this checkpoint" if outcome.checkpointed else "and there is no --checkpoint to replay from"

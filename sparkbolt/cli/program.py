@@ -37,7 +37,7 @@ EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_SET_ASIDE, EXIT_LEFT = 0, 1, 2,
 EXIT_TIME_OVER = 4
 """The exit code if trees or failed records were left for replay when the time of ``--for`` had expired, or when the
 topology was killed from outside."""
-UNDER_WAY = "a micro-batch that has not ended"
+UNDER_WAY = "an unfinished micro-batch"
 """What is left where no tree is open: it was broken off, or its rows wait to be committed."""
 UNHEARD = (
     "the reader of its output has closed the pipe, so it was stopped; the next run resumes from the checkpoint, if any"

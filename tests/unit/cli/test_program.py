@@ -182,7 +182,7 @@ def test_what_spark_has_not_begun_again_is_waited_for_no_longer_than_a_micro_bat
 
 def test_what_is_left_without_an_open_tree_is_the_micro_batch() -> None:
     [line] = closing_lines(RunOutcome(RunEnd.STOPPED, 2.0, killed="killed by ann"), None)
-    assert line.endswith("; a micro-batch that has not ended left for replay (the next run with this checkpoint)")
+    assert line.endswith("; an unfinished micro-batch left for replay (the next run with this checkpoint)")
 
 
 def test_a_micro_batch_that_does_not_end_is_broken_off_by_the_first_signal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_a_micro_batch_that_does_not_end_is_broken_off_by_the_first_signal(monke
     outcome, text = outcome_of(monkeypatch, Limits(drain_secs=0.0), **fake)
     assert (outcome.kind, outcome.drained, outcome.broken_off, outcome.exit_code) == ("stopped", False, 1, 130)
     last = text.splitlines()[-1]
-    assert "2 trees and micro-batch 1, which was broken off, left for replay (the next run with this check" in last
+    assert "2 trees and micro-batch 1, which was cancelled, left for replay (the next run with this check" in last
 
 
 def test_how_long_a_micro_batch_may_run_on_is_said_to_run(monkeypatch: pytest.MonkeyPatch) -> None:

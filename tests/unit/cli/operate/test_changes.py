@@ -131,12 +131,12 @@ ENDED = {"state": TopologyState.ENDED, "why": "killed by ann"}
         (
             {**ENDED, "exit_code": None, "drained": False, "gist": gist(retries=4)},
             4,
-            "words has ended, and 4 records that failed and a micro-batch that has not ended are left for replay",
+            "words has ended, and 4 records that failed and an unfinished micro-batch are left for replay",
         ),
         (
             {**ENDED, "exit_code": None, "drained": False, "gist": gist()},
             4,
-            "words has ended, and a micro-batch that has not ended is left for replay",
+            "words has ended, and an unfinished micro-batch is left for replay",
         ),
         (
             {"state": TopologyState.FAILED, "why": "the disk is full", "exit_code": 1},
