@@ -270,7 +270,7 @@ def test_when_the_time_is_over_for_what_never_came_up_or_fails_just_now_that_is_
     assert (outcome.kind, outcome.exit_code) == ("stopped", 0), "somebody has stopped it"
 
 
-def test_a_run_whose_time_is_over_before_anything_is_committed_says_to_use_a_longer_time(
+def test_a_run_whose_time_is_over_before_anything_is_committed_says_to_give_it_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said = "no micro-batch was committed in that time: if there is data to read, use a longer time"
