@@ -203,7 +203,7 @@ def test_every_exit_code_of_a_run_is_in_the_help_and_in_the_documentation(capsys
     said = capsys.readouterr().out.partition("exit codes:")[2].partition("environment:")[0]
     assert {int(number) for number in re.findall(r"\d+", said)} == codes
     page = (DOCS / "metrics-and-logs.md").read_text(encoding="utf-8")
-    table = page.partition("| exit code | means |")[2].partition("\n\n")[0]
+    table = page.partition("| exit code | mean")[2].partition("\n\n")[0]
     assert {int(number) for number in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == codes
 
 
