@@ -1,6 +1,6 @@
-"""Errors: every error that Sparkbolt raises on purpose.
+"""Errors: the errors that Sparkbolt raises.
 
-Rule: a message names who is concerned (by id), what was expected, what came, and the likely mistake.
+Rule: a message names the component or setting, the expected and the actual value, and the likely mistake.
 """
 
 from __future__ import annotations
@@ -182,11 +182,11 @@ class FencedError(CheckpointError):
 
 
 class OutdatedLifeError(SparkboltError):
-    """Another driver has committed to Spark's log after this life loaded its ledger; the next life loads it anew."""
+    """Another driver has committed to Spark's log after this life loaded its ledger; the next life loads it again."""
 
 
 class WrongUseError(SparkboltError):
-    """A command, or an operator, names something that does not exist, or cannot be; the exit code is 2."""
+    """A command, or an operator, names something that does not exist, or that is not possible; the exit code is 2."""
 
 
 class EngineError(SparkboltError):

@@ -60,7 +60,7 @@ def write_spark_log(log: TopologyLog | None) -> None:
         WrongUseError: the topology's log does not go to files.
     """
     if log is None:
-        raise WrongUseError("--spark-log writes Spark's log beside the topology's: give --log-dir, too")
+        raise WrongUseError("--spark-log needs --log-dir: add --log-dir DIR")
     os.environ["SPARKBOLT_SPARK_LOG"] = log_path(log.directory, f"{log.topology}.spark")
 
 
@@ -181,7 +181,7 @@ def simulate(options: argparse.Namespace) -> int:
     from sparkbolt.cli.simulate import SimulationOrder, perform
 
     if options.history is not None and options.seed is None:
-        raise WrongUseError("--history says what goes wrong for one seed: give --seed, too")
+        raise WrongUseError("--history needs --seed: add --seed N")
     return perform(
         SimulationOrder(
             reference=options.topology,

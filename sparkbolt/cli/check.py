@@ -98,13 +98,13 @@ def examine(topology: Topology, cores: int) -> Examination:
 def _effects(topology: Topology) -> dict[str, str]:
     """By bolt: what a transactional topology promises of what it does outside."""
     promises = {
-        "repeatable": "effects='repeatable': what it does may happen more than once, also for tuples that fail",
+        "repeatable": "effects='repeatable': its effects may happen more than once, also for tuples that fail",
         "none": "effects='none': it has no effect but its state",
     }
     found = {}
     for spec in topology.bolts:
         if isinstance(spec.component, CommittingBolt):
-            found[spec.id] = "committer: its rows leave once, when their micro-batch has succeeded"
+            found[spec.id] = "committer: its rows are written once, after their micro-batch succeeds"
         elif spec.config.effects != "once":
             found[spec.id] = promises[spec.config.effects]
     return found
@@ -143,11 +143,11 @@ def kind_of(component: Component) -> str:
 def state_reason(component: Component) -> str:
     """Why a bolt keeps state from one micro-batch to the next, or why it does not."""
     if isinstance(component, FunctionBolt):
-        return "keeps nothing: it is a function"
+        return "stateless: it is a function"
     if isinstance(component, BoltBase) and component.stateless:
-        return "keeps nothing: its class says stateless = True"
+        return "stateless: its class has stateless = True"
     if not keeps_state(component):
-        return "keeps nothing: it has no attributes, and its class never stores one"
+        return "stateless: it has no attributes, and its class never sets one"
     if hasattr(component, "init_state"):
         return "keeps state: it has init_state"
     storing = storing_methods(type(component))
@@ -162,21 +162,23 @@ def state_reason(component: Component) -> str:
 def fusion_reason(spec: ComponentSpec, lane: Lane) -> str:
     """Why a bolt runs in its producer's stage, or why it does not."""
     if spec.id in lane.fused_into:
-        return f"runs in the stage of {lane.fused_into[spec.id]!r}: it keeps nothing and any task may take its tuples"
+        return (
+            f"runs in the stage of {lane.fused_into[spec.id]!r}: it is stateless, and any task can process its tuples"
+        )
     if not spec.config.fuse:
         return "runs by itself: fuse is False"
     if spec.keeps_state:
         return "runs by itself: it keeps state"
     sources = {sub.source for sub in spec.subscriptions}
     if len(sources) > 1:
-        return f"runs by itself: it is fed by {len(sources)} components"
+        return f"runs by itself: it has {len(sources)} inputs"
     for sub in spec.subscriptions:
         if type(sub.grouping) not in FUSIBLE:
             return f"runs by itself: its grouping {sub.grouping.describe()} chooses the task"
     if spec.config.tick_tuple_freq_secs is not None:
         return "runs by itself: it gets tick tuples"
     if defines_flush(spec.component):
-        return "runs by itself: its flush is to run once a task and micro-batch (but see flush_anywhere)"
+        return "runs by itself: its flush runs once per task and micro-batch (see flush_anywhere)"
     return "runs by itself"
 
 
@@ -184,30 +186,29 @@ def _warnings(lane: Lane, cores: int) -> Iterator[str]:
     topology = lane.topology
     for spec in topology.components.values():
         for key in _without_effect(spec, topology):
-            yield f"{spec.id}: {key} has no effect on {_a(spec)}"
+            yield f"{spec.id}: {key} has no effect on {_a(spec)}; remove it"
         if spec.parallelism > cores:
             yield f"{spec.id}: {spec.parallelism} tasks on {cores} cores: some of them run one after another"
         for stream in spec.streams:
             if stream.name != DEFAULT_STREAM and not topology.consumers(spec.id, stream.name):
-                yield f"{spec.id}: nobody gets its stream {stream.name!r}"
+                yield f"{spec.id}: no bolt subscribes to its stream {stream.name!r}"
         if not spec.is_spout:
             yield from _bolt_warnings(spec)
         fed = _fed(spec, lane)
         if fed < spec.parallelism:
             producer = lane.fused_into[spec.id]
             yield (
-                f"{spec.id}: of its {spec.parallelism} tasks {fed} {'gets' if fed == 1 else 'get'} tuples, since it is "
-                f"fused with {producer!r}, and each task of that feeds one of its: more of them have no effect. "
-                "Declare it with fuse=False if it is to work on more tuples at the same time, or give "
-                f"{producer!r} more tasks"
+                f"{spec.id}: only {fed} of its {spec.parallelism} tasks {'gets' if fed == 1 else 'get'} tuples, "
+                f"because it is fused with {producer!r}, whose tasks feed one task each. Set fuse=False to use all "
+                f"tasks, or give {producer!r} more tasks"
             )
     if topology.config.acker_tasks == 0:
-        yield "acker_tasks is 0: nothing is tracked, and what fails is lost"
+        yield "acker_tasks is 0: tuples are not tracked, and failed tuples are lost"
     target = topology.config.micro_batch_target_ms / 1000
     if topology.config.enable_message_timeouts and topology.config.message_timeout_secs < 3 * target:
         yield (
-            f"message_timeout_secs is {topology.config.message_timeout_secs:g}, and a micro-batch aims at "
-            f"{target:g} s: trees that need more than one micro-batch may time out"
+            f"message_timeout_secs is {topology.config.message_timeout_secs:g}, and the target of a micro-batch "
+            f"is {target:g} s: trees that need more than one micro-batch may time out"
         )
 
 
@@ -215,21 +216,21 @@ def _bolt_warnings(spec: ComponentSpec) -> Iterator[str]:
     component = spec.component
     if not keeps_state(component):
         if spec.config.tick_tuple_freq_secs is not None:
-            yield f"{spec.id}: it keeps nothing, and has a stage of its own because of tick_tuple_freq_secs"
+            yield f"{spec.id}: it is stateless, but runs by itself because of tick_tuple_freq_secs"
         return
     own = vars(component)
     unwritten = own and not hasattr(component, "init_state") and not storing_methods(type(component))
     unwritten = unwritten and not isinstance(component, RuntimeBolt)
     if unwritten and all(isinstance(value, _READ_ONLY) for value in own.values()):
         yield (
-            f"{spec.id}: it seems to read {_listed(sorted(own))} only: with stateless = True in its class it would "
-            "cost no state, and could run in its producer's stage"
+            f"{spec.id}: it seems to only read {_listed(sorted(own))}: set stateless = True in its class to save its "
+            "state and to let it run in its producer's stage"
         )
     shuffled = any(type(sub.grouping) in FUSIBLE for sub in spec.subscriptions)
     if shuffled and not unwritten and spec.parallelism > 1:
         yield (
-            f"{spec.id}: it keeps state and is fed by shuffle: any of its {spec.parallelism} tasks may get a tuple, "
-            "so equal values do not meet"
+            f"{spec.id}: it keeps state and its input is shuffled: any of its {spec.parallelism} tasks may get a "
+            "tuple, so equal values reach different tasks"
         )
 
 
@@ -290,7 +291,7 @@ def report_lines(examination: Examination) -> Iterator[str]:
     yield f"  a micro-batch takes about {examination.floor_secs:.2g} s or more with little data"
     bolts = [component for component in examination.components if component.fusion]
     if examination.transactional is not None:
-        yield from ("", "transactional: each message counts in state and in what is emitted exactly once")
+        yield from ("", "transactional: each message counts exactly once in state and in emitted tuples")
         yield from _indented(list(examination.transactional.items()))
     yield from ("", "state")
     yield from _indented([(component.id, component.state) for component in bolts])

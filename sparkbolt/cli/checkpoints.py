@@ -23,7 +23,7 @@ from sparkbolt.core.driver.transaction import aborts_mistakes
 from sparkbolt.errors import CheckpointError
 from sparkbolt.spark.checkpoint_files import open_files
 
-NOT_AGAIN = "what this file had is nowhere else"
+NOT_AGAIN = "this file has no other copy"
 
 
 def verify(directory: str) -> tuple[bool, list[str]]:
@@ -65,14 +65,14 @@ def repair(directory: str, *, dry_run: bool) -> tuple[bool, list[str]]:
         copies = agreement.repair(files, verdict, folder, str(uuid.uuid4()))
         after = _examine(files, directory)
     lines = [*verdict.facts, *(f"mistake: {mistake}" for mistake in verdict.mistakes)]
-    lines += [f"put aside: {copy.removeprefix(folder + '/')} (a copy is {copy})" for copy in copies]
-    lines += [f"made anew: {name}" for name in verdict.made]
+    lines += [f"removed: {copy.removeprefix(folder + '/')} (a copy is {copy})" for copy in copies]
+    lines += [f"created: {name}" for name in verdict.made]
     return not after.mistakes, [*lines, *(f"mistake: {mistake}" for mistake in after.mistakes), _next(verdict.last)]
 
 
 def _examine(files: Files, directory: str) -> agreement.Agreement:
     if not any(files.names(folder) for folder in ("spark/offsets", "ledger", "lives")):
-        raise CheckpointError(f"{directory} is no checkpoint of Sparkbolt: it has neither spark/offsets nor a ledger")
+        raise CheckpointError(f"{directory} is not a checkpoint of Sparkbolt: it has no spark/offsets and no ledger")
     verdict = agreement.examine(files, f"checkpoint {directory}")
     waiting, wrong = waiting_rows(files)
     wrong += aborts_mistakes(files)
@@ -84,20 +84,20 @@ def _examine(files: Files, directory: str) -> agreement.Agreement:
 def _told(directory: str, verdict: agreement.Agreement) -> tuple[bool, list[str]]:
     lines = [*verdict.facts, *(f"mistake: {mistake}" for mistake in verdict.mistakes)]
     if not verdict.mistakes:
-        return True, [*lines, f"they agree: a start goes on with micro-batch {verdict.last + 1}"]
+        return True, [*lines, f"they agree: the next start continues with micro-batch {verdict.last + 1}"]
     if verdict.why_not is not None:
         advice = "restore the checkpoint from a copy, or start with a new one"
         return False, [*lines, f"a repair cannot help: {verdict.why_not}; {advice}"]
-    lines += [f"a repair would put aside: {name}" for name in verdict.put_aside]
-    lines += [f"a repair would make anew: {name}" for name in verdict.made]
-    return False, [*lines, _next(verdict.last), f"to do so: sparkbolt checkpoint repair {directory}"]
+    lines += [f"a repair would remove: {name}" for name in verdict.put_aside]
+    lines += [f"a repair would create: {name}" for name in verdict.made]
+    return False, [*lines, _next(verdict.last), f"to repair it: sparkbolt checkpoint repair {directory}"]
 
 
 def _next(last: int) -> str:
     before = (
-        f"behind micro-batch {last}, the last on which Spark and the ledger agree" if last >= 0 else "from the start"
+        f"after micro-batch {last}, the last on which Spark and the ledger agree" if last >= 0 else "from the start"
     )
-    return f"a start then goes on {before}; what was put aside runs again, and nothing is lost by it"
+    return f"the next start continues {before}; the removed micro-batches run again, and no data is lost"
 
 
 @contextmanager
@@ -116,5 +116,5 @@ def _alone(directory: str) -> Iterator[Files]:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             owner = (files.read("owner") or b"another driver").decode()
-            raise CheckpointError(f"checkpoint {directory} is in use by {owner}: stop that one first") from error
+            raise CheckpointError(f"checkpoint {directory} is in use by {owner}: stop that driver first") from error
         yield files

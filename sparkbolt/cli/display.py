@@ -97,7 +97,7 @@ def going_on(progress: Progress, spouts: tuple[str, ...], *, read: bool, waits_f
     if progress.micro_batch_id is not None:
         return progress.sentence
     if waits_for is not None:
-        return f"coming up: {waits_for}"
+        return f"starting: {waits_for}"
     if read:
         return "waiting for data"
     names = f"{', '.join(spouts[:-1])} and {spouts[-1]}" if len(spouts) > 1 else "".join(spouts)
@@ -323,7 +323,7 @@ class PlainLines(Display):
         super().started(running)
         assert self._topology is not None
         tasks = sum(spec.parallelism for spec in self._topology.components.values())
-        before = "" if self._before is None else f"; it goes on after {self._counters(self._before)}"
+        before = "" if self._before is None else f"; it continues after {self._counters(self._before)}"
         self.say(f"{self._topology.name}: running, {len(self._topology.components)} components, {tasks} tasks{before}")
         self._next_look_s = self._clock() - self._began + LINE_EVERY_SECS
 
@@ -385,7 +385,7 @@ def drain_sentence(open_trees: int, asked: bool) -> str:
     >>> drain_sentence(1, asked=False)
     'stopping: no new tuples, 1 open tree is being finished'
     """
-    trees = f"{open_trees:,} open tree{'s are' if open_trees != 1 else ' is'}" if open_trees else "what is under way is"
+    trees = f"{open_trees:,} open tree{'s are' if open_trees != 1 else ' is'}" if open_trees else "the micro-batch is"
     more = "; Ctrl-C again leaves them for replay" if asked else ""
     return f"stopping: no new tuples, {trees} being finished{more}"
 
@@ -409,11 +409,11 @@ def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[st
     elif not outcome.drained:
         rest = f"; {_left(outcome)}"
     elif outcome.retries:
-        rest = f"; {outcome.retries:,} record{'s' if outcome.retries != 1 else ''} left to be read again"
+        rest = f"; {outcome.retries:,} record{'s' if outcome.retries != 1 else ''} left to retry"
     aside = sum(outcome.set_aside.values())
     rest += f"; {aside:,} set aside after {'their' if aside != 1 else 'its'} last attempt" if aside else ""
     if outcome.time_over and outcome.committed == 0:
-        rest += "; no micro-batch was committed in that time: if there was something to read, give it longer"
+        rest += "; no micro-batch was committed in that time: if there is data to read, use a longer time"
     ended = f"{outcome.kind}, {outcome.killed}," if outcome.killed is not None else outcome.kind
     count = outcome.metrics.micro_batches if outcome.committed is None else outcome.committed
     yield f"{ended} {took}{f', {micro_batches(count)}' if outcome.up else ''}{rest}"
@@ -438,7 +438,7 @@ def _left(outcome: RunOutcome) -> str:
     trees = f"{left:,} tree{'s' if left != 1 else ''}" if left else ""
     broken = "" if left else UNDER_WAY
     if outcome.broken_off is not None:
-        broken = f"micro-batch {outcome.broken_off}, which was broken off,"
+        broken = f"micro-batch {outcome.broken_off}, which was cancelled,"
     said = f"{' and '.join(part for part in (trees, broken) if part)} left for replay"
     where = (
         "the next run with this checkpoint" if outcome.checkpointed else "and there is no --checkpoint to replay from"

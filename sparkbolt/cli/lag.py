@@ -26,7 +26,7 @@ def report(topology: Topology, *, as_json: bool) -> list[str]:
     """
     spouts = {spec.id: spec.component for spec in topology.spouts if isinstance(spec.component, KafkaSpout)}
     if not spouts:
-        raise WrongUseError(f"topology {topology.name!r} has no KafkaSpout, so there is no lag to ask for")
+        raise WrongUseError(f"topology {topology.name!r} has no KafkaSpout, so it has no lag to show")
     lines: list[str] = []
     for name, spout in spouts.items():
         lags = lags_of(spout)

@@ -37,10 +37,12 @@ EXIT_FINISHED, EXIT_FAILED, EXIT_WRONG_USE, EXIT_SET_ASIDE, EXIT_LEFT = 0, 1, 2,
 EXIT_TIME_OVER = 4
 """The exit code if trees or failed records were left for replay when the time of ``--for`` had expired, or when the
 topology was killed from outside."""
-UNDER_WAY = "a micro-batch that has not ended"
+UNDER_WAY = "an unfinished micro-batch"
 """What is left where no tree is open: it was broken off, or its rows wait to be committed."""
-UNHEARD = "the reader of its output has closed it, so it was stopped; it goes on from its checkpoint if it has one"
-NOT_UP = "before it was up: it has read nothing"
+UNHEARD = (
+    "the reader of its output has closed the pipe, so it was stopped; the next run resumes from the checkpoint, if any"
+)
+NOT_UP = "before it was up: it has not read anything"
 DRAIN_SECS = 4.0
 """How long a micro-batch may run after a stop was requested; then it is cancelled, which takes a second."""
 
@@ -232,7 +234,7 @@ class RunStopped(SystemExit, KeyboardInterrupt):
     def __init__(self, name: str, outcome: RunOutcome) -> None:
         """Make the message: what is left. The display has already shown more."""
         left = f"{outcome.retries} records that failed are" if outcome.drained else "open trees are"
-        then = "left for replay" if outcome.checkpointed else "lost to it: there is no checkpoint to replay from"
+        then = "left for replay" if outcome.checkpointed else "lost, because it has no checkpoint"
         why = f", and {left} {then}" if outcome.up else f" {NOT_UP}"
         super().__init__(f"topology {name!r} was stopped{why}")
         self.code = outcome.exit_code
@@ -404,7 +406,10 @@ def _watch(running: RunningTopology, display: Display, requests: StopRequests, l
             calls = (one for one in running.progress().calls if one.waited_for and one.secs >= limits.drain_secs)
             trouble = trouble or next((one.sentence() for one in calls), None)
             waits = running.waits_for
-            trouble = trouble or (waits and f"it never came up: {waits}; give it longer, or see why that takes so long")
+            trouble = trouble or (
+                waits
+                and f"it did not start in time: {waits}; use a longer time, or find out why the start takes so long"
+            )
             if trouble is not None:
                 return _End(failure=f"when its time was over: {trouble}")
         # The caller ignores ``broken_off`` if the run is drained after all.

@@ -144,7 +144,7 @@ def perform(order: SimulationOrder, out: IO[str] | None = None) -> int:
         print(report.story, file=out)
     else:
         print(
-            f"{seeds:,} seeds, {micro_batches:,} micro-batches, every promise kept "
+            f"{seeds:,} seeds, {micro_batches:,} micro-batches, all guarantees hold "
             f"({elapsed_s:.1f} s, {rate:,.{0 if rate >= 10 else 1}f} seeds a second)",
             file=out,
         )

@@ -52,7 +52,7 @@ def _closing(reader: LedgerReader, state: str, shown: int) -> str:
     """The last line: how many trees there are, and how many of them are shown."""
     name = f"topology {reader.topology!r}"
     if state == TreeState.ACKED:
-        return f"{name}: {shown} traced tree(s) that were acked are shown"
+        return f"{name}: {shown} acked and traced tree(s) shown"
     return (
         f"{name}: {reader.counts[state]} tree(s) {'failed' if state == TreeState.FAILED else 'are open'}, {shown} shown"
     )

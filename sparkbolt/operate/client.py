@@ -66,9 +66,11 @@ def ask(
     except TimeoutError:
         raise NoAnswerError(f"the topology at {address} has not answered within {secs:g} s") from None
     except (OSError, ValueError) as error:
-        raise NoAnswerError(f"the topology at {address} cannot be asked: {error}") from None
+        raise NoAnswerError(f"the topology at {address} cannot be reached: {error}") from None
     if not isinstance(body, dict) or not ("answer" in body or "error" in body):
-        raise NoAnswerError(f"the topology at {address} answers in another language: is it another program?")
+        raise NoAnswerError(
+            f"the topology at {address} sent an invalid answer: check that the address belongs to a topology"
+        )
     if "error" in body:
         kinds = {"refused": NotAllowedError, "busy": NoAnswerError}
         raise kinds.get(str(body.get("kind")), WrongRequestError)(str(body["error"]))
@@ -87,7 +89,7 @@ def _connected(address: str, secs: float) -> socket.socket:
         return connection
     match = _TCP.fullmatch(address)
     if match is None:
-        raise ValueError(f"{address!r} is no address, expected unix:PATH or tcp://HOST:PORT")
+        raise ValueError(f"{address!r} is not an address, expected unix:PATH or tcp://HOST:PORT")
     return socket.create_connection((match[1] or match[2], int(match[3])), secs)
 
 

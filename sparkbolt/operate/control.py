@@ -111,7 +111,11 @@ class ControlServer:
             shown = host() if name in ("0.0.0.0", "::") else name
             self.address = f"tcp://{f'[{shown}]' if ':' in shown else shown}:{port}"
             if not _is_loopback(name):
-                log.warning("control listens at %s, beyond this machine: who has the token may steer", self.address)
+                log.warning(
+                    "control listens at %s and can be reached from other machines: everyone who has the token can "
+                    "change the topology",
+                    self.address,
+                )
         else:
             self._path = self._socket_path(folder)
             self._listener = _listen_unix(self._path)
@@ -126,7 +130,9 @@ class ControlServer:
                 with contextlib.suppress(OSError):
                     self._folder = tempfile.mkdtemp(prefix="sparkbolt-control-", dir=place)  # of mode 0700
                     return os.path.join(self._folder, "control")
-        raise OSError("no folder with a short path can be made for a socket: have TMPDIR name one")
+        raise OSError(
+            "no directory with a short path can be created for a socket: set TMPDIR to a directory with a short path"
+        )
 
     def close(self) -> None:
         """Stop answering, and remove the socket."""
@@ -162,7 +168,13 @@ class ControlServer:
             if not room:
                 with contextlib.suppress(OSError), connection:
                     connection.settimeout(0.1)
-                    _send(connection, {"error": f"{CONNECTIONS_MAX} connections are open already", "kind": "busy"})
+                    _send(
+                        connection,
+                        {
+                            "error": f"{CONNECTIONS_MAX} connections are open, which is the maximum; try again later",
+                            "kind": "busy",
+                        },
+                    )
                 continue
             threading.Thread(target=self._serve, args=(connection,), name="sparkbolt-request", daemon=True).start()
 
@@ -171,7 +183,7 @@ class ControlServer:
             lines = _Lines(connection)
             while not self._closed.is_set() and (line := lines.next()) is not None:
                 if _has_gone(connection):  # it was told that there was no answer, and would not expect it to be done
-                    log.warning("a request of an operator who does not wait for its answer any more is dropped")
+                    log.warning("dropped a request, because its client no longer waits for the answer")
                     return
                 connection.settimeout(REQUEST_SECS)
                 _send(connection, self._answer(connection, line))
@@ -181,7 +193,7 @@ class ControlServer:
         except OSError as error:
             log.debug("a request to control ended early: %s", error)
         except Exception:
-            log.exception("a request to control failed, which is a defect of Sparkbolt; the topology goes on")
+            log.exception("a request to control failed, which is a defect of Sparkbolt; the topology continues")
         finally:
             with self._lock:
                 self._connections.discard(connection)
@@ -191,13 +203,16 @@ class ControlServer:
         try:
             body = json.loads(line)
         except (ValueError, RecursionError):
-            return {"error": "the request is no JSON", "kind": "wrong"}
+            return {"error": "the request is not JSON", "kind": "wrong"}
         if not isinstance(body, dict) or not isinstance(body.get("verb"), str):
-            return {"error": "the request is no JSON object with a verb", "kind": "wrong"}
+            return {"error": "the request is not a JSON object with a verb", "kind": "wrong"}
         self._check_allowed(connection, body.get("token"))
         arguments = body.get("arguments", {})
         if not isinstance(arguments, dict) or "by" in arguments:
-            return {"error": "the arguments of the request are no object, or name who asks", "kind": "wrong"}
+            return {
+                "error": "the arguments of the request are not an object, or contain the name of the user",
+                "kind": "wrong",
+            }
         by = str(body.get("by") or "somebody")[:BY_CHARACTERS_MAX]
         try:
             return {"answer": self._ask(body["verb"], arguments, "".join(c if c.isprintable() else "?" for c in by))}
@@ -212,12 +227,12 @@ class ControlServer:
             given = token.encode() if isinstance(token, str) else b""
             if self._token is None or not hmac.compare_digest(given, self._token.encode()):
                 raise NotAdmittedError(
-                    "the token is missing or wrong: SPARKBOLT_TOKEN, or the home's file, must have it"
+                    "the token is missing or wrong: set SPARKBOLT_TOKEN, or use the token file of the home"
                 )
             return
         user = _peer(connection)
         if user is not None and user not in (0, os.getuid()):
-            raise NotAdmittedError("only the user who runs the topology may steer it")
+            raise NotAdmittedError("only the user who runs the topology can change it")
 
 
 class _Lines:
@@ -244,7 +259,7 @@ class _Lines:
                 self._connection.settimeout(left)
                 data = self._connection.recv(16 << 10)
             except TimeoutError:
-                raise NotAdmittedError(f"the request did not come in within {REQUEST_SECS:g} s") from None
+                raise NotAdmittedError(f"the request did not arrive within {REQUEST_SECS:g} s") from None
             if not data:
                 return None
             self._rest += data
@@ -255,7 +270,7 @@ class _Lines:
 
 
 def _has_gone(connection: socket.socket) -> bool:
-    """Whether who asks has closed its end, as after it has waited in vain while this process stood still."""
+    """Whether the client has closed its end, for example after a timeout while this process was stopped."""
     connection.setblocking(False)
     try:
         return connection.recv(1, socket.MSG_PEEK) == b""

@@ -1,6 +1,6 @@
-"""Documents: what is told about a topology from outside, as values that are JSON.
+"""Documents: the state and the numbers of a topology as JSON values.
 
-Rule 1: one shape for a topology that runs and for one that has ended: what is unknown is None or empty, never missing.
+Rule 1: one shape for a topology that runs and for one that has ended: unknown values are None or empty, never missing.
 Rule 2: times are milliseconds since the epoch, names end in ``_ms``; durations in milliseconds too; sizes in bytes.
 Rule 3: counts of a window are sums over that window; the window ``all`` is since the first start with the checkpoint.
 """
@@ -18,68 +18,68 @@ ALL_TIME = ":all-time"
 
 
 class Gist(TypedDict):
-    """The few numbers of a list of topologies."""
+    """The numbers of a topology that a list shows."""
 
     micro_batches: int
     emitted: int
-    """Tuples of spouts."""
+    """Tuples that spouts emitted."""
     executed: int
     acked: int
-    """Trees of spouts."""
+    """Trees that were acked."""
     failed: int
-    """Trees of spouts, each attempt."""
+    """Trees that failed; each attempt counts."""
     set_aside: int
     errors: int
     open_trees: int
     retries: int
     lag: int | None
-    """Positions that are not finished, over all spouts that know it; None: no spout does."""
+    """The number of unfinished positions, over all spouts that report it; None if no spout does."""
     rate: float
-    """Trees a second that were acked, over the last minute."""
+    """Acked trees per second over the last minute."""
 
 
 class TopologyEntry(TypedDict):
-    """One topology, as it is registered in ``SPARKBOLT_HOME`` (one JSON file for each run, written every few secs)."""
+    """The entry of one run of a topology in ``SPARKBOLT_HOME``: a JSON file that is written every few seconds."""
 
     id: str
-    """``NAME-N-SECONDS``, as Storm's: unique, made at each start."""
+    """``NAME-N-SECONDS``, as in Storm: unique for each start."""
     name: str
     state: str
     """A ``TopologyState``."""
     why: str | None
-    """Why it is in this state, in a sentence: how it ended, what is wrong; None if all is well."""
+    """A sentence that says how it ended or what is wrong; None if there is no problem."""
     started_ms: int
     ended_ms: int | None
     beat_ms: int
-    """When it last gave a sign of life."""
+    """The time of its last heartbeat."""
     exit_code: int | None
     drained: bool | None
-    """Whether nothing was under way when it ended, no tree, micro-batch or commit; None while it runs, or unknown."""
+    """Whether it ended without open trees, micro-batches and commits; None while it runs, or if unknown."""
     host: str
     user: str
     pid: int
     pid_started: float
-    """When the process was started, as the operating system counts, so that a pid that was used again is seen."""
+    """The start time of the process by the operating system's clock; it tells a reused pid apart."""
     pid_space: str
-    """The boot of the machine and the process namespace in which ``pid`` counts; empty if unknown."""
+    """The boot of the machine and the process namespace in which ``pid`` is valid; empty if unknown."""
     checkpoint: str | None
     """The path or URL of its checkpoint; None if it is temporary."""
     directory: str | None
-    """Where its files are: its checkpoint, or the temporary one, which goes with it; None before they are made."""
+    """The directory of its files: its checkpoint, or a temporary one; None before it exists."""
     control: str | None
-    """Where it is asked: ``unix:PATH`` or ``tcp://HOST:PORT``; None once it has ended."""
+    """The address of its control: ``unix:PATH`` or ``tcp://HOST:PORT``; None after it has ended."""
     spark_ui: str | None
     application_id: str | None
     master: str | None
     version: str
     log_directory: str | None
     command: list[str]
-    """The arguments of its process; empty if it was started by a program."""
+    """The arguments of its process; empty if a program started it."""
     gist: Gist
 
 
 class StreamSubscription(TypedDict):
-    """What a bolt subscribes to."""
+    """A subscription of a bolt."""
 
     component: str
     stream: str
@@ -89,7 +89,7 @@ class StreamSubscription(TypedDict):
 
 
 class ComponentDocument(TypedDict):
-    """One component as it is declared and laid out."""
+    """The declaration and the layout of one component."""
 
     id: str
     kind: str
@@ -102,15 +102,15 @@ class ComponentDocument(TypedDict):
     fused_with: str | None
     stateful: bool
     streams: dict[str, list[str]]
-    """Declared stream to its fields."""
+    """The fields of each declared stream."""
     inputs: list[StreamSubscription]
     first_task: int
-    """The number of its first task; the others follow."""
+    """The number of its first task; the numbers of the other tasks follow."""
     settings: dict[str, Any]
 
 
 class Numbers(TypedDict):
-    """Sums of one component over a window. Latencies are None where nothing was measured."""
+    """The sums of one component over a window. A latency is None if it was not measured."""
 
     emitted: int
     transferred: int
@@ -123,26 +123,26 @@ class Numbers(TypedDict):
     execute_ms: float
     """Time in ``execute``, summed over tasks."""
     execute_latency_ms: float | None
-    """Mean time in ``execute`` a tuple."""
+    """The mean time in ``execute`` per tuple."""
     process_latency_ms: float | None
-    """Mean time from a tuple's arrival at the bolt to its ack."""
+    """The mean time from a tuple's arrival at the bolt to its ack."""
     complete_latency_ms: float | None
-    """Of a spout: mean time of its trees from the plan of their micro-batch to the promotion of their ack."""
+    """For a spout: the mean time of its trees from the plan of their micro-batch to the promotion of their ack."""
     execute: dict[str, float | None]
     """Percentiles of the execute latency: keys ``p50``, ``p99``, ``p999``, ``max``."""
     complete: dict[str, float | None]
-    """Of a spout: percentiles of the complete latency of its trees, with the same keys."""
+    """For a spout: percentiles of the complete latency of its trees, with the same keys."""
     execute_buckets: NotRequired[list[list[float]]]
-    """What ``execute`` is taken from: ``[le_ms, count]``, ascending. ``count`` tuples took at most ``le_ms``, and more
-    than the bucket before; buckets without any are left out."""
+    """The histogram of ``execute``: ``[le_ms, count]``, ascending. ``count`` tuples took at most ``le_ms`` and more
+    than the bound of the previous bucket. Empty buckets are left out."""
     complete_buckets: NotRequired[list[list[float]]]
-    """Of a spout: what ``complete`` is taken from, as ``execute_buckets``, of its trees."""
+    """For a spout: the histogram of ``complete``, in the form of ``execute_buckets``."""
     capacity: float | None
-    """The share of time that its tasks spent in ``execute``: the busiest task's; 1.0 is all of it."""
+    """The share of time that its busiest task spent in ``execute``; 1.0 is all of the time."""
 
 
 class TaskNumbers(TypedDict):
-    """Sums of one task over a window, all of its streams."""
+    """The sums of one task over a window and over all of its streams."""
 
     component: str
     task: int
@@ -160,11 +160,11 @@ class TaskNumbers(TypedDict):
 
 
 class StreamNumbers(TypedDict):
-    """Sums of one component on one stream over a window."""
+    """The sums of one stream of a component over a window."""
 
     component: str
     sender: str
-    """For what came in: the component that sent it; empty for what the component emitted itself."""
+    """The component that sent the tuples; empty for the tuples that the component emitted."""
     stream: str
     emitted: int
     transferred: int
@@ -177,18 +177,18 @@ class StreamNumbers(TypedDict):
 
 
 class WindowDocument(TypedDict):
-    """Sums over one window."""
+    """The sums over one window."""
 
     window: str
     """``600``, ``10800``, ``86400`` or ``:all-time``."""
     secs: float
-    """How many seconds of it were measured."""
+    """The number of seconds of it that were measured."""
     components: dict[str, Numbers]
     tasks: list[TaskNumbers]
     streams: list[StreamNumbers]
     parts_ms: dict[str, float]
-    """Where the time of micro-batches went: ``plan``, ``aborted`` (executions that did not count), ``read``,
-    ``level 1`` ..., ``acker``, ``stage``, ``commit``, ``promotion``; summed."""
+    """The time of micro-batches by phase: ``plan``, ``aborted`` (executions that did not count), ``read``,
+    ``level 1`` ..., ``acker``, ``stage``, ``commit``, ``promotion``."""
     micro_batches: int
 
 
@@ -202,23 +202,23 @@ class ErrorDocument(TypedDict):
     traceback: str | None
     host: str
     count: int
-    """How many alike came since the topology's start."""
+    """The number of equal errors since the topology started."""
 
 
 class EventDocument(TypedDict):
-    """Something that happened to a topology: it is on the timeline."""
+    """An event on the timeline of a topology."""
 
     time_ms: int
     kind: str
-    """``started``, ``deployed`` (its code or shape is another), ``stopped``, ``killed``, ``failed``, ``restarted``,
+    """``started``, ``deployed`` (its code or shape changed), ``stopped``, ``killed``, ``failed``, ``restarted``,
     ``activated``, ``deactivated``, ``set``, ``traced``, ``outage``, ``recovered``, ``letters``."""
     text: str
     by: str | None
-    """Who asked for it, if somebody did."""
+    """The user who requested it; None if no user did."""
 
 
 class MemoryDocument(TypedDict):
-    """One process."""
+    """The memory of one process."""
 
     process: str
     """``driver``, ``jvm``, or ``worker``."""
@@ -228,24 +228,24 @@ class MemoryDocument(TypedDict):
 
 
 class NowDocument(TypedDict):
-    """What is so at this moment; of a topology that has ended: what was so last."""
+    """The current state of a topology; the last known state if it has ended."""
 
     time_ms: int
     open_trees: int
     retries: int
     micro_batch: dict[str, Any] | None
-    """The micro-batch that runs: ``micro_batch_id``, ``elapsed_ms``, ``doing`` (a sentence)."""
+    """The running micro-batch: ``micro_batch_id``, ``elapsed_ms``, ``doing`` (a sentence)."""
     hung: list[str]
-    """Sentences about user code that has not returned for long."""
+    """Sentences about user code that has not returned for a long time."""
     outages: list[str]
     trouble: str | None
     waits_for: str | None
     lag: dict[str, dict[str, int]]
-    """By spout and source (for Kafka ``topic-partition``): positions that are not finished."""
+    """The number of unfinished positions, by spout and source (for Kafka ``topic-partition``)."""
     pending: dict[str, int]
-    """By spout: open trees."""
+    """The number of open trees by spout."""
     watermarks: dict[str, dict[str, int]]
-    """By windowed bolt: ``windows``, ``late_tuples``, and if it has a watermark ``watermark_ms`` and ``behind_ms``."""
+    """By windowed bolt: ``windows`` and ``late_tuples``; with a watermark also ``watermark_ms`` and ``behind_ms``."""
     state: dict[str, int]
     """Spark's state stores: ``rows``, ``memory_bytes``; empty if unknown."""
     memory: list[MemoryDocument]
@@ -254,14 +254,14 @@ class NowDocument(TypedDict):
 
 
 class TopologyDocument(TypedDict):
-    """All about one topology."""
+    """One topology with its components, numbers, errors and events."""
 
     entry: TopologyEntry
     live: bool
-    """Whether the topology itself answered; otherwise it is read from its checkpoint and its registration."""
+    """Whether the topology itself answered; otherwise the values come from its checkpoint and its registration."""
     components: list[ComponentDocument]
     settings: dict[str, Any]
-    """Settings by name, as they apply now."""
+    """The current settings by name."""
     windows: dict[str, WindowDocument]
     now: NowDocument
     errors: list[ErrorDocument]
@@ -271,12 +271,12 @@ class TopologyDocument(TypedDict):
 
 
 class SeriesPoint(TypedDict):
-    """One step of a series."""
+    """The numbers of one step of a series."""
 
     time_ms: int
-    """Its beginning."""
+    """The start of the step."""
     secs: float
-    """How much of it was measured; 0: nothing ran."""
+    """The number of seconds of it that were measured; 0 if the topology did not run."""
     emitted: int
     executed: int
     acked: int
@@ -288,7 +288,7 @@ class SeriesPoint(TypedDict):
     open_trees: int
     lag: int
     complete: dict[str, float | None]
-    """Percentiles of the trees' complete latency in milliseconds, as in ``Numbers``."""
+    """Percentiles of the complete latency of trees in milliseconds, as in ``Numbers``."""
     capacity: dict[str, float]
     """By component."""
     components: dict[str, dict[str, float]]
@@ -296,23 +296,23 @@ class SeriesPoint(TypedDict):
     memory: dict[str, int]
     """Bytes of ``driver``, ``jvm`` and all ``workers``."""
     lags: NotRequired[dict[str, dict[str, int]]]
-    """By spout and source, as ``NowDocument.lag``; missing where it was not kept."""
+    """The lag by spout and source, as in ``NowDocument``; missing if it was not recorded."""
 
 
 class SeriesDocument(TypedDict):
     """The history of a topology."""
 
     step_secs: int
-    """10, 300 or 3600: the finest that reaches back far enough."""
+    """The length of a step: 10, 300 or 3600, the shortest that covers the range."""
     points: list[SeriesPoint]
     events: list[EventDocument]
 
 
 class Answer(TypedDict):
-    """What has become of a request to change something."""
+    """The answer to a request for a change."""
 
     done: bool
-    """Whether it is so now; False: it was accepted, and will be so (``text`` says when), or was refused."""
+    """Whether the change applies now. If False, it was refused, or it applies later (``text`` says when)."""
     refused: bool
     text: str
-    """A sentence."""
+    """A sentence that says what was done, when the change applies, or why it was refused."""

@@ -207,11 +207,11 @@ class Home:
         if self._last:
             if self.files.exists(FOLDER):
                 return False
-            self._trouble = "what it held is gone"
+            self._trouble = "its content is gone"
             return True
         if self.files.exists(""):
             return False
-        self._last, self._trouble = [], "there is no such directory; the first topology that starts makes it"
+        self._last, self._trouble = [], "there is no such directory; the first topology that starts creates it"
         return True
 
     def _watch(self, name: str, stamp: Stamp) -> _Watched | None:
@@ -229,13 +229,13 @@ class Home:
             return {**entry, "control": None}
         ended = gone(process_of(entry))
         if ended:
-            why = f"its process ({entry['pid']}) is gone, and has not said how it ended"
+            why = f"its process ({entry['pid']}) is gone and has not reported how it ended"
         elif (silent := self._silent_secs(entry)) <= BEAT_LOST_SECS:
             return entry
         elif ended is None:
-            why = f"{entry['host']} has given no sign of life for {silent:.0f} s"
+            why = f"{entry['host']} has sent no heartbeat for {silent:.0f} s"
         else:  # it has not ended, and nothing more is known: it may be stopped, or cannot write to the home
-            why = f"its process ({entry['pid']}) is there, but has given no sign of life for {silent:.0f} s"
+            why = f"its process ({entry['pid']}) is running, but has sent no heartbeat for {silent:.0f} s"
             return {**entry, "why": why}
         gist: Gist = {**entry["gist"], "rate": 0.0}
         dead: TopologyEntry = {**entry, "state": TopologyState.DEAD, "why": why, "control": None, "gist": gist}
@@ -243,7 +243,7 @@ class Home:
         return dead
 
     def _silent_secs(self, entry: TopologyEntry) -> float:
-        """For how many seconds an entry has not been rewritten, as far as this reader can know (rule 2)."""
+        """The seconds since an entry was last rewritten, as this reader has seen (rule 2)."""
         watched = self._watched.get(f"{entry['id']}.json")
         blind = self._mono() - self._looked_s if self.trouble is not None else 0.0
         own = self._mono() - blind - watched.since_s if watched is not None else 0.0
@@ -270,10 +270,10 @@ class Home:
         except UnknownTopologyError:
             if self.trouble is None:
                 raise
-            raise UnknownTopologyError(f"no topology {topology!r} is known: {self.trouble}") from None
+            raise UnknownTopologyError(f"no topology {topology!r} was found: {self.trouble}") from None
 
     def token(self, id_: str) -> str | None:
-        """The secret of a topology that is asked over TCP; None if none is known here."""
+        """The secret for control over TCP; None if this home has none."""
         given = os.environ.get("SPARKBOLT_TOKEN", "").strip()
         data = None if given else self.files.read(f"{TOKENS}/{safe(id_)}")
         return given or (data.decode("ascii", "replace").strip() if data else None)
@@ -366,11 +366,15 @@ def chosen(entries: Iterable[TopologyEntry], topology: str, place: str) -> Topol
     running = [entry for entry in named if TopologyState.of(entry["state"]).runs]
     if len(running) > 1:
         ids = ", ".join(entry["id"] for entry in running)
-        raise AmbiguousTopologyError(f"{len(running)} topologies named {topology!r} run: say which by its id ({ids})")
+        raise AmbiguousTopologyError(
+            f"{len(running)} topologies named {topology!r} run: use the id of one of them ({ids})"
+        )
     if running or named:
         return (running or named)[0]
     names = {name for entry in known for name in (entry["name"], entry["id"])}
-    hint = did_you_mean(topology, names) or (": `sparkbolt list` shows those that are" if known else ": none is")
+    hint = did_you_mean(topology, names) or (
+        ": `sparkbolt list` shows the registered topologies" if known else ": it has no topologies"
+    )
     raise UnknownTopologyError(f"no topology {topology!r} is registered in {place}{hint}")
 
 

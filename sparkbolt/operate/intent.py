@@ -167,11 +167,11 @@ class Intent:
         try:
             body = json.loads(data)
             if not isinstance(body, dict):
-                raise ValueError("it is no JSON object")
+                raise ValueError("it is not a JSON object")
             traces = [Trace(**trace) for trace in body.get("traces", ())]
         except (ValueError, TypeError, RecursionError) as error:
             log.error(
-                "%s: the file %r cannot be read (%s): what operators have changed does not apply; change it again, or "
+                "%s: the file %r cannot be read (%s): the changes of operators do not apply; make them again, or "
                 "remove the file",
                 where,
                 CONTROL_FILE,
@@ -225,12 +225,12 @@ def checked_setting(topology: Topology, key: str, value: str, component: str | N
             "Change the others in the topology's Config, and start it again with the same checkpoint"
         )
     if component is not None and not setting.of_component:
-        raise ConfigError(f"setting {name!r} belongs to the whole topology, not to {component!r}: leave it out")
+        raise ConfigError(f"setting {name!r} belongs to the whole topology: remove the component {component!r}")
     if setting.of_component:
         own = pending_components(topology) if name == "max-spout-pending" else retrying_components(topology)
         if component is not None and component not in own:
             raise ConfigError(
-                f"setting {name!r} says nothing for {component!r}: expected one of {', '.join(own) or 'none here'}"
+                f"setting {name!r} does not apply to {component!r}: expected one of {', '.join(own) or 'none here'}"
             )
     if value == RESET:
         return name, component or "", RESET

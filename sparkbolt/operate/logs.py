@@ -106,7 +106,7 @@ _ABOUT = re.compile(
 
 
 def about_text(line: LogLine) -> str:
-    """Whom a line is about: its component and task, its micro-batch and its tree, as far as they are known."""
+    """The subject of a line: component and task, micro-batch and tree, if they are known."""
     task = f"[{line['task']}]" if line["task"] is not None else ""
     return " ".join(
         part
@@ -237,7 +237,7 @@ class _Files(RotatingFileHandler):
         """Say on the process's own standard error, which may be redirected into this log, that lines are lost."""
         if not self.said:
             self.said = True
-            text = f"the log {self.baseFilename} cannot be written, lines are lost: {sys.exc_info()[1]}\n"
+            text = f"the log {self.baseFilename} cannot be written, and lines are lost: {sys.exc_info()[1]}\n"
             with_errors_ignored(lambda: os.write(2, text.encode()))
 
 
@@ -448,7 +448,7 @@ def _lock(path: str, topology: str) -> int:
         os.close(lock)
         raise LogInUseError(
             f"process {holder or 'unknown'} writes the log of a topology {topology!r} into {os.path.dirname(path)}: "
-            "give this run another directory with --log-dir"
+            "use another directory for this run with --log-dir"
         ) from None
     except OSError:
         pass  # a file system without locks

@@ -69,13 +69,13 @@ class Operator:
         """All registered topologies: those that run first, then those that have ended, the newest first.
 
         Raises:
-            HomeError: the home cannot be read at all.
+            HomeError: the home cannot be read.
         """
         return [entry for entry in self.home.entries() if ended or TopologyState.of(entry["state"]).runs]
 
     @property
     def trouble(self) -> str | None:
-        """Why the home cannot be read, in a sentence, and ``topologies`` are of an earlier look; None if it can."""
+        """A sentence if the home cannot be read and ``topologies`` returns older entries; otherwise None."""
         return self.home.trouble
 
     def find(self, topology: str) -> TopologyEntry:
@@ -84,7 +84,7 @@ class Operator:
         Raises:
             UnknownTopologyError: none is registered under that name or id; the message names similar ones.
             AmbiguousTopologyError: two of that name run; the message names their ids.
-            HomeError: the home cannot be read at all.
+            HomeError: the home cannot be read.
         """
         if not is_place(topology):
             return self.home.find(topology)
@@ -102,7 +102,7 @@ class Operator:
         past = self._past_at(place)
         if past is None or (past.reader() is None and past.description().name == ""):
             why = past.trouble if past is not None else "it cannot be opened"
-            raise UnknownTopologyError(f"{place} is no checkpoint, nor the name of a topology: {why}")
+            raise UnknownTopologyError(f"{place} is not a checkpoint or the name of a topology: {why}")
         reader = past.reader()
         name = reader.topology if reader is not None else past.description().name
         entry = checked_entry(b'{"id": "", "name": ""}')
@@ -116,11 +116,11 @@ class Operator:
             "directory": place,
         }
         entry["ended_ms"] = entry["beat_ms"] = reader.last_ms if reader is not None else 0
-        entry["why"] = "it is known by its checkpoint only"
+        entry["why"] = "only its checkpoint is known"
         return entry
 
     def document(self, topology: str) -> TopologyDocument:
-        """All about a topology."""
+        """One topology with its components, numbers, errors and events."""
         entry = self.find(topology)
         answer, why = self._asked(entry, "document", {}, "")
         if isinstance(answer, dict):
@@ -158,7 +158,7 @@ class Operator:
         )
 
     def series(self, topology: str, since_ms: int | None = None, until_ms: int | None = None) -> SeriesDocument:
-        """Its history between two moments (default: the last hour)."""
+        """The history of a topology between two times (default: the last hour)."""
         entry = self.find(topology)
         answer, _ = self._asked(entry, "series", {"since_ms": since_ms, "until_ms": until_ms}, "")
         if isinstance(answer, dict):
@@ -192,7 +192,7 @@ class Operator:
         return past.stories(state, search.strip(), last) if past is not None else []
 
     def story(self, topology: str, root: str) -> dict[str, Any] | None:
-        """One tree: as in ``stories``, with ``other_attempts``; None if nothing is known of it."""
+        """One tree: as in ``stories``, with ``other_attempts``; None if it does not exist."""
         past = self._past(self.find(topology))
         return past.story(root) if past is not None else None
 
@@ -231,23 +231,23 @@ class Operator:
     # Changes. Each is written to the topology's events with ``by``.
 
     def activate(self, topology: str, *, by: str) -> Answer:
-        """Let its spouts emit again."""
+        """Start the spouts again after ``deactivate``."""
         return self._change(topology, "activate", {}, by)
 
     def deactivate(self, topology: str, *, by: str) -> Answer:
-        """Stop its spouts from emitting, until ``activate``, over restarts too."""
+        """Stop the spouts until ``activate``, also after restarts."""
         return self._change(topology, "deactivate", {}, by)
 
     def kill(self, topology: str, *, wait_secs: float | None = None, by: str) -> Answer:
-        """Stop its spouts, let open trees finish for at most ``wait_secs`` (None: the message timeout), and end it."""
+        """Stop the spouts, wait ``wait_secs`` for open trees (None: the message timeout), and end the topology."""
         return self._change(topology, "kill", {"wait_secs": wait_secs}, by)
 
     def restart(self, topology: str, *, by: str) -> Answer:
-        """End its query, and begin again from the checkpoint."""
+        """Restart the query from the checkpoint."""
         return self._change(topology, "restart", {}, by)
 
     def set(self, topology: str, key: str, value: str, *, component: str | None = None, by: str) -> Answer:
-        """Change a setting; it outlives a restart.
+        """Change a setting; the change stays after a restart.
 
         Settings are ``log-level``, ``max-spout-pending``, ``micro-batch-target``, ``message-timeout`` and
         ``max-attempts``. The value ``default`` undoes a change.
@@ -255,7 +255,7 @@ class Operator:
         return self._change(topology, "set", {"key": key, "value": value, "component": component}, by)
 
     def rebalance(self, topology: str, *, by: str, **wanted: Any) -> Answer:
-        """Say what can be changed by a restart, and refuse the rest as ``run`` does.
+        """Say which changes of the layout a restart can apply, and refuse the others as ``run`` does.
 
         ``wanted`` may have ``parallelism``, an object of component and number, and ``workers``.
         """
@@ -264,14 +264,14 @@ class Operator:
     def trace(
         self, topology: str, message: str, *, component: str | None = None, stop: bool = False, by: str
     ) -> Answer:
-        """Record the hops of the messages with this id (or source@position) from now on; with ``stop``, no longer."""
+        """Record the hops of messages with this id (or source@position) from now on; with ``stop``, stop recording."""
         return self._change(topology, "trace", {"message": message, "component": component, "stop": stop}, by)
 
     def _change(self, topology: str, verb: str, arguments: dict[str, Any], by: str) -> Answer:
         entry = self.find(topology)
         if not TopologyState.of(entry["state"]).runs:
             how = f" ({entry['why']})" if entry["why"] else ""
-            return _refused(f"topology {entry['id']} does not run{how}: nobody can {verb} it")
+            return _refused(f"topology {entry['id']} does not run{how}: you cannot {verb} it")
         answer, why = self._asked(entry, verb, arguments, by)
         return cast(Answer, answer) if isinstance(answer, dict) else _refused(why or "there is no answer")
 
@@ -279,7 +279,7 @@ class Operator:
         """The answer of a topology, or None and a sentence about why there is none."""
         address = entry["control"]
         if address is None:
-            return None, f"topology {entry['id']} cannot be asked: it has registered no address"
+            return None, f"topology {entry['id']} cannot be reached: it has not registered an address"
         try:
             token = self.home.token(entry["id"]) if address.startswith("tcp:") else None
             return ask(address, verb, arguments, by=by, token=token, secs=ANSWER_SECS), None
@@ -296,7 +296,7 @@ class Operator:
 
         if address.startswith("unix:") and entry["pid_space"] != pid_space():
             return (
-                f": it runs on {entry['host']}, and can only be asked there, unless it is started with "
+                f": it runs on {entry['host']}. Run the command there, or start the topology with "
                 "SPARKBOLT_CONTROL=tcp://..."
             )
         return ""
@@ -331,7 +331,7 @@ class Operator:
         entry = self.find(topology)
         past = self._past(entry)
         if past is None:
-            return _refused(f"topology {entry['id']} has no checkpoint that can be read, and so no dead letters here")
+            return _refused(f"topology {entry['id']} has no readable checkpoint, so it has no dead letters here")
         try:
             answer: Answer = act(self._letters_of(past))
         except SparkboltError as error:
@@ -354,7 +354,7 @@ class Operator:
         try:
             past.add_event(self._open_files(past.directory, write=True), "letters", text, by)
         except Exception as error:  # noqa: BLE001  it is done, even if it cannot be noted
-            log.warning("what %s did with dead letters cannot be noted: %s", by, line_of(error))
+            log.warning("the event about dead letters by %s cannot be recorded: %s", by, line_of(error))
 
     def _past(self, entry: TopologyEntry) -> Past | None:
         """The checkpoint of a topology, also a temporary one; None if there is none, or it cannot be opened."""

@@ -93,11 +93,11 @@ class Presence:
         try:
             self._server = self._server_at(wanted, steering, folder)
         except (OSError, SparkboltError) as error:
-            log.warning("control at %s cannot be opened (%s): a socket of this machine is used", wanted, _text(error))
+            log.warning("control at %s cannot be opened (%s): using a local socket", wanted, _text(error))
             try:
                 self._server = ControlServer(steering.ask, folder=folder)
             except (OSError, SparkboltError) as worse:
-                log.warning("the topology cannot be steered from outside: %s", _text(worse))
+                log.warning("operators cannot change the topology: %s", _text(worse))
 
     def _server_at(self, wanted: str, steering: Steering, folder: str | None) -> ControlServer:
         address = tcp_address(wanted)
@@ -140,7 +140,7 @@ class Presence:
 
 
 def _unregistered(operable: Operable) -> TopologyEntry:
-    """The entry of a topology whose home could not be used at all."""
+    """The entry of a topology whose home could not be used."""
     from sparkbolt.operate.home import checked_entry
 
     name: Any = operable.lane.topology.name

@@ -204,7 +204,7 @@ class Registration:
         try:
             news = self._tell()
         except Exception as error:  # noqa: BLE001  a beat without news is a sign of life, too
-            log.debug("what %s does cannot be told: %s", self._entry["id"], line_of(error))
+            log.debug("the state of %s cannot be read: %s", self._entry["id"], line_of(error))
             news = News()
         with self._lock:
             if not self._ended.is_set():
@@ -224,8 +224,8 @@ class Registration:
         except Exception as error:  # noqa: BLE001  any file system may be gone in its own way
             if self._trouble is None:
                 log.warning(
-                    "topology %s cannot be registered in %s (%s): it runs on, `sparkbolt list` may not show it as it "
-                    "is, and this is tried again every %g s",
+                    "topology %s cannot be registered in %s (%s): it continues to run, but `sparkbolt list` may show "
+                    "an old state; retrying every %g s",
                     entry["id"],
                     self._home.place,
                     line_of(error),

@@ -85,13 +85,13 @@ def _read(operable: Operable, name: str) -> bytes | None:
         return operable.read(name)
     except Exception as error:  # noqa: BLE001  a file system may fail in its own way
         log.warning(
-            "%s of checkpoint %s cannot be read (%s): it begins anew", name, operable.checkpoint, line_of(error)
+            "%s of checkpoint %s cannot be read (%s): a new file replaces it", name, operable.checkpoint, line_of(error)
         )
         return None
 
 
 class Steering:
-    """Carries out what operators ask of one running topology."""
+    """Handles the requests of operators to one running topology."""
 
     def __init__(
         self,
@@ -116,8 +116,7 @@ class Steering:
         self.errors = ErrorBook(socket.gethostname())
         self.events = EventBook(_read(operable, EVENTS_FILE))
         self.listeners: list[Callable[[], None]] = []
-        """Called when there is news, in the thread that made it: an event, or what a request has changed; they must not
-        raise."""
+        """Called after an event or a change, in the thread that made it; they must not raise."""
         self._rate = Rate()
         self._jobs: queue.Queue[tuple[Callable[[], Answer], Future[Answer]] | None] = queue.Queue(REQUESTS_MAX)
         self._ended = threading.Event()
@@ -143,14 +142,14 @@ class Steering:
         try:
             self._operable.write(DESCRIPTION_FILE, self._description().dumps())
         except OSError as error:
-            log.warning("what topology %r consists of cannot be written: %s", self._topology.name, line_of(error))
+            log.warning("the description of topology %r cannot be written: %s", self._topology.name, line_of(error))
         if not intent.active:
             self._operable.set_active(False)
             log.warning(
-                "topology %r begins inactive, as %s has asked for: its spouts emit nothing until `sparkbolt activate "
-                "%s`",
+                "topology %r starts inactive, because %s deactivated it: its spouts emit nothing until `sparkbolt "
+                "activate %s`",
                 self._topology.name,
-                intent.by or "somebody",
+                intent.by or "a user",
                 self._topology.name,
             )
 
@@ -184,7 +183,7 @@ class Steering:
             listener()
 
     def news(self) -> News:
-        """What is told to the home with each beat."""
+        """The entry that each heartbeat writes to the home."""
         look, places = self._look(LOOK_SECS), self._operable.places()
         return News(
             state=look.state,
@@ -198,7 +197,7 @@ class Steering:
     def _look(self, patience_secs: float) -> TopologyView:
         look = self._operable.look(patience_secs)
         if look.state == TopologyState.INACTIVE and look.why is None and not self._intent.active:
-            return replace(look, why=f"deactivated by {self._intent.by or 'somebody'}")
+            return replace(look, why=f"deactivated by {self._intent.by or 'a user'}")
         return look
 
     def gist(self, look: TopologyView) -> Gist:
@@ -211,14 +210,14 @@ class Steering:
         try:
             return {**self.gist(self._operable.look(0.0)), "rate": 0.0}
         except Exception as error:  # noqa: BLE001  it ends all the same
-            log.debug("the last numbers of topology %r cannot be told: %s", self._topology.name, line_of(error))
+            log.debug("the last numbers of topology %r cannot be read: %s", self._topology.name, line_of(error))
             return None
 
     def _started_text(self) -> str:
-        kept = [] if self._intent.active else [f"inactive, as {self._intent.by or 'somebody'} has asked for"]
+        kept = [] if self._intent.active else [f"deactivated by {self._intent.by or 'a user'}"]
         kept += [f"{key} changed" for key in self._intent.settings]
         kept += [f"{len(self._intent.traces)} message(s) traced"] if self._intent.traces else []
-        return f"version {self._topology.version}" + (f"; as it was left: {', '.join(kept)}" if kept else "")
+        return f"version {self._topology.version}" + (f"; changes of operators: {', '.join(kept)}" if kept else "")
 
     # Requests.
 
@@ -248,7 +247,7 @@ class Steering:
         }
         act = acts.get(verb)
         if act is None:
-            raise ConfigError(f"a topology knows no request {verb!r}")
+            raise ConfigError(f"there is no request {verb!r}")
         for name in TEXTS:
             if not isinstance(arguments.get(name), str | None):
                 raise ConfigError(f"request {verb!r}: {name} is {arguments[name]!r:.100}, expected a text")
@@ -259,7 +258,7 @@ class Steering:
         return act(**arguments, by=by)
 
     def document(self) -> TopologyDocument:
-        """All about the topology, as far as it is known without waiting."""
+        """The document of the topology, from values that are available without waiting."""
         look = self._look(0.0)
         entry: TopologyEntry = {**self._entry(), "state": look.state, "why": look.why, "gist": self.gist(look)}
         entry["beat_ms"] = self._now_ms()
@@ -289,37 +288,33 @@ class Steering:
         return series_of(history, self.events.all(), shape, span_of(since_ms, until_ms, self._now_ms()), self._now_ms())
 
     def activate(self, *, by: str) -> Answer:
-        """Let spouts emit again."""
-        return self._carry_out(lambda: self._set_active(True, by), "its spouts emit again as soon as it takes it in")
+        """Start the spouts again after ``deactivate``."""
+        return self._carry_out(lambda: self._set_active(True, by), "its spouts start as soon as it handles the request")
 
     def deactivate(self, *, by: str) -> Answer:
-        """Stop spouts from emitting, until ``activate``, over restarts too."""
-        return self._carry_out(lambda: self._set_active(False, by), "its spouts stop as soon as it takes it in")
+        """Stop the spouts until ``activate``, also after restarts."""
+        return self._carry_out(lambda: self._set_active(False, by), "its spouts stop as soon as it handles the request")
 
     def _set_active(self, active: bool, by: str) -> Answer:
         before = self._operable.look(0.0).state
         if before in (TopologyState.KILLED, TopologyState.ENDED):
-            return refused("it was killed, and is ending")
+            return refused("the topology was killed and is ending")
         if before is TopologyState.DRAINING:
-            return refused("it was asked to stop, and is ending")
+            return refused("the topology is stopping")
         self._remember(replace(self._intent, active=active, by=by, since_ms=self._now_ms()))
         word = "active" if active else "inactive"
         if before == (TopologyState.ACTIVE if active else TopologyState.INACTIVE):
             self._operable.set_active(active)
-            return done(f"it was {word} already, and stays so{self._how_long()}")
+            return done(f"the topology is already {word}, and stays {word}{self._how_long()}")
         self.note("activated" if active else "deactivated", "its spouts emit" if active else "its spouts stop", by)
         self._flush()  # before anybody sees the new state: a driver that is killed then has told who did it
         self._operable.set_active(active)
         log.warning("topology %r is %s by %s", self._topology.name, "activated" if active else "deactivated", by)
-        text = (
-            "its spouts emit, and it stays so"
-            if active
-            else "its spouts emit nothing more, open trees finish, and it stays so"
-        )
-        return done(f"it is {word}: {text}{self._how_long()}")
+        text = "its spouts emit" if active else "its spouts emit nothing, and open trees finish"
+        return done(f"the topology is {word}: {text}. It stays {word}{self._how_long()}")
 
     def _how_long(self) -> str:
-        return " over restarts" if self._operable.checkpoint is not None else " until it ends (it has no checkpoint)"
+        return " after restarts" if self._operable.checkpoint is not None else " until it ends (it has no checkpoint)"
 
     def kill(self, *, wait_secs: Any = None, by: str) -> Answer:
         """Stop the spouts, let open trees finish, and end the topology."""
@@ -328,11 +323,11 @@ class Steering:
         secs = self._message_timeout_secs() if wait_secs is None else float(wait_secs)
         look = self._operable.look(0.0)
         self._operable.kill(secs, f"killed by {by}")
-        self.note("killed", f"its open trees have up to {secs:g} s", by)
+        self.note("killed", f"its open trees have up to {secs:g} s to finish", by)
         trees = look.metrics.open_trees
         return accepted(
-            f"it is killed: its spouts emit nothing more, {trees:,} open tree(s) have up to {secs:g} s to finish, and "
-            "then it ends; what is not finished is left for replay"
+            f"the topology is killed: its spouts emit nothing, {trees:,} open tree(s) have up to {secs:g} s to finish, "
+            "and then it ends; unfinished trees are left for replay"
         )
 
     def _message_timeout_secs(self) -> float:
@@ -340,17 +335,14 @@ class Steering:
         return float(own or self._topology.config.message_timeout_secs)
 
     def restart(self, *, by: str) -> Answer:
-        """End the query, and begin again from the checkpoint."""
+        """Restart the query from the checkpoint."""
 
         def act() -> Answer:
             self._operable.restart(f"restarted by {by}")
-            self.note("restarted", "asked for: it begins again from its checkpoint", by)
-            return accepted(
-                "its query ends and begins again from the checkpoint; a micro-batch that runs now is broken off and "
-                "runs again"
-            )
+            self.note("restarted", "the query restarts from the checkpoint", by)
+            return accepted("the query restarts from the checkpoint; a running micro-batch is cancelled and runs again")
 
-        return self._carry_out(act, "it begins again as soon as it takes it in")
+        return self._carry_out(act, "it restarts as soon as it handles the request")
 
     def set(self, *, key: str, value: str, component: str | None = None, by: str) -> Answer:
         """Change a setting."""
@@ -373,9 +365,9 @@ class Steering:
             shown = "as in its Config" if parsed == RESET else "without a limit" if parsed is None else str(parsed)
             self.note("set", f"{name}{whose} is {shown}", by)
             log.warning("topology %r: %s%s is %s now, set by %s", self._topology.name, name, whose, shown, by)
-            return done(f"{name}{whose} is {shown} now, and stays so{self._how_long()}")
+            return done(f"{name}{whose} is now {shown}, and stays {shown}{self._how_long()}")
 
-        return self._carry_out(act, "it applies as soon as it takes it in")
+        return self._carry_out(act, "the change applies as soon as it handles the request")
 
     def _set_level(self, level: str | None) -> None:
         if level is None:
@@ -388,10 +380,10 @@ class Steering:
         log.setLevel(level.upper())
 
     def rebalance(self, *, by: str, **wanted: Any) -> Answer:
-        """Refuse another parallelism with the sentence of a start, and say what else can be changed."""
+        """Refuse another parallelism with the message of a start, and say which changes a restart can apply."""
         parallelism = wanted.get("parallelism", {})
         if not isinstance(parallelism, dict):
-            raise ConfigError("rebalance: parallelism is no object of component and number")
+            raise ConfigError("rebalance: parallelism is not an object that maps components to numbers")
         mistakes, other = [], dict[str, int]()
         for name, number in parallelism.items():
             if name not in self._topology.components:
@@ -401,8 +393,8 @@ class Steering:
             elif number != self._topology.components[name].parallelism:
                 other[name] = number
         can = (
-            "what a restart can change: the code of components, their settings in Config (those of `sparkbolt set` "
-            "at once), and how many cores Spark has (--master)"
+            "a restart can change the code of components, their settings in Config (`sparkbolt set` changes some of "
+            "them at once), and the number of Spark's cores (--master)"
         )
         if mistakes:
             return refused("; ".join(mistakes))
@@ -414,10 +406,8 @@ class Steering:
             place = self._operable.checkpoint or "of this run"
             return refused(f"{differs(place, changes(before, after))}\n{can}")
         if wanted.get("workers") is not None:
-            return refused(
-                f"Spark decides how many processes run: set it with --master and Spark's own configuration; {can}"
-            )
-        return done(f"nothing is to be changed: every component has the parallelism that was asked for; {can}")
+            return refused(f"Spark sets the number of processes: use --master and Spark's configuration; {can}")
+        return done(f"no change is needed: every component already has this parallelism; {can}")
 
     def trace(self, *, message: str, component: str | None = None, stop: Any = False, by: str) -> Answer:
         """Record the hops of messages with this id, or at this ``source@position``, from now on."""
@@ -427,7 +417,7 @@ class Steering:
         if component is not None and component not in spouts:
             return refused(f"there is no spout {component!r}: the spouts are {', '.join(spouts)}")
         if not self._operable.lane.tracked:
-            return refused("nothing is tracked here (acker_tasks=0), so there are no trees to be traced")
+            return refused("the topology does not track tuples (acker_tasks=0), so it has no trees to trace")
 
         def act() -> Answer:
             if stop:
@@ -440,24 +430,28 @@ class Steering:
             self.note("traced", f"message {message} is {'no longer ' if stop else ''}traced", by)
             if stop:
                 return done(f"message {message} is no longer traced")
-            more = f"; {dropped.message} is no longer traced, since {TRACES_MAX} are the limit" if dropped else ""
+            more = (
+                f"; {dropped.message} is no longer traced, because the limit is {TRACES_MAX} messages"
+                if dropped
+                else ""
+            )
             return done(
-                f"the hops of message {message} are recorded whenever it is emitted from now on: see its story once "
-                f"it is acked or has failed{more}"
+                f"from now on, the hops of message {message} are recorded: its story shows them after it is acked or "
+                f"has failed{more}"
             )
 
-        return self._carry_out(act, "its hops are recorded as soon as it takes it in")
+        return self._carry_out(act, "its hops are recorded as soon as it handles the request")
 
     def note_of(self, *, kind: str, text: str, by: str) -> Answer:
         """Note what an operator did with the topology's dead letters."""
         if kind != "letters":
-            raise ConfigError(f"note: an event of kind {kind!r} is not for operators to note")
+            raise ConfigError(f"note: operators cannot add an event of kind {kind!r}")
 
         def act() -> Answer:
             self.note(kind, str(text), by)
             return done("noted")
 
-        return self._carry_out(act, "it is noted as soon as it takes it in")
+        return self._carry_out(act, "the event is recorded as soon as it handles the request")
 
     # The thread that carries out.
 
@@ -468,7 +462,7 @@ class Steering:
         try:
             self._jobs.put_nowait((act, answer))
         except queue.Full:
-            return refused(f"{REQUESTS_MAX} requests wait already: ask again later")
+            return refused(f"{REQUESTS_MAX} requests are waiting, which is the maximum: try again later")
         try:
             return answer.result(self._wait_secs)
         except TimeoutError:
@@ -489,8 +483,8 @@ class Steering:
                 result = act()
             except Exception as error:  # noqa: BLE001  a full disk, a lost JVM: who asked is told
                 text = str(error) if isinstance(error, SparkboltError) else line_of(error)
-                log.error("a request of an operator could not be carried out: %s", text)
-                result = refused(f"it could not be carried out: {text}")
+                log.error("a request of an operator failed: %s", text)
+                result = refused(f"the request failed: {text}")
             self._flush()
             self._tell()
             answer.set_result(result)

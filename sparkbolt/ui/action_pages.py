@@ -29,7 +29,7 @@ LETTERS_MAX = 500
 
 @dataclass(frozen=True)
 class OperatorAction:
-    """Something that can be asked of a topology."""
+    """An action that a user can request."""
 
     title: str
     means: str
@@ -41,49 +41,50 @@ class OperatorAction:
 
 
 ACTIONS = {
-    "activate": OperatorAction("Activate", "Its spouts emit again.", "Activate"),
+    "activate": OperatorAction("Activate", "The spouts emit again.", "Activate"),
     "deactivate": OperatorAction(
         "Deactivate",
-        "Its spouts stop emitting; what is open goes on to its end. It stays so until somebody activates it, over "
-        "restarts too.",
+        "The spouts stop emitting, and open trees finish. The topology stays inactive until you activate it, "
+        "also after a restart.",
         "Deactivate",
     ),
     "kill": OperatorAction(
         "Kill",
-        "Its spouts stop, its open trees may finish, and then it ends. Nothing is lost: what was not finished is given "
-        "again when it is started with its checkpoint.",
-        "Kill it",
+        "The spouts stop, open trees get time to finish, and the topology ends. No message is lost: if you start it "
+        "again with its checkpoint, it retries what was not finished.",
+        "Kill topology",
         danger=True,
     ),
     "restart": OperatorAction(
         "Restart",
-        "Its query ends and begins again from its checkpoint, in the same process. The micro-batch that runs is done "
-        "again.",
+        "The query restarts from its checkpoint, in the same process. The running micro-batch runs again.",
         "Restart",
         danger=True,
     ),
     "rebalance": OperatorAction(
         "Rebalance",
-        "Asks what of its layout can be changed by a restart; it answers, and refuses what cannot be changed.",
-        "Ask",
+        "The topology answers which changes of its layout a restart can apply, and refuses the others.",
+        "Check",
         back=Tab.SETTINGS,
     ),
-    "set": OperatorAction("Change a setting", "It applies at once, and over restarts.", "Change it", back=Tab.SETTINGS),
+    "set": OperatorAction(
+        "Change a setting", "The change applies at once and stays after restarts.", "Change setting", back=Tab.SETTINGS
+    ),
     "trace": OperatorAction(
         "Trace a message",
-        "From now on each hop of the messages with this id is recorded. Look among the traced trees.",
-        "Trace it",
+        "From now on, Sparkbolt records each hop of the messages with this id. The list of traced trees shows them.",
+        "Trace message",
         back=Tab.TREES,
     ),
     "replay": OperatorAction(
-        "Give again",
+        "Replay",
         "The spout emits the message again, as a new tree. If it fails again, it becomes a dead letter again.",
-        "Give again",
+        "Confirm replay",
         back=Tab.LETTERS,
     ),
     "discard": OperatorAction(
         "Discard",
-        "It no longer waits for anybody. It stays in its file, and in the list of all dead letters.",
+        "The dead letter leaves the list of waiting letters. It stays in its file and in the list of all dead letters.",
         "Discard",
         danger=True,
         back=Tab.LETTERS,
@@ -127,7 +128,7 @@ def values_in(form: Mapping[str, str], fields: list[str]) -> dict[str, Any] | No
             values[name] = json.loads(typed[name])
         except ValueError as error:
             wrong[f"{FIELD_PREFIX}{number}"] = (
-                f'{name} is not JSON ({error}): a text is written "in quotes", a number without, nothing as null'
+                f'{name} is not JSON ({error}): write a text "in quotes", a number without quotes, and no value as null'
             )
     if wrong:
         raise MistakeError(wrong)
@@ -138,7 +139,7 @@ async def ask_page(request: Request) -> Response:
     """``GET /topologies/ID/do/ACTION``: the page on which an action is confirmed."""
     name, action = _action(request)
     if name not in ("activate", "deactivate", "kill", "restart"):
-        raise no_such(f"{action.title} begins on the page of {action.back}")
+        raise no_such(f"start the action {action.title} from the page {action.back}")
     document = await asking_of(request).document(topology_of(request))
     return _confirm(request, document, name, {})
 
@@ -149,7 +150,9 @@ async def act_page(request: Request) -> Response:
     id_, form = topology_of(request), dict(request.state.form)
     document = await asking_of(request).document(id_)
     if name in ("replay", "discard") and not letters_in(form):
-        return _answered(request, document, action, _refusal("No letter was chosen: tick the letters first."), 422)
+        return _answered(
+            request, document, action, _refusal("No letter is selected. Select one or more letters first."), 422
+        )
     try:
         arguments, options = await _arguments(request, id_, name, form)
     except MistakeError as mistake:
@@ -172,7 +175,7 @@ def _refusal(text: str) -> Answer:
 def _action(request: Request) -> tuple[str, OperatorAction]:
     name = request.path_params["action"]
     if name not in ACTIONS:
-        raise no_such(f"there is no action {name!r}; there are {', '.join(ACTIONS)}")
+        raise no_such(f"there is no action {name!r}; the actions are {', '.join(ACTIONS)}")
     return name, ACTIONS[name]
 
 
@@ -186,16 +189,16 @@ async def _arguments(
     """
     if name == "kill":
         text = form.get("wait_secs", "").strip()
-        return (), {"wait_secs": _number(text, "wait_secs", "how many seconds to wait at most") if text else None}
+        return (), {"wait_secs": _number(text, "wait_secs", "the seconds to wait") if text else None}
     if name == "set":
         key, value = form.get("key", ""), form.get("value", "").strip()
         if key not in SETTINGS or not value:
-            raise MistakeError({"value": f"Which setting, and to what? It can be {', '.join(SETTINGS)}."})
+            raise MistakeError({"value": f"Choose a setting and a value. The settings are {', '.join(SETTINGS)}."})
         return (key, value), {"component": form.get("component") or None}
     if name == "trace":
         message = form.get("message", "").strip()
         if not message:
-            raise MistakeError({"message": "Which message? Give its id, or source@position such as orders/3@41."})
+            raise MistakeError({"message": "Enter the id of a message, or source@position such as orders/3@41."})
         return (message,), {"component": form.get("component") or None}
     if name == "rebalance":
         return (), rebalanced(form)
@@ -244,11 +247,11 @@ def rebalanced(form: Mapping[str, str]) -> dict[str, Any]:
     """
     wanted: dict[str, Any] = {}
     if text := form.get("workers", "").strip():
-        wanted["workers"] = int(_number(text, "workers", "how many workers"))
+        wanted["workers"] = int(_number(text, "workers", "the number of workers"))
     if text := form.get("parallelism", "").strip():
-        wanted["parallelism"] = {form.get("component", ""): int(_number(text, "parallelism", "how many tasks"))}
+        wanted["parallelism"] = {form.get("component", ""): int(_number(text, "parallelism", "the number of tasks"))}
     if not wanted:
-        raise MistakeError({"parallelism": "Which component should have how many tasks?"})
+        raise MistakeError({"parallelism": "Choose a component and its number of tasks."})
     return wanted
 
 
@@ -258,7 +261,7 @@ def _number(text: str, field: str, what: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < 1e9:
-        raise MistakeError({field: f"{what.capitalize()}? A number is expected, got {text[:40]!r}."})
+        raise MistakeError({field: f"{what.capitalize()} must be a number, got {text[:40]!r}."})
     return number
 
 

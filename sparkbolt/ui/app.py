@@ -51,7 +51,7 @@ def make_app(
     """Make the application: Storm's REST, our own, metrics, the login, and the given ``routes`` (pages) before them.
 
     Args:
-        operator: is asked, in threads.
+        operator: answers the requests, in threads.
         token: what changes need, of 16 characters or more.
         allowed_hosts: the names, without ports, by which browsers may call this server.
         routes: pages and what they are drawn with.
@@ -98,7 +98,7 @@ def error_status(error: Exception) -> tuple[int, str]:
     if isinstance(error, LateAnswerError | HomeError):
         return 503, str(error)
     if isinstance(error, OSError):
-        return 503, f"it cannot be read now ({type(error).__name__}: {error}); ask again in some seconds"
+        return 503, f"it cannot be read now ({type(error).__name__}: {error}); try again in a few seconds"
     if isinstance(error, SparkboltError):
         return 500, str(error)
     return 500, f"an unexpected error ({type(error).__name__}: {error}); the log of sparkbolt ui has its traceback"

@@ -41,7 +41,7 @@ TOPOLOGY_CALLS_MAX = 4
 ANSWERS_MAX = 512
 """How many answers are kept at most."""
 
-UNSURE = "it may be done all the same: look at the topology before you ask again"
+UNSURE = "the change may still apply: check the topology before you try again"
 """What is said of a change that was not answered in time."""
 
 _log = logging.getLogger(__name__)
@@ -197,7 +197,9 @@ class Asking:
         running = [each for each in named if TopologyState.of(each[0]["state"]).runs]
         if len(running) > 1:
             ids = ", ".join(entry["id"] for entry, _ in running)
-            raise AmbiguousTopology(f"{len(running)} topologies named {topology!r} run: say which by its id ({ids})")
+            raise AmbiguousTopology(
+                f"{len(running)} topologies named {topology!r} run: use the id of one of them ({ids})"
+            )
         return max(running or named, key=lambda each: each[0]["started_ms"])
 
     async def _about(self, topology: str, what: str, **options: Any) -> Any:
@@ -230,7 +232,7 @@ class Asking:
 
         with self._lock:
             if self._running.get(asked, 0) >= TOPOLOGY_CALLS_MAX or sum(self._running.values()) >= CALLS_MAX:
-                raise LateAnswerError("too many questions wait for their answers; ask again in some seconds")
+                raise LateAnswerError("too many requests are waiting for answers; try again in a few seconds")
             future = in_background(call, "sparkbolt-ui-asks")  # ``_end`` waits for the lock
             self._running[asked] = self._running.get(asked, 0) + 1
             if key is not None:
@@ -265,7 +267,7 @@ def id_of_place(id_: str) -> str:
     return f"{name}-{hashlib.sha256(id_.encode()).hexdigest()[:8]}"
 
 
-async def _result(future: Future[Any], wait_secs: float, what: str, then: str = "ask again in some seconds") -> Any:
+async def _result(future: Future[Any], wait_secs: float, what: str, then: str = "try again in a few seconds") -> Any:
     try:
         return await asyncio.wait_for(asyncio.wrap_future(future), wait_secs)
     except TimeoutError:

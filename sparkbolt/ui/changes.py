@@ -57,7 +57,7 @@ class Cursor:
 
     @classmethod
     def of_text(cls, text: str) -> Cursor | None:
-        """The cursor that an id stands for; None if it is none."""
+        """The cursor of an event id; None if the id is not valid."""
         parts = text.split(".")
         if len(parts) != 4 or not all(part.isdecimal() and part.isascii() and len(part) < 20 for part in parts):
             return None
@@ -138,7 +138,7 @@ async def changes(request: Request) -> Response:
         return Response(status_code=204)
     streams: set[object] = request.app.state.streams
     if len(streams) >= STREAMS_MAX:
-        raise HTTPException(503, f"{STREAMS_MAX} streams are open already; close some pages")
+        raise HTTPException(503, f"{STREAMS_MAX} streams are open, which is the maximum; close some pages")
     return _Stream(_changes_of(asking, entry["id"], Reader(cursor)), streams)
 
 

@@ -133,7 +133,7 @@ def drawn(chart: Chart) -> str:
     if not known or len(chart.times_ms) < 2:
         return (
             f'<figure class="chart"><figcaption>{title}</figcaption>'
-            '<p class="empty">Nothing was measured in this time.</p></figure>'
+            '<p class="empty">There are no measurements in this time range.</p></figure>'
         )
     frame = _Frame(chart.times_ms[0], chart.times_ms[-1], ticks_of(max(known), chart.unit))
     told = UNITS[chart.unit]

@@ -28,7 +28,7 @@ SOURCE = 74.0
 """The room before the spouts, for what waits to be read."""
 NAME_EM = 8.6
 BROAD = 1200.0
-"""A drawing that is wider is made to fit, as far as it stays legible."""
+"""The maximum width of a drawing; a wider drawing is scaled down while it stays legible."""
 NAME_MAX = 28
 """A longer name is cut in a drawing; its title has all of it."""
 HOPS_MAX = 60
@@ -98,7 +98,7 @@ def flow(document: TopologyDocument, window: str, base: str) -> Markup:
         base: the topology's path, to which its boxes lead.
     """
     if not any(one["kind"] != "system" for one in document["components"]):
-        return Markup('<p class="empty">Nothing is known about the components of this topology yet.</p>')
+        return Markup('<p class="empty">The topology has not reported its components yet.</p>')
     layout = _flow_layout(_shape(document["components"]))
     by_id = {one["id"]: one for one in document["components"]}
     sums = document["windows"].get(window)
@@ -139,7 +139,7 @@ def _source(layout: Layout, node: Node, lag: int) -> str:
     right, y = layout.lefts[node.column] - 6, node.middle
     late = " late" if lag > 10_000 else ""
     return (
-        f'<g class="source{late}"><title>{lag:,} positions are not finished</title>'
+        f'<g class="source{late}"><title>Lag: {lag:,} positions</title>'
         f'<path class="edge" stroke-width="{width_of(lag)}" d="M{right - 62:.1f},{y:.1f}H{right:.1f}"/>'
         f'<text class="label" x="{right - 34:.1f}" y="{y - 9:.1f}">lag {shown.brief(lag)}</text></g>'
     )
@@ -247,7 +247,7 @@ def tree(story: Mapping[str, Any]) -> Markup:
     layout = lay_out_graph(boxes, ways, left=MARGIN, top=MARGIN)
     width, height = layout.lefts[-1] + layout.widths[-1] + MARGIN, layout.bottom + MARGIN
     began = hops[0]["now_ms"]
-    parts = [_svg("flow tree", width, height, f"The way of tree {story['root']}")]
+    parts = [_svg("flow tree", width, height, f"Path of tree {story['root']}")]
     for edge in layout.edges:
         x, y = layout.stops(edge)[-1]
         parts.append(f'<path class="edge" stroke-width="1.5" d="{layout.path(edge)}"/>')

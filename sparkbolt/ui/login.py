@@ -21,7 +21,7 @@ _PAGE = """<!doctype html>
 <body>
 <main>
 <h1>Log in</h1>
-<p>Changes need the token that <code>sparkbolt ui</code> printed when it started.</p>
+<p>To make changes, you need the token that <code>sparkbolt ui</code> printed when it started.</p>
 {note}
 <form method="post" action="/login">
 <input type="hidden" name="next" value="{next}">
@@ -49,7 +49,7 @@ def login_routes(sessions: Sessions, login_form: LoginForm | None = None) -> lis
     async def login(request: Request) -> Response:
         fields = request.state.form
         if not sessions.is_token(fields.get("token", "")):
-            return asks(request, fields.get("next", "/"), "This is not the token.", 401)
+            return asks(request, fields.get("next", "/"), "This token is wrong.", 401)
         answer = RedirectResponse(local_path(fields.get("next", "/")), 303)
         answer.set_cookie(
             cookie_name(request.headers["host"]),

@@ -88,7 +88,7 @@ def late_ones(stories: Sequence[dict[str, Any]], now: float, timeout: float) -> 
 
 
 def holder_of(story: Mapping[str, Any]) -> str:
-    """The task that holds a tuple of an open tree, as far as it is known; otherwise the last one that had one."""
+    """The task that holds a tuple of an open tree; if unknown, the last task that had one."""
     hops = story["hops"]
     held = [hop for hop in hops if hop.get("held")]
     if held or hops:
@@ -133,9 +133,7 @@ async def tree_page(request: Request) -> Response:
     root = request.path_params["root"]
     story = await asking.story(id_, root)
     if story is None:
-        raise no_such(
-            f"nothing is known of a tree {root!r}: it is not traced, or so old that newer ones took its place"
-        )
+        raise no_such(f"there is no tree {root!r}: it was acked and not traced, or newer trees have replaced it")
     return topology_page(
         request,
         "tree.html",
@@ -196,7 +194,7 @@ def preview(letter: Mapping[str, Any]) -> str:
     elif letter["raw"]:
         text = raw_text(letter["raw"].get("value"))
     else:
-        text = letter.get("note") or "its record is not in the letter"
+        text = letter.get("note") or "the letter does not contain its record"
     return text if len(text) <= 120 else text[:117] + "..."
 
 
@@ -210,7 +208,7 @@ def value_text(value: Any) -> str:
 
 
 def raw_text(value: Any) -> str:
-    """The undecoded message as text, as far as it is some."""
+    """The undecoded message as text, if it is text."""
     if isinstance(value, Mapping) and len(value) == 1:
         ((_, text),) = value.items()
         try:
@@ -221,7 +219,7 @@ def raw_text(value: Any) -> str:
     return text if len(text) <= RAW_CHARACTERS_MAX else text[:RAW_CHARACTERS_MAX] + CUT
 
 
-CUT = " ... (the rest is left out)"
+CUT = " ... (truncated)"
 
 
 async def letter_of(request: Request, id_: str, letter_id: str) -> dict[str, Any]:
@@ -234,7 +232,7 @@ async def letter_of(request: Request, id_: str, letter_id: str) -> dict[str, Any
     for letter in found:
         if letter["id"] == letter_id:
             return letter
-    raise no_such(f"no dead letter has the id {letter_id!r}; it may have been removed with its file")
+    raise no_such(f"no dead letter has the id {letter_id!r}; its file may have been removed")
 
 
 async def letter_page(request: Request) -> Response:

@@ -133,12 +133,12 @@ def _notes(body: ast.ClassDef) -> Iterator[tuple[str, str]]:
 
 PROBLEM: Schema = {
     "type": "object",
-    "description": "What went wrong (RFC 9457).",
+    "description": "A problem (RFC 9457).",
     "properties": {
         "type": {"type": "string"},
         "title": {"type": "string"},
         "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "A sentence: what is wrong, and what to do."},
+        "detail": {"type": "string", "description": "A sentence that says what is wrong and what you can do."},
     },
     "required": ["detail", "status", "title", "type"],
 }
@@ -155,8 +155,8 @@ def document(operations: Sequence[Operation], prefix: str) -> dict[str, Any]:
         "info": {
             "title": "Sparkbolt",
             "version": __version__,
-            "description": "What topologies do, and how they are changed. Times end in `_ms` and are milliseconds "
-            "since the epoch; durations are milliseconds too.",
+            "description": "Read the state of topologies and change it. Names of times end in `_ms`; times are "
+            "milliseconds since the epoch, durations are milliseconds.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
@@ -164,7 +164,11 @@ def document(operations: Sequence[Operation], prefix: str) -> dict[str, Any]:
         "components": {
             "schemas": dict(sorted(named.items())),
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "What sparkbolt ui prints at its start."}
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The token that `sparkbolt ui` prints when it starts.",
+                }
             },
         },
     }
@@ -173,7 +177,7 @@ def document(operations: Sequence[Operation], prefix: str) -> dict[str, Any]:
 def _described(operation: Operation, named: dict[str, Schema]) -> dict[str, Any]:
     changes = operation.method != "GET"
     in_path = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
-    about = {"topology": "An id, or a name: then the one that runs, or else the newest."}
+    about = {"topology": "The id or the name of a topology. A name means the running topology, or else the newest."}
     parameters: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         | ({"description": about[name]} if name in about else {})
@@ -187,12 +191,12 @@ def _described(operation: Operation, named: dict[str, Schema]) -> dict[str, Any]
     if operation.streams:
         content = {"text/event-stream": {"schema": {"type": "string"}}}
     problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    answers: dict[str, Any] = {"200": {"description": "So it is.", "content": content}}
+    answers: dict[str, Any] = {"200": {"description": "Success.", "content": content}}
     if changes:
-        answers["202"] = {"description": "Accepted: it will be so; `text` says when.", "content": content}
-        answers["409"] = {"description": "Refused: `text` says why.", "content": content}
-        answers["401"] = {"description": "The token is missing or another.", "content": problem}
-    answers["default"] = {"description": "It failed.", "content": problem}
+        answers["202"] = {"description": "Accepted. The change applies later; `text` says when.", "content": content}
+        answers["409"] = {"description": "Refused; `text` says why.", "content": content}
+        answers["401"] = {"description": "The token is missing or wrong.", "content": problem}
+    answers["default"] = {"description": "Error.", "content": problem}
     described: dict[str, Any] = {"operationId": operation.name, "summary": operation.about, "responses": answers}
     if parameters:
         described["parameters"] = parameters

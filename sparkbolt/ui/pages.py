@@ -70,7 +70,7 @@ class Slice:
 
 
 def page_number(request: Request) -> int:
-    """The page of a list that is asked for: from 1 to 1,000; what is no number is 1."""
+    """The number of the requested page, from 1 to 1,000; 1 if the parameter is not a number."""
     text = request.query_params.get("page", "1")
     return max(1, min(1000, int(text))) if text.isdecimal() and len(text) < 6 else 1
 
@@ -81,7 +81,7 @@ def wanted_rows(request: Request) -> int:
 
 
 def sliced(request: Request, newest_last: Sequence[Any]) -> Slice:
-    """The page that is asked for, of the rows that ``wanted_rows`` asked for."""
+    """The requested page of the rows that ``wanted_rows`` limits."""
     number = page_number(request)
     rows = list(newest_last)[::-1]
     return Slice(rows[PAGE_ROWS * (number - 1) : PAGE_ROWS * number], number, len(rows) > PAGE_ROWS * number)
@@ -182,21 +182,26 @@ def trouble_of(entry: TopologyEntry, document: TopologyDocument | None) -> list[
     state = TopologyState(entry["state"])
     said: list[tuple[str, str]] = []
     if state is TopologyState.DEAD:
-        why = entry["why"] or "it ended without a word"
-        said.append(("bad", f"It is dead: {why}. Its messages are safe in its checkpoint: start it again to go on."))
+        why = entry["why"] or "its process ended without a final report"
+        said.append(
+            (
+                "bad",
+                f"The topology is dead: {why}. Its messages are safe in its checkpoint. Start it again to continue.",
+            )
+        )
     elif state is TopologyState.FAILED:
-        said.append(("bad", f"It failed: {entry['why'] or 'the reason is not known; see its log'}"))
+        said.append(("bad", f"The topology failed: {entry['why'] or 'the reason is unknown; see its log'}"))
     elif entry["why"]:
         said.append(("warn" if state.runs else "hint", entry["why"]))
     if document is None:
         return said
     now = document["now"]
     if state.runs and not document["live"]:
-        said.append(("warn", "It did not answer: what is shown is what it wrote last."))
+        said.append(("warn", "The topology did not answer. This page shows its last report."))
     said += [("bad", text) for text in now["outages"]]
     said += [("bad", now["trouble"])] if now["trouble"] else []
     said += [("warn", text) for text in now["hung"]]
-    said += [("warn", f"It waits for {now['waits_for']}")] if now["waits_for"] else []
+    said += [("warn", f"The topology is waiting for {now['waits_for']}")] if now["waits_for"] else []
     return said
 
 
@@ -220,11 +225,11 @@ def topology_page(request: Request, template: str, document: TopologyDocument, t
 
 ERRORS = {
     401: ("Log in first", "Log in with the token that sparkbolt ui printed when it started."),
-    403: ("Not allowed", "Go back, load the page again, and try once more."),
-    404: ("Not found", "The list of all topologies leads to those that are there."),
+    403: ("Not allowed", "Go back, reload the page, and try again."),
+    404: ("Not found", "The list of topologies shows the pages that exist."),
     503: (
         "No answer",
-        "Load the page again in some seconds. If it stays so, see whether its machine and directory are there.",
+        "Reload the page in a few seconds. If the problem remains, check that its machine and directory are available.",
     ),
 }
 """By status: the title of its page, and what to do."""
@@ -235,7 +240,7 @@ def error_page(request: Request, error: Exception) -> Response:
     status, sentence = error_status(error)
     if isinstance(error, UnknownTopology):
         sentence = f"No topology has the id or name {request.path_params.get('topology', '')!r}."
-    title, to_do = ERRORS.get(status, ("Something went wrong", "The log of sparkbolt ui has more about it."))
+    title, to_do = ERRORS.get(status, ("Something went wrong", "See the log of sparkbolt ui."))
     return rendered(request, "error.html", status=status, title=title, sentence=sentence, to_do=to_do, code=status)
 
 

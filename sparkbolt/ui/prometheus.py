@@ -48,21 +48,21 @@ BUCKETS_SECS = (
 """The upper bounds of histograms' buckets; beside them there is infinity. Execute latencies begin at microseconds,
 complete latencies end at hours."""
 RECENT = "600"
-"""The window of what is told as it is now: capacities."""
+"""The window of the gauges of capacity."""
 
 COMPONENT = ["topology", "component"]
 TOTALS = {
-    "set_aside": ("messages_set_aside", "Messages that were given up, as dead letters or dropped"),
-    "retried": ("trees_retried", "Trees that were tried again"),
-    "errors": ("errors", "Errors that were reported, or that failed a tuple"),
+    "set_aside": ("messages_set_aside", "Messages that were given up: dead letters and dropped messages"),
+    "retried": ("trees_retried", "Trees that are retries"),
+    "errors": ("errors", "Errors that a component reported, or that failed a tuple"),
 }
-SENT = {"emitted": "Tuples that were emitted", "transferred": "Tuples that were sent, once for each receiver"}
+SENT = {"emitted": "Emitted tuples", "transferred": "Sent tuples, counted once for each receiver"}
 CAME = {
     "executed": "Tuples that a bolt executed",
     "acked": "Tuples that a bolt acked",
     "failed": "Tuples that a bolt failed",
 }
-TREES = {"acked": "Trees of a spout that were acked", "failed": "Trees of a spout that failed"}
+TREES = {"acked": "Acked trees of a spout", "failed": "Failed trees of a spout"}
 
 
 def prometheus_routes() -> list[Route]:
@@ -112,14 +112,18 @@ class Families(Collector):
         yield from _micro_batches(documents)
 
     def _states(self) -> Iterator[Metric]:
-        up = GaugeMetricFamily("sparkbolt_topology_up", "Whether a topology runs", labels=["topology"])
-        live = GaugeMetricFamily("sparkbolt_topology_answers", "Whether it answered this scrape", labels=["topology"])
-        states = GaugeMetricFamily(
-            "sparkbolt_topology_state", "1 for the state that a topology is in", labels=["topology", "state"]
+        up = GaugeMetricFamily("sparkbolt_topology_up", "1 if the topology runs, otherwise 0", labels=["topology"])
+        live = GaugeMetricFamily(
+            "sparkbolt_topology_answers", "1 if the topology answered this scrape, otherwise 0", labels=["topology"]
         )
-        info = InfoMetricFamily("sparkbolt_topology", "What a topology is", labels=["topology"])
+        states = GaugeMetricFamily(
+            "sparkbolt_topology_state",
+            "1 for the current state of a topology, 0 for the other states",
+            labels=["topology", "state"],
+        )
+        info = InfoMetricFamily("sparkbolt_topology", "Information about a topology", labels=["topology"])
         begun = GaugeMetricFamily(
-            "sparkbolt_topology_start_time_seconds", "When it was started", labels=["topology"], unit="seconds"
+            "sparkbolt_topology_start_time_seconds", "The start time of a topology", labels=["topology"], unit="seconds"
         )
         for name, entry, document in self._topologies:
             up.add_metric([name], float(TopologyState.of(entry["state"]).runs))
@@ -168,7 +172,9 @@ def _totals(documents: Documents) -> Iterator[Metric]:
         busy.add_metric(place, numbers["execute_ms"] / 1000)
     yield busy
     capacity = GaugeMetricFamily(
-        "sparkbolt_capacity_ratio", "The share of the last 10 minutes in execute, of the busiest task", labels=COMPONENT
+        "sparkbolt_capacity_ratio",
+        "The share of the last 10 minutes that the busiest task spent in execute",
+        labels=COMPONENT,
     )
     for place, numbers in _numbers(documents, RECENT):
         if numbers["capacity"] is not None:
@@ -224,7 +230,7 @@ def _add(families: dict[str, CounterMetricFamily], place: list[str], counted: St
 def _histograms(documents: Documents) -> Iterator[Metric]:
     complete = HistogramMetricFamily(
         "sparkbolt_complete_latency_seconds",
-        "From the plan of a tree's micro-batch to the promotion of its ack",
+        "Time from the plan of a tree's micro-batch to the promotion of its ack",
         labels=COMPONENT,
         unit="seconds",
     )
@@ -270,16 +276,18 @@ def buckets(found: Iterable[Sequence[float]], slowest: dict[str, Any] | None = N
 
 
 def _now(documents: Documents) -> Iterator[Metric]:
-    open_trees = GaugeMetricFamily("sparkbolt_open_trees", "Trees that have not ended", labels=["topology"])
+    open_trees = GaugeMetricFamily("sparkbolt_open_trees", "Open trees", labels=["topology"])
     retries = GaugeMetricFamily("sparkbolt_waiting_retries", "Messages that wait for their retry", labels=["topology"])
-    outages = GaugeMetricFamily("sparkbolt_outages", "What a topology cannot reach now", labels=["topology"])
+    outages = GaugeMetricFamily(
+        "sparkbolt_outages", "Dependencies of a topology that are unavailable now", labels=["topology"]
+    )
     hung = GaugeMetricFamily("sparkbolt_hung_calls", "Calls of user code that have not returned", labels=["topology"])
-    pending = GaugeMetricFamily("sparkbolt_pending_trees", "Trees of a spout that have not ended", labels=COMPONENT)
+    pending = GaugeMetricFamily("sparkbolt_pending_trees", "Open trees of a spout", labels=COMPONENT)
     lag = GaugeMetricFamily(
         "sparkbolt_lag_positions", "Positions of a source that are not finished", labels=[*COMPONENT, "source"]
     )
     memory = GaugeMetricFamily(
-        "sparkbolt_memory_bytes", "Memory of its processes", labels=["topology", "process"], unit="bytes"
+        "sparkbolt_memory_bytes", "Memory of the processes of a topology", labels=["topology", "process"], unit="bytes"
     )
     rows = GaugeMetricFamily("sparkbolt_state_rows", "Rows of Spark's state stores", labels=["topology"])
     state = GaugeMetricFamily(
@@ -311,10 +319,12 @@ def _now(documents: Documents) -> Iterator[Metric]:
 
 def _watermarks(documents: Documents) -> Iterator[Metric]:
     behind = GaugeMetricFamily(
-        "sparkbolt_watermark_lag_seconds", "How far a watermark is behind", labels=COMPONENT, unit="seconds"
+        "sparkbolt_watermark_lag_seconds", "Delay of a watermark", labels=COMPONENT, unit="seconds"
     )
-    windows = GaugeMetricFamily("sparkbolt_open_windows", "Windows that have not ended", labels=COMPONENT)
-    late = CounterMetricFamily("sparkbolt_late_tuples", "Tuples that came after their window", labels=COMPONENT)
+    windows = GaugeMetricFamily("sparkbolt_open_windows", "Open windows", labels=COMPONENT)
+    late = CounterMetricFamily(
+        "sparkbolt_late_tuples", "Tuples that arrived after their window had closed", labels=COMPONENT
+    )
     for name, document in documents:
         for component, mark in document["now"]["watermarks"].items():
             place = [name, component]
@@ -328,10 +338,10 @@ def _watermarks(documents: Documents) -> Iterator[Metric]:
 
 
 def _micro_batches(documents: Documents) -> Iterator[Metric]:
-    batches = CounterMetricFamily("sparkbolt_micro_batches", "Micro-batches that were promoted", labels=["topology"])
+    batches = CounterMetricFamily("sparkbolt_micro_batches", "Promoted micro-batches", labels=["topology"])
     parts = CounterMetricFamily(
         "sparkbolt_micro_batch_part_seconds",
-        "Where the time of micro-batches went",
+        "Time of micro-batches by phase",
         labels=["topology", "part"],
         unit="seconds",
     )

@@ -1,8 +1,8 @@
 """REST: our own interface, the paths below ``/api/v2/``.
 
 Rule 1: every operation is a line of the tables below, from which routes and the OpenAPI document are made.
-Rule 2: an answer is a document of ``operate`` as it is; a change answers 200 (so it is), 202 (it will be) or 409 (it
-was refused), each with the Operator's sentence.
+Rule 2: an answer is a document of ``operate`` as it is; a change answers 200 (done), 202 (accepted) or 409 (refused),
+each with the Operator's sentence.
 """
 
 from __future__ import annotations
@@ -56,20 +56,22 @@ Handler = Callable[[Request, dict[str, Any]], Awaitable[Any]]
 
 
 class _NoBody(TypedDict):
-    """Nothing: the path says it all."""
+    """An empty body."""
 
 
 def _last(default: int) -> Parameter:
-    return Parameter("last", int, "How many, at most: the newest.", default, lowest=1, highest=LAST_MAX)
+    return Parameter(
+        "last", int, "The maximum number of entries; the newest are returned.", default, lowest=1, highest=LAST_MAX
+    )
 
 
-SEARCH = Parameter("search", str, "A part of what is searched in.", "")
-STATE = Parameter("state", str, "Which trees.", "failed", choices=("failed", "open", "acked"))
-ENDED = Parameter("ended", bool, "Whether those that have ended are listed too.", True)
-REPLAYED = Parameter("replayed", bool, "Whether those that were given again are listed too.", True)
-COMPONENT = Parameter("component", str, "Of this component only.")
-SINCE = Parameter("since_ms", int, "From this moment; default: an hour ago.", lowest=0)
-UNTIL = Parameter("until_ms", int, "To this moment; default: now.", lowest=0)
+SEARCH = Parameter("search", str, "Return only entries that contain this text.", "")
+STATE = Parameter("state", str, "The state of the trees.", "failed", choices=("failed", "open", "acked"))
+ENDED = Parameter("ended", bool, "Include topologies that have ended.", True)
+REPLAYED = Parameter("replayed", bool, "Include letters that were replayed.", True)
+COMPONENT = Parameter("component", str, "Return only lines of this component.")
+SINCE = Parameter("since_ms", int, "The start of the range; default: one hour ago.", lowest=0)
+UNTIL = Parameter("until_ms", int, "The end of the range; default: now.", lowest=0)
 
 
 def _asking(request: Request) -> Asking:
@@ -109,7 +111,9 @@ async def _story(request: Request, _given: dict[str, Any]) -> Any:
     root = request.path_params["root"]
     story = await _asking(request).story(_topology(request), root)
     if story is None:
-        raise HTTPException(404, f"nothing is known of a tree {root!r}; trees that were acked are forgotten")
+        raise HTTPException(
+            404, f"there is no tree {root!r}; trees are removed once they are acked, unless they are traced"
+        )
     return story
 
 
@@ -153,7 +157,7 @@ async def _letter(request: Request, _given: dict[str, Any]) -> Any:
         for each in await _asking(request).letters(_topology(request), search=search, last=LAST_MAX):
             if each["id"] == letter:
                 return each
-    raise HTTPException(404, f"there is no dead letter {letter!r}")
+    raise HTTPException(404, f"there is no dead letter {letter!r}; GET .../letters lists them")
 
 
 async def _windows(request: Request, _given: dict[str, Any]) -> Any:
@@ -180,16 +184,27 @@ async def _settings(request: Request, _given: dict[str, Any]) -> Any:
 
 
 READING: dict[Handler, Operation] = {
-    _topologies: Operation("GET", "/topologies", "topologies", "All topologies.", list[TopologyEntry], (ENDED,)),
-    _document: Operation("GET", "/topologies/{topology}", "topology", "All about one topology.", TopologyDocument),
+    _topologies: Operation("GET", "/topologies", "topologies", "List the topologies.", list[TopologyEntry], (ENDED,)),
+    _document: Operation(
+        "GET",
+        "/topologies/{topology}",
+        "topology",
+        "Get one topology with its components, numbers, errors and events.",
+        TopologyDocument,
+    ),
     _series: Operation(
-        "GET", "/topologies/{topology}/series", "series", "Its history.", SeriesDocument, (SINCE, UNTIL)
+        "GET",
+        "/topologies/{topology}/series",
+        "series",
+        "Get the history of the topology's numbers.",
+        SeriesDocument,
+        (SINCE, UNTIL),
     ),
     _micro_batches: Operation(
         "GET",
         "/topologies/{topology}/micro-batches",
         "microBatches",
-        "Where the time of its micro-batches went; the newest last.",
+        "List the newest micro-batches with the time of each phase; the newest last.",
         list[MicroBatchRecord],
         (_last(100),),
     ),
@@ -197,18 +212,22 @@ READING: dict[Handler, Operation] = {
         "GET",
         "/topologies/{topology}/stories",
         "stories",
-        "Its trees: failed, open, or traced and acked. An exact root or SOURCE@POSITION is found in any state.",
+        "List trees: failed, open, or traced and acked. An exact root or SOURCE@POSITION matches in any state.",
         list[StoryValue],
         (STATE, SEARCH, _last(100)),
     ),
     _story: Operation(
-        "GET", "/topologies/{topology}/stories/{root}", "story", "One tree, with its other attempts.", StoryValue
+        "GET",
+        "/topologies/{topology}/stories/{root}",
+        "story",
+        "Get one tree with the other attempts of its message.",
+        StoryValue,
     ),
     _open_trees: Operation(
         "GET",
         "/topologies/{topology}/open-trees",
         "openTrees",
-        "Its open trees by the tasks that hold them.",
+        "List the open trees by the tasks that hold them.",
         OpenTrees,
         (_last(LAST_TREES),),
     ),
@@ -216,34 +235,40 @@ READING: dict[Handler, Operation] = {
         "GET",
         "/topologies/{topology}/letters",
         "letters",
-        "Its dead letters; the newest last.",
+        "List the dead letters; the newest last.",
         list[LetterValue],
         (SEARCH, _last(100), REPLAYED),
     ),
-    _letter: Operation("GET", "/topologies/{topology}/letters/{letter}", "letter", "One dead letter.", LetterValue),
+    _letter: Operation("GET", "/topologies/{topology}/letters/{letter}", "letter", "Get one dead letter.", LetterValue),
     _windows: Operation(
         "GET",
         "/topologies/{topology}/windows",
         "windows",
-        "Its windowed bolts, with their watermarks.",
+        "List the windowed bolts with their watermarks.",
         list[WindowsValue],
     ),
     _lag: Operation(
         "GET",
         "/topologies/{topology}/lag",
         "lag",
-        "By spout and source: positions that are not finished.",
+        "Get the lag by spout and source: the number of positions that are not finished.",
         dict[str, dict[str, int]],
     ),
     _log: Operation(
         "GET",
         "/topologies/{topology}/log",
         "log",
-        "The newest lines of its log; the newest last.",
+        "Get the newest lines of the log; the newest last.",
         list[LogLine],
         (COMPONENT, SEARCH, _last(200)),
     ),
-    _settings: Operation("GET", "/topologies/{topology}/settings", "settings", "Its settings.", SettingsValue),
+    _settings: Operation(
+        "GET",
+        "/topologies/{topology}/settings",
+        "settings",
+        "Get the settings of the topology and its components.",
+        SettingsValue,
+    ),
 }
 
 # ---- changing
@@ -264,7 +289,7 @@ async def _deactivate(request: Request, _given: dict[str, Any]) -> Any:
 async def _kill(request: Request, given: dict[str, Any]) -> Any:
     wait_secs = given.get("wait_secs")
     if wait_secs is not None and not 0 <= wait_secs < 1e9:  # JSON's NaN and Infinity are none either
-        raise HTTPException(400, f"wait_secs={wait_secs} is no number of seconds to wait")
+        raise HTTPException(400, f"wait_secs={wait_secs} is not a number of seconds")
     return await _change(request, "kill", wait_secs=wait_secs)
 
 
@@ -304,25 +329,25 @@ def _post(path: str, name: str, about: str, body: Any = _NoBody) -> Operation:
 
 
 CHANGING: dict[Handler, Operation] = {
-    _activate: _post("activate", "activate", "Let its spouts emit again."),
-    _deactivate: _post("deactivate", "deactivate", "Stop its spouts from emitting, over restarts too."),
-    _kill: _post("kill", "kill", "Stop its spouts, let open trees finish, and end it.", KillBody),
-    _restart: _post("restart", "restart", "End its query, and begin again from the checkpoint."),
+    _activate: _post("activate", "activate", "Start the spouts again after a deactivate."),
+    _deactivate: _post("deactivate", "deactivate", "Stop the spouts; they stay inactive after restarts, too."),
+    _kill: _post("kill", "kill", "Stop the spouts, wait for open trees, and end the topology.", KillBody),
+    _restart: _post("restart", "restart", "Restart the query from the checkpoint."),
     _set: _post("settings", "set", "Change a setting.", SetBody),
-    _rebalance: _post("rebalance", "rebalance", "Say what a restart can change, and refuse the rest.", RebalanceBody),
-    _trace: _post("trace", "trace", "Record the hops of these messages from now on.", TraceBody),
-    _replay_many: _post("letters/replay", "replayLetters", "Give dead letters again.", ReplayManyBody),
+    _rebalance: _post("rebalance", "rebalance", "Ask which changes of parallelism a restart can apply.", RebalanceBody),
+    _trace: _post("trace", "trace", "Record the hops of a message from now on.", TraceBody),
+    _replay_many: _post("letters/replay", "replayLetters", "Replay dead letters.", ReplayManyBody),
     _replay: _post(
-        "letters/{letter}/replay", "replayLetter", "Give one dead letter again, with other values if so.", ReplayBody
+        "letters/{letter}/replay", "replayLetter", "Replay one dead letter, optionally with other values.", ReplayBody
     ),
-    _discard: _post("letters/discard", "discardLetters", "Mark dead letters as seen to.", LettersBody),
+    _discard: _post("letters/discard", "discardLetters", "Discard dead letters.", LettersBody),
 }
 
 CHANGES = Operation(
     "GET",
     "/topologies/{topology}/changes",
     "changes",
-    "A stream of events (SSE): state, numbers, happened, error-reported, silent. Last-Event-ID goes on from there.",
+    "Stream events (SSE): state, numbers, happened, error-reported, silent. Last-Event-ID resumes the stream.",
     str,
     streams=True,
 )
@@ -378,25 +403,26 @@ def read_parameter(parameter: Parameter, text: str | None) -> Any:
     """The value of a parameter.
 
     Raises:
-        HTTPException: 400; it says which values there are.
+        HTTPException: 400; the message lists the valid values.
     """
     if text is None:
         return parameter.default
     name = parameter.name
     if parameter.kind is str:
         if len(text) > SEARCH_CHARACTERS_MAX:
-            raise HTTPException(400, f"{name} has {len(text)} characters; give {SEARCH_CHARACTERS_MAX} at most")
+            raise HTTPException(400, f"{name} has {len(text)} characters; use {SEARCH_CHARACTERS_MAX} at most")
         if parameter.choices and text not in parameter.choices:
-            raise HTTPException(400, f"{name}={text!r} is none of {', '.join(parameter.choices)}")
+            raise HTTPException(400, f"{name}={text!r} is not one of {', '.join(parameter.choices)}")
         return text
     if parameter.kind is bool:
         if text.lower() not in ("0", "1", "false", "true"):
-            raise HTTPException(400, f"{name}={text!r} is neither true nor false")
+            raise HTTPException(400, f"{name}={text!r} is not true or false")
         return text.lower() in ("1", "true")
     number = int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else -1
     lowest, highest = parameter.lowest or 0, parameter.highest
     if number < lowest or (highest is not None and number > highest):
         raise HTTPException(
-            400, f"{name}={text!r} is no whole number from {lowest}{f' to {highest}' if highest else ' on'}"
+            400,
+            f"{name}={text!r} is not a whole number from {lowest}{f' to {highest}' if highest else ' on'}",
         )
     return number

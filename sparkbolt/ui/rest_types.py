@@ -12,7 +12,7 @@ from sparkbolt.operate.documents import Gist, NowDocument, TopologyEntry
 
 
 class HopValue(TypedDict):
-    """What one task did with the tuples of one tree in one micro-batch."""
+    """A hop: the work of one task on the tuples of one tree in one micro-batch."""
 
     micro_batch_id: int
     now_ms: int
@@ -28,7 +28,7 @@ class HopValue(TypedDict):
 
 
 class StoryValue(TypedDict):
-    """Everything that is known about one tree."""
+    """The story of one tree."""
 
     root: str
     """16 hexadecimal digits."""
@@ -52,11 +52,11 @@ class StoryValue(TypedDict):
     traceback: str | None
     hops: list[HopValue]
     other_attempts: NotRequired[list[Any]]
-    """Of one story that was asked for: the same message's other trees."""
+    """The other trees of the same message; only if you get a single story."""
 
 
 class LetterValue(TypedDict):
-    """A message that was given up."""
+    """A dead letter: a message that was given up."""
 
     id: str
     """32 hexadecimal digits."""
@@ -80,10 +80,10 @@ class LetterValue(TypedDict):
 
 
 class HolderValue(TypedDict):
-    """The open trees that one task holds, of those that were looked at."""
+    """The open trees that one task holds, among the trees that were read (``last``)."""
 
     holder: str
-    """``COMPONENT[TASK]``; empty if no task has told that it holds them."""
+    """``COMPONENT[TASK]``; empty if no task has reported that it holds them."""
     trees: int
     tuples: int
     oldest_ms: int | None
@@ -92,15 +92,15 @@ class HolderValue(TypedDict):
 
 
 class OpenTrees(TypedDict):
-    """The open trees by who holds them."""
+    """The open trees by the tasks that hold them."""
 
     open_trees: int
-    """All of them; the holders' are of those that were looked at (``last``)."""
+    """The number of all open trees; ``holders`` counts only those that were read (``last``)."""
     holders: list[HolderValue]
 
 
 class WindowsValue(TypedDict):
-    """A windowed bolt now."""
+    """The windows and the watermark of a bolt."""
 
     component: str
     watermark_ms: int | None
@@ -110,14 +110,14 @@ class WindowsValue(TypedDict):
 
 
 class SettingsValue(TypedDict):
-    """The settings of a topology as they apply now, and those that its components have of their own."""
+    """The current settings of a topology and of its components."""
 
     settings: dict[str, Any]
     components: dict[str, dict[str, Any]]
 
 
 class NumbersEvent(TypedDict):
-    """What the stream of changes tells when numbers have changed."""
+    """The event ``numbers`` of the stream of changes."""
 
     time_ms: int
     gist: Gist
@@ -125,14 +125,14 @@ class NumbersEvent(TypedDict):
 
 
 class StateEvent(TypedDict):
-    """What the stream of changes tells first, and when a topology's state has changed."""
+    """The event ``state`` of the stream of changes: the first event, and one for each change of the state."""
 
     entry: TopologyEntry
     live: bool
 
 
 class KillBody(TypedDict):
-    """How long open trees may finish."""
+    """How long open trees have to finish."""
 
     wait_secs: NotRequired[float | None]
     """In seconds; null: the message timeout."""
@@ -148,14 +148,14 @@ class SetBody(TypedDict):
 
 
 class RebalanceBody(TypedDict):
-    """What a restart should change."""
+    """The layout that you want."""
 
     executors: NotRequired[dict[str, int]]
     num_workers: NotRequired[int]
 
 
 class TraceBody(TypedDict):
-    """Messages to trace from now on."""
+    """The message to trace."""
 
     message: str
     """A message id, or ``SOURCE@POSITION``."""
@@ -169,17 +169,17 @@ class LettersBody(TypedDict):
 
 
 class ReplayManyBody(TypedDict):
-    """Which dead letters are given again, and where to."""
+    """The dead letters to replay, and their destination."""
 
     ids: list[str]
     target: NotRequired[str | None]
-    """Where they are given to, if not where their messages came from."""
+    """The destination; default: the topics that the messages came from."""
 
 
 class ReplayBody(TypedDict):
-    """How a dead letter is given again."""
+    """How to replay a dead letter."""
 
     values: NotRequired[dict[str, Any] | None]
-    """Fields of its record that get another value."""
+    """New values for fields of its record."""
     target: NotRequired[str | None]
-    """Where it is given to, if not where its message came from: a file, a topic or a queue, as its spout needs it."""
+    """The destination: a file, or a topic of Kafka; default: the topic that the message came from."""

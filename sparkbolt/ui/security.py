@@ -81,7 +81,7 @@ class Sessions:
         """
         if len(token) < TOKEN_CHARACTERS_MIN:
             raise ConfigError(
-                f"the UI's token has {len(token)} characters; if you set it (SPARKBOLT_UI_TOKEN), give it"
+                f"the token of the UI has {len(token)} characters; SPARKBOLT_UI_TOKEN needs"
                 f" {TOKEN_CHARACTERS_MIN} or more"
             )
         self._token = token.encode()
@@ -186,10 +186,10 @@ class Guard:
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or host_of(hosts[0]) not in self._hosts:
-            raise DeniedRequest(421, "this name is not one of this server's; allow it with --allow-host")
+            raise DeniedRequest(421, "the server does not allow this host name; allow it with --allow-host")
         method = scope["method"]
         if method not in READING + CHANGING:
-            raise DeniedRequest(405, f"{method} is not answered here")
+            raise DeniedRequest(405, f"the server does not support the method {method}")
         state = scope.setdefault("state", {})
         session = cookie_parser(headers.get("cookie", "")).get(cookie_name(hosts[0]), "")
         session = session if self._sessions.holds(session) else ""
@@ -199,7 +199,7 @@ class Guard:
         state.update(session=session, csrf=self._sessions.csrf(session) if session else "", form={})
         if method in READING:
             if self._private and not state["may_change"] and not scope["path"].startswith(OPEN_PATHS):
-                raise DeniedRequest(401, "this server shows nothing without its token")
+                raise DeniedRequest(401, "this server requires its token for every page")
             return receive
         return await self._admit_change(scope, receive, headers, hosts[0], bearer)
 
@@ -208,17 +208,17 @@ class Guard:
         state = scope["state"]
         is_login = scope["path"] == "/login"
         if not (state["may_change"] or is_login):
-            raise DeniedRequest(401, "a change needs the token: Authorization: Bearer TOKEN, or log in at /login")
+            raise DeniedRequest(401, "a change needs the token: send Authorization: Bearer TOKEN, or log in at /login")
         body = await read_body(receive, headers)
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if body and kind not in BODY_TYPES:
-            raise DeniedRequest(415, f"a body is of the type {' or '.join(BODY_TYPES)}")
+            raise DeniedRequest(415, f"the body must have the type {' or '.join(BODY_TYPES)}")
         if kind == BODY_TYPES[1]:
             state["form"] = form_fields(body)
         if not (bearer or is_login):
             given = headers.get(CSRF_HEADER) or state["form"].get(CSRF_FIELD, "")
             if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), state["csrf"].encode()):
-                raise DeniedRequest(403, "the page's CSRF token is missing or of another session; load the page again")
+                raise DeniedRequest(403, "the CSRF token is missing or belongs to another session; reload the page")
         return _receive_again(body, receive)
 
     def _bearer(self, headers: Headers) -> bool:
@@ -227,21 +227,21 @@ class Guard:
         if kind.lower() != "bearer":
             return False
         if not self._sessions.is_token(given.strip()):
-            raise DeniedRequest(401, "the token is not this server's")
+            raise DeniedRequest(401, "the token is wrong")
         return True
 
 
 def check_origin(headers: Headers, host: str) -> None:
-    """A change comes from our own pages, or from no page at all.
+    """A change comes from a page of this server or from a program, not from another site.
 
     Raises:
         DeniedRequest: it comes from another site's page.
     """
     origins = headers.getlist("origin")
     if any(urlsplit(origin).netloc.lower() != host.lower() for origin in origins):
-        raise DeniedRequest(403, "a page of another site asked for this change")
+        raise DeniedRequest(403, "a page of another site requested this change")
     if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-        raise DeniedRequest(403, "a page of another site asked for this change")
+        raise DeniedRequest(403, "a page of another site requested this change")
 
 
 async def read_body(receive: Receive, headers: Headers) -> bytes:
@@ -250,7 +250,7 @@ async def read_body(receive: Receive, headers: Headers) -> bytes:
     Raises:
         DeniedRequest: it is larger, or slower.
     """
-    too_large = DeniedRequest(413, f"a body has at most {BODY_BYTES_MAX} bytes")
+    too_large = DeniedRequest(413, f"the body has more than {BODY_BYTES_MAX} bytes")
     announced = headers.get("content-length", "0")
     if not (announced.isdecimal() and announced.isascii()) or int(announced[:20]) > BODY_BYTES_MAX:
         raise too_large
@@ -261,7 +261,7 @@ async def read_body(receive: Receive, headers: Headers) -> bytes:
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise DeniedRequest(400, "the client went before its body was complete")
+                    raise DeniedRequest(400, "the client disconnected before its body was complete")
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
                 if size > BODY_BYTES_MAX:
@@ -269,7 +269,7 @@ async def read_body(receive: Receive, headers: Headers) -> bytes:
                 if not message.get("more_body", False):
                     return b"".join(parts)
     except TimeoutError:
-        raise DeniedRequest(408, f"the body did not come within {BODY_SECS_MAX:g} s") from None
+        raise DeniedRequest(408, f"the body did not arrive within {BODY_SECS_MAX:g} s") from None
 
 
 async def json_body(request: Request) -> Any:
@@ -284,7 +284,7 @@ async def json_body(request: Request) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise HTTPException(400, f"the body is no JSON: {error}") from None
+        raise HTTPException(400, f"the body is not JSON: {error}") from None
 
 
 def form_fields(body: bytes) -> dict[str, str]:
@@ -296,7 +296,7 @@ def form_fields(body: bytes) -> dict[str, str]:
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX))
     except ValueError as error:
-        raise DeniedRequest(400, f"the body is no form: {error}") from None
+        raise DeniedRequest(400, f"the body is not a form: {error}") from None
 
 
 def refused(scope: Scope, refusal: DeniedRequest) -> Response:

@@ -68,7 +68,7 @@ def serve(
         open_files: opens a checkpoint for reading.
         private: whether reading needs the token too.
         allowed_hosts: names of this server beside ``host``, without ports.
-        say: is told where it listens and which token it takes, and which checkpoints cannot be read.
+        say: prints the address, the token, and the checkpoints that cannot be read.
 
     Raises:
         ConfigError: the token is too short, or its file is not the user's alone.
@@ -89,7 +89,9 @@ def serve(
         checkpoints=checkpoints,
         **page_options(),
     )
-    run(app, host, port, lambda url: say(f"Sparkbolt's UI is at {url}\nchanges need this token: {token}"))
+    run(
+        app, host, port, lambda url: say(f"Sparkbolt's UI is at {url}\nlog in with this token to make changes: {token}")
+    )
 
 
 def _look_at(operator: Operator, checkpoints: Sequence[str], say: Callable[[str], None]) -> None:
@@ -98,7 +100,7 @@ def _look_at(operator: Operator, checkpoints: Sequence[str], say: Callable[[str]
         try:
             operator.find(place)
         except SparkboltError as error:
-            say(f"{error}; it is shown as soon as there is one")
+            say(f"{error}; the UI shows it as soon as it exists")
 
 
 def run(app: Starlette, host: str, port: int, ready: Callable[[str], None]) -> None:
@@ -117,7 +119,7 @@ def run(app: Starlette, host: str, port: int, ready: Callable[[str], None]) -> N
 
 
 def server_config(app: Starlette, host: str, port: int) -> uvicorn.Config:
-    """What the server is told: limits, and no more about itself than it must say."""
+    """The configuration of the server: limits, and no headers that identify it."""
     return uvicorn.Config(
         app,
         host=host,
@@ -199,8 +201,8 @@ def kept_token(directory: Path | None) -> str:
     LocalFiles(str(directory), private=True).create(path.name, f"{secrets.token_urlsafe(32)}\n".encode())
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as file:
         if os.fstat(file.fileno()).st_mode & 0o077:
-            raise ConfigError(f"others can read {path}: remove it, and the next start makes another token")
+            raise ConfigError(f"other users can read {path}: remove the file, and the next start creates a new token")
         token = file.read().strip()
     if len(token) < TOKEN_CHARACTERS_MIN:
-        raise ConfigError(f"{path} holds no token: remove it, and the next start makes one")
+        raise ConfigError(f"{path} contains no token: remove the file, and the next start creates one")
     return token

@@ -65,7 +65,7 @@ def storm_routes() -> list[Route]:
 def _answering(page: Page) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         if "callback" in request.query_params:
-            sentence = "JSONP is not answered, since every site could read it; ask without callback"
+            sentence = "JSONP is not supported, because any site could read the answer; remove the parameter callback"
             raise HTTPException(400, sentence)
         return JsonAnswer(await page(request))
 
@@ -101,7 +101,7 @@ async def _window(request: Request, document: TopologyDocument) -> WindowDocumen
     if window == ALL_TIME or window in document["windows"]:
         return document["windows"].get(window) or empty_window(window)
     if not (window.isdecimal() and window.isascii() and len(window) < 10 and 0 < int(window) <= WINDOW_SECS_MAX):
-        sentence = f"window={window!r} is neither {ALL_TIME} nor a number of seconds up to {WINDOW_SECS_MAX}"
+        sentence = f"window={window!r} is not {ALL_TIME} or a number of seconds up to {WINDOW_SECS_MAX}"
         raise HTTPException(400, sentence)
     until_ms = document["now"]["time_ms"]
     # Rounded, so that all who ask within a step share the answer.
@@ -280,14 +280,14 @@ def _raise_refused(answer: Answer) -> None:
 def _secs(request: Request) -> float:
     text = str(request.path_params["secs"])
     if not (text.isdecimal() and text.isascii() and len(text) < 10):
-        raise HTTPException(400, f"{text!r} is no number of seconds to wait")
+        raise HTTPException(400, f"{text!r} is not a number of seconds")
     return float(text)
 
 
 async def _body(request: Request) -> Json:
     value = await json_body(request)
     if not isinstance(value, dict):
-        raise HTTPException(400, "the body is no JSON object")
+        raise HTTPException(400, "the body is not a JSON object")
     return value
 
 
@@ -311,7 +311,7 @@ async def rebalance(request: Request) -> Json:
     _secs(request)
     wanted = (await _body(request)).get("rebalanceOptions") or {}
     if not isinstance(wanted, dict):
-        raise HTTPException(400, "rebalanceOptions is no JSON object")
+        raise HTTPException(400, "rebalanceOptions is not a JSON object")
     options = {name: wanted[storm] for storm, name in _REBALANCE.items() if storm in wanted}
     return await _change(request, "rebalance", "rebalance", **options)
 

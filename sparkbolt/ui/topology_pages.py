@@ -46,11 +46,11 @@ LOG_LINES = 200
 COLOURS = "abcd"
 """The colours of lines, as ``Line.colour``."""
 MEANINGS = {
-    "log-level": "How much the log says.",
-    "max-spout-pending": "How many trees of a spout's task may be open at once.",
-    "micro-batch-target": "How long a micro-batch should take.",
-    "message-timeout": "After how long a tree that is not complete fails.",
-    "max-attempts": "How often a message is tried before it is given up.",
+    "log-level": "The level of the log.",
+    "max-spout-pending": "The maximum number of open trees for each task of a spout.",
+    "micro-batch-target": "The target duration of a micro-batch.",
+    "message-timeout": "The time after which a tree that is not complete fails.",
+    "max-attempts": "The maximum number of attempts before a message is given up.",
 }
 """What the settings mean that can be changed while a topology runs."""
 SETTING_OF = {"micro-batch-target": "micro_batch_target_ms", "message-timeout": "message_timeout_secs"}

@@ -266,9 +266,9 @@ def play(command: Command, visitor: Visitor, first: dict[str, Any], kafka: str, 
     page.get_by_role("link", name=f"{topic}/0@100").click()
     expect(page.locator(".notice.bad").first).to_contain_text("could not convert string to float: 'a lot'")
     page.get_by_label("amount").fill('"7.00"')
-    page.get_by_role("button", name="Give it again").click()
+    page.get_by_role("button", name="Replay this letter").click()
     expect(page.locator(".ask")).to_contain_text("7.00")
-    page.get_by_role("button", name="Give again").click()
+    page.get_by_role("button", name="Confirm replay").click()
     expect(page.get_by_role("status").first).to_contain_text("1 letter(s) replayed with edited values")
     billed = messages(kafka, f"{topic}-billed", 201)
     assert [one for one in billed if one["order"] == "the poisoned order"] == [
@@ -279,7 +279,7 @@ def play(command: Command, visitor: Visitor, first: dict[str, Any], kafka: str, 
     visitor.goto(f"/topologies/{first['id']}")
     expect(page.locator("[data-part=events]")).to_contain_text("1 letter(s) replayed with edited values")
     visitor.goto(f"/topologies/{first['id']}/dead-letters")
-    expect(page.get_by_text("No dead letter waits")).to_be_visible()
+    expect(page.get_by_text("No dead letters are waiting")).to_be_visible()
 
     # It is stopped from reading, and dies; somebody starts it again.
     page.get_by_role("link", name="Deactivate").click()
@@ -287,11 +287,11 @@ def play(command: Command, visitor: Visitor, first: dict[str, Any], kafka: str, 
     until(lambda: command.entry(first["id"])["state"] == "inactive")
     os.kill(first["pid"], signal.SIGKILL)
     until(lambda: command.entry(first["id"])["state"] == "dead")
-    assert "is gone, and has not said how it ended" in command("list")
+    assert "is gone and has not reported how it ended" in command("list")
     visitor.goto("/")
     expect(page.locator("tbody tr", has_text=first["id"])).to_contain_text("dead")
     visitor.goto(f"/topologies/{first['id']}")
-    expect(page.get_by_role("alert").first).to_contain_text("It is dead")
+    expect(page.get_by_role("alert").first).to_contain_text("The topology is dead")
     expect(page.locator("[data-part=sums]")).to_contain_text("201")
 
     second = command.run(night.shop(), "state")
@@ -333,7 +333,7 @@ def test_nothing_hangs_and_nothing_lies_when_much_goes_wrong_at_once(command: Co
 def two_topologies_of_one_name(command: Command, url: str, *ids: str) -> None:
     assert set(ids) <= set(re.findall(r"night-\d+-\d+", command("list")))
     which = command("stats", "night", code=2)
-    assert "2 topologies named 'night' run: say which by its id" in which
+    assert "2 topologies named 'night' run: use the id of one of them" in which
     assert set(ids) <= set(re.findall(r"night-\d+-\d+", which))
     assert request(url, "GET", "/topologies/night")[0] == 409
     assert request(url, "POST", "/api/v2/topologies/night/kill", {}, token=TOKEN)[0] == 409
@@ -418,10 +418,10 @@ def a_home_that_is_gone_for_a_while(command: Command, url: str, *ids: str) -> No
     command.home.rename(away)
     command.home.symlink_to(command.folder / "nowhere")  # so that nobody can make it anew
     try:
-        assert "no topology is known: the home " in command("list")
-        assert "no topology is known: the home " in command("list", "--json")
+        assert "no topology is registered: the home " in command("list")
+        assert "no topology is registered: the home " in command("list", "--json")
         assert f"no topology {ids[0]!r} is known: the home " in command("stats", ids[0], code=2)
-        page = until(lambda: (text := shown(url, "/")) and "what it held is gone" in text and text)
+        page = until(lambda: (text := shown(url, "/")) and "its content is gone" in text and text)
         assert all(id_ in page for id_ in ids)
         assert "dead" not in re.findall(r"pill state-(\w+)", page)
 
@@ -438,7 +438,7 @@ def a_home_that_is_gone_for_a_while(command: Command, url: str, *ids: str) -> No
     until(lambda: {entry["id"] for entry in command.entries() if entry["state"] == "active"} == set(ids))
     before = command.entry(ids[0])["gist"]["micro_batches"]
     until(lambda: command.entry(ids[0])["gist"]["micro_batches"] > before)
-    until(lambda: "what it held is gone" not in shown(url, "/"))
+    until(lambda: "its content is gone" not in shown(url, "/"))
 
 
 def a_log_of_a_gigabyte(command: Command, url: str, id_: str) -> None:

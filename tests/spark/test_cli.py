@@ -118,7 +118,7 @@ def test_ctrl_c_breaks_off_a_call_that_hangs_and_the_next_run_does_its_micro_bat
     assert "with [7] (tuple 8 of 30 of its frame), at operated.py:" in terminal.pressed_at
     assert code == 130
     assert terminal.lines[-1].endswith(
-        "micro-batch 0, which was broken off, left for replay (the next run with this checkpoint)\n"
+        "micro-batch 0, which was cancelled, left for replay (the next run with this checkpoint)\n"
     )
 
     terminal = CtrlC("numbers: running")
@@ -171,6 +171,6 @@ def test_a_program_drains_at_ctrl_c_and_the_second_leaves_trees_for_replay_and_i
         process.kill()
         process.communicate()
     assert process.returncode == 130, err
-    left = r"; 1 tree( and micro-batch \d+, which was broken off,)? left for replay"
+    left = r"; 1 tree( and micro-batch \d+, which was cancelled,)? left for replay"
     assert re.search(left, err.splitlines()[-1])
     assert out == ""

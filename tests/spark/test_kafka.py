@@ -153,7 +153,7 @@ def test_ctrl_c_finishes_what_was_read_of_kafka_and_leaves_its_offsets_at_the_en
             program.kill()
             program.communicate()
         assert program.returncode == 0, told
-        assert "stopping: no new tuples, what is under way is being finished" in told
+        assert "stopping: no new tuples, the micro-batch is being finished" in told
         end = at()
         assert 3000 <= end <= 3500
         read = KafkaSpout(

@@ -131,7 +131,7 @@ def test_a_topology_that_was_deactivated_stays_so_over_kill_9_and_a_home_that_wa
     programs.end(first)
     [dead] = operator.topologies()
     assert (dead["id"], dead["state"]) == (entry["id"], TopologyState.DEAD)
-    assert "is gone, and has not said how it ended" in str(dead["why"])
+    assert "is gone and has not reported how it ended" in str(dead["why"])
 
     second = programs.run("passes")
     found = programs.document(lambda found: found["entry"]["state"] == TopologyState.INACTIVE)

@@ -110,13 +110,13 @@ def test_a_detached_topology_is_listed_followed_deactivated_and_killed_with_noth
     asked.until(lambda found: found["entry"]["state"] == TopologyState.ACTIVE)
     [entry] = command.entries()
     is_listed_and_followed(command, entry, tmp_path)
-    assert "it stays so over restarts" in command("deactivate", "numbers")
+    assert "It stays inactive after restarts" in command("deactivate", "numbers")
     asked.until(lambda found: found["entry"]["state"] == TopologyState.INACTIVE)
     assert "numbers has ended, and nothing is left" in command("kill", "numbers", "--wait", "60s")
     [ended] = command.entries()
     assert (ended["id"], ended["state"], ended["control"]) == (entry["id"], TopologyState.ENDED, None)
     assert ended["exit_code"] == 3, "a message was set aside"
-    assert "no topology runs" in command("list")
+    assert "no topology is running" in command("list")
     assert "does not run" in command("deactivate", "numbers", code=1)
 
 

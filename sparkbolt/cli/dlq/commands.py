@@ -51,7 +51,7 @@ def list_letters(place: LetterLocation, limit: int, spout: str | None, *, as_jso
 def _of(letters: Sequence[DeadLetter], spout: str | None) -> list[DeadLetter]:
     known = sorted({letter.component for letter in letters})
     if spout is not None and letters and spout not in known:
-        raise WrongUseError(f"there is no dead letter of spout {spout!r} here: there are some of {', '.join(known)}")
+        raise WrongUseError(f"there is no dead letter of spout {spout!r} here; choose one of {', '.join(known)}")
     return [letter for letter in letters if spout in (None, letter.component)]
 
 
@@ -77,7 +77,7 @@ def _closing(read: LettersFound, letters: Sequence[DeadLetter], shown: int, repl
     if len(causes) > 1:
         lines.append("causes: " + ", ".join(f"{cause} {count}" for cause, count in causes.most_common()))
     if read.repeated:
-        lines.append(f"{read.repeated} {read.what}(s) repeat a letter that is there already (same id), and count once")
+        lines.append(f"{read.repeated} {read.what}(s) repeat the id of another letter and count once")
     return lines if read.damage is None else [*lines, read.damage]
 
 
@@ -114,7 +114,7 @@ def _all_lines(letter: DeadLetter) -> list[str]:
     if letter.raw is not None:
         value = letter.raw.value
         headers = f", headers {', '.join(name for name, _ in letter.raw.headers)}" if letter.raw.headers else ""
-        lines.append(f"  as it came  key {letter.raw.key!r}, value {value!r:.200}{headers}")
+        lines.append(f"  raw       key {letter.raw.key!r}, value {value!r:.200}{headers}")
     lines += [f"  note      {letter.note}"] if letter.note else []
     for place, attempt in enumerate(letter.attempts):
         if place == 1 and letter.attempts_left_out:
@@ -179,12 +179,12 @@ def replay(order: ReplayOrder) -> list[str]:
         raise WrongUseError(f"these are letters of several spouts ({', '.join(spouts)}): choose one with --spout")
     done = store.replay(chosen, order.into)
     skipped = len(letters) - len(chosen)
-    more = f"; {skipped} were replayed or discarded before and are left alone (--again replays them)" if skipped else ""
+    more = f"; {skipped} were replayed or discarded before and were skipped (--again replays them)" if skipped else ""
     text = f"{len(done.ids)} letter(s) replayed, {done.tuples} tuple(s){more}"
     missed = "" if read.damage is None or order.names else f"; {read.damage}"
     if done.left_out:
         told = "".join(f"\n  {sentence}" for sentence in done.left_out)
-        raise NotAllReplayedError(f"{text}{missed}; {len(done.left_out)} could not be:{told}")
+        raise NotAllReplayedError(f"{text}{missed}; {len(done.left_out)} could not be replayed:{told}")
     if missed:
         raise NotAllReplayedError(f"{text}{missed}")
     return [text]

@@ -43,8 +43,8 @@ def _place(topology: Topology, spout: str, letters_directory: str) -> str:
         if topic is not None and brokers is not None:
             return f"kafka:{brokers}/{topic}"
         return f"!their dead letters went to {type(way).__name__}"
-    whose = "them" if spec.is_spout else "what a bolt starts"
-    return f"!the log and `sparkbolt errors` tell which they were, and nothing keeps {whose}"
+    whose = "them" if spec.is_spout else "messages of bolts"
+    return f"!the log and `sparkbolt errors` show them; Sparkbolt does not keep {whose}"
 
 
 def _what_to_do(place: str, spout: str) -> str:
@@ -53,6 +53,6 @@ def _what_to_do(place: str, spout: str) -> str:
     where = shlex.quote(place)
     into = "" if place.startswith("kafka:") else " --into FILE"
     return (
-        f"look at them with `sparkbolt dlq list {where}`, give them to the topology again with `sparkbolt dlq replay "
+        f"list them with `sparkbolt dlq list {where}`, replay them with `sparkbolt dlq replay "
         f"{where} --spout {shlex.quote(spout)}{into}`"
     )

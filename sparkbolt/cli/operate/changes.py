@@ -21,23 +21,23 @@ from sparkbolt.operate.processes import gone
 
 POLL_SECS = 0.3
 END_SECS = 30.0
-"""How long the end of a topology is waited for after its open trees had their time."""
+"""The time to wait for the end of a topology after the time of its open trees."""
 
 
 def activate(options: argparse.Namespace) -> int:
-    """Let the spouts of a topology emit again."""
+    """Start the spouts of a topology again."""
     with named():
         return told(operator_of(options).activate(options.topology, by=by()))
 
 
 def deactivate(options: argparse.Namespace) -> int:
-    """Stop the spouts of a topology from emitting."""
+    """Stop the spouts of a topology."""
     with named():
         return told(operator_of(options).deactivate(options.topology, by=by()))
 
 
 def restart(options: argparse.Namespace) -> int:
-    """End the query of a topology and begin again."""
+    """Restart the query of a topology."""
     with named():
         return told(operator_of(options).restart(options.topology, by=by()))
 
@@ -59,7 +59,7 @@ def trace(options: argparse.Namespace) -> int:
 
 
 def rebalance(options: argparse.Namespace) -> int:
-    """Ask for another layout."""
+    """Ask which changes of the layout a restart can apply."""
     wanted = {
         "wait_secs": options.wait_secs,
         "workers": options.workers,
@@ -98,8 +98,8 @@ def await_end(
             return code
         if clock() >= until:
             print(
-                f"{plain(entry['name'])} has not ended after {limit_secs:.0f} s: `sparkbolt list` shows what becomes "
-                f"of it, and `kill {entry['pid']}` ends its process"
+                f"{plain(entry['name'])} has not ended after {limit_secs:.0f} s: `sparkbolt list` shows its state, "
+                f"and `kill {entry['pid']}` ends its process"
             )
             return EXIT_TIME_OVER
         sleep(POLL_SECS)
@@ -116,7 +116,7 @@ def _end_of(entry: TopologyEntry) -> tuple[str, int]:
     name, gist = entry["name"], entry["gist"]
     why = f": {entry['why']}" if entry["why"] else ""
     if entry["state"] in (TopologyState.FAILED, TopologyState.DEAD):
-        return f"{name} has not ended well ({entry['state']}){why}", EXIT_FAILED
+        return f"{name} has ended with an error ({entry['state']}){why}", EXIT_FAILED
     drained = entry["drained"] is not False and not (gist["open_trees"] or gist["retries"])
     if entry["exit_code"] is not None:
         drained = entry["exit_code"] in (EXIT_FINISHED, EXIT_SET_ASIDE)
@@ -127,5 +127,5 @@ def _end_of(entry: TopologyEntry) -> tuple[str, int]:
     is_under_way = entry["drained"] is False and not trees
     parts = [part for part in (trees, records, UNDER_WAY if is_under_way else "") if part] or [UNDER_WAY]
     left = f"{' and '.join(parts)} {'is' if parts == [UNDER_WAY] else 'are'}"
-    then = "left for replay" if entry["checkpoint"] is not None else "lost, since it has no checkpoint"
+    then = "left for replay" if entry["checkpoint"] is not None else "lost, because it has no checkpoint"
     return f"{name} has ended, and {left} {then}", EXIT_TIME_OVER

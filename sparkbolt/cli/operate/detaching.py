@@ -64,12 +64,12 @@ def detach(topology: Topology, options: argparse.Namespace) -> int:
     try:
         said = await_word(listening, UP_SECS_MAX)
     except KeyboardInterrupt:
-        print(f"{name} goes on coming up: `sparkbolt list` shows it, `kill {child.pid}` ends it")
+        print(f"{name} is still starting: `sparkbolt list` shows it, `kill {child.pid}` ends it")
         raise
     finally:
         os.close(listening)
     if said is None:
-        print(f"{name} is not up after {UP_SECS_MAX:.0f} s, and goes on trying: `sparkbolt tail {name}` shows why")
+        print(f"{name} is not up after {UP_SECS_MAX:.0f} s and is still starting: `sparkbolt tail {name}` shows why")
         return EXIT_TIME_OVER
     word, _, text = said.partition(" ")
     if word == "up":

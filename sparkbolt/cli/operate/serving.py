@@ -44,7 +44,7 @@ def ui(options: argparse.Namespace) -> int:
         )
     except OSError as error:
         raise WrongUseError(
-            f"the user interface cannot listen at {options.host}:{options.port}: {error.strerror}; give another --port "
+            f"the user interface cannot listen at {options.host}:{options.port}: {error.strerror}; use another --port "
             "or --host"
         ) from None
     except KeyboardInterrupt:

@@ -39,7 +39,9 @@ def window_of(document: TopologyDocument, window: str) -> WindowDocument:
     found = document["windows"].get(window)
     if found is None:
         known = ", ".join("all" if name == ALL_TIME else name for name in document["windows"]) or "none yet"
-        raise WrongUseError(f"topology {document['entry']['name']!r} has no numbers of that window, but of: {known}")
+        raise WrongUseError(
+            f"topology {document['entry']['name']!r} has no numbers for that window; it has numbers for: {known}"
+        )
     return found
 
 
@@ -141,7 +143,7 @@ def _head(document: TopologyDocument, over: WindowDocument, now_ms: int, width: 
     parts = [f"{plain(entry['name'])}: {state}", measured, micro_batches(over["micro_batches"])]
     lines = wrapped(parts, width, "; ")
     if runs(entry) and not document["live"]:
-        lines += sentence("it does not answer: these are the numbers of its checkpoint", width)
+        lines += sentence("it does not answer: these numbers are from its checkpoint", width)
     return lines + (sentence(entry["why"], width) if entry["why"] else [])
 
 

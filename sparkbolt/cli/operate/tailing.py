@@ -47,8 +47,8 @@ def tail(options: argparse.Namespace) -> int:
         lines = source.first(options.last)
         if not lines and entry["log_directory"] is None:
             print(
-                f"sparkbolt: topology {entry['name']!r} writes no log files: start it with --log-dir DIR, or with "
-                "--detach; until then its log is where its standard error goes",
+                f"sparkbolt: topology {entry['name']!r} writes no log files: start it with --log-dir DIR or "
+                "--detach. Its log goes to its standard error",
                 file=sys.stderr,
             )
             return EXIT_FAILED

@@ -50,9 +50,9 @@ def list_(options: argparse.Namespace) -> int:
 def nothing_runs(operator: Operator, ended: int) -> str:
     """The sentence if there is nothing to show."""
     if operator.home.trouble:
-        return f"no topology is known: {operator.home.trouble}"
+        return f"no topology is registered: {operator.home.trouble}"
     more = f"; `sparkbolt list --all` shows {ended:,} that have ended" if ended else ""
-    return f"no topology runs (looked in {operator.home.place}){more}"
+    return f"no topology is running (home: {operator.home.place}){more}"
 
 
 def stats(options: argparse.Namespace) -> int:
@@ -89,7 +89,7 @@ def top(options: argparse.Namespace) -> int:
 
     def look() -> list[str]:
         entries = worth_showing(operator.topologies())
-        trouble = [f"{operator.home.trouble}: this is what was known last"] if operator.home.trouble else []
+        trouble = [f"{operator.home.trouble}: this is the last known state"] if operator.home.trouble else []
         return trouble + (_top_lines(entries) if entries else [nothing_runs(operator, 0)])
 
     return again_and_again(look(), look, options.every_secs)

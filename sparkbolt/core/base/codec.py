@@ -68,7 +68,7 @@ def decode(kind: type[T], value: Any) -> T:
     ...     names: list[str]
     >>> decode(Point, {"x": 1, "names": ["a", 2]})
     Traceback (most recent call last):
-    sparkbolt.core.base.codec.MismatchError: names[1] is no string
+    sparkbolt.core.base.codec.MismatchError: names[1] is not a string
 
     Raises:
         MismatchError: the value is no ``kind``.
@@ -179,7 +179,7 @@ def _defaults(kind: Any) -> dict[str, Any]:
 
 def _read_fields(value: Any, decoder: Callable[[str], Convert | None], names: Sequence[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise MismatchError("is no object")
+        raise MismatchError("is not an object")
     found, name = {}, ""
     try:
         for name, inner in value.items():
@@ -204,7 +204,7 @@ def _mapping(of: Coder) -> Coder:
 def _row(coders: Sequence[Coder]) -> Coder:
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple) or len(value) != len(coders):
-            raise MismatchError(f"is no array of {len(coders)}")
+            raise MismatchError(f"is not an array of {len(coders)}")
         return tuple(one.decode(inner) for one, inner in zip(coders, value, strict=True))
 
     return Coder(lambda value: [one.encode(inner) for one, inner in zip(coders, value, strict=True)], read)
@@ -213,7 +213,7 @@ def _row(coders: Sequence[Coder]) -> Coder:
 def _sequence(kind: Any, of: Coder) -> Coder:
     def read(value: Any) -> Any:
         if not isinstance(value, list | tuple):
-            raise MismatchError("is no array")
+            raise MismatchError("is not an array")
         own: list[Any] = []
         try:
             for inner in value:
@@ -233,19 +233,19 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _plain(kinds: Any, name: str) -> Coder:
+def _plain(kinds: Any, noun: str) -> Coder:
     def read(value: Any) -> Any:
         if isinstance(value, kinds) and (kinds is bool or not isinstance(value, bool)):
             return value
-        raise MismatchError(f"is no {name}")
+        raise MismatchError(f"is not {noun}")
 
     return Coder(_same, read)
 
 
 _CODERS: dict[Any, Coder] = {
     Any: Coder(_same, _same),
-    str: _plain(str, "string"),
-    int: _plain(int, "integer"),
-    float: _plain((int, float), "number"),
-    bool: _plain(bool, "boolean"),
+    str: _plain(str, "a string"),
+    int: _plain(int, "an integer"),
+    float: _plain((int, float), "a number"),
+    bool: _plain(bool, "a boolean"),
 }

@@ -87,10 +87,10 @@ class MessageOutcome(Word):
 
 
 _OUTCOMES = {
-    MessageOutcome.RETRY: "its message is given again, under another root",
+    MessageOutcome.RETRY: "its message is retried as a new tree, under another root",
     MessageOutcome.SET_ASIDE: "its message was set aside after the last attempt",
-    MessageOutcome.DEAD_LETTER: "it was given up after the last attempt, and becomes a dead letter",
-    MessageOutcome.SPOUT: "its spout was told",
+    MessageOutcome.DEAD_LETTER: "its message was given up after the last attempt and becomes a dead letter",
+    MessageOutcome.SPOUT: "its spout was notified",
 }
 EXHAUSTED = frozenset({MessageOutcome.SET_ASIDE, MessageOutcome.DEAD_LETTER})
 """The outcomes of messages that are given up."""
@@ -100,6 +100,6 @@ def outcome_words(outcome: MessageOutcome | None) -> str:
     """Describe what happens to the message of a failed tree; empty for an outcome of a later version.
 
     >>> outcome_words(MessageOutcome.SPOUT), outcome_words(MessageOutcome.of("sold"))
-    ('its spout was told', '')
+    ('its spout was notified', '')
     """
     return _OUTCOMES.get(outcome, "") if outcome is not None else ""

@@ -32,12 +32,12 @@ class LettersFound:
         """A sentence about the invalid lines or messages that were skipped; None if there are none.
 
         >>> LettersFound([], 0, ["line 2", "line 7"]).damage
-        '2 line(s) are no letters and were passed over: line 2, line 7'
+        '2 line(s) are not letters and were skipped: line 2, line 7'
         """
         if not self.damaged:
             return None
         where = ", ".join(self.damaged[:_SHOWN_MAX]) + (" ..." if len(self.damaged) > _SHOWN_MAX else "")
-        return f"{len(self.damaged)} {self.what}(s) are no letters and were passed over: {where}"
+        return f"{len(self.damaged)} {self.what}(s) are not letters and were skipped: {where}"
 
 
 @dataclass

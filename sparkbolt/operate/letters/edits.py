@@ -1,4 +1,4 @@
-"""Edits: a dead letter whose record was corrected by hand before it is given again.
+"""Edits: changes of a dead letter's record before a replay.
 
 Rule: an edit is never guessed. It changes a field of the letter's only tuple and, if the letter has its original
 message, that message too: as a whole (``$value``), if the field is the message's text, or if the message is a JSON
@@ -43,8 +43,8 @@ def edited(letter: DeadLetter, values: Mapping[str, Any]) -> DeadLetter:
             raise WrongUseError(f"dead letter {letter.id} has no field {name!r}{hint}")
     if len(letter.tuples) != 1:
         raise WrongUseError(
-            f"dead letter {letter.id} has {len(letter.tuples)} tuples, and a field can be edited in a letter with one"
-            + (f"; edit its message ({RAW_VALUE}) instead" if raw is not None else "")
+            f"dead letter {letter.id} has {len(letter.tuples)} tuples; you can edit fields only in a letter "
+            "with one tuple" + (f"; edit its message ({RAW_VALUE}) instead" if raw is not None else "")
         )
     before = letter.values()[0]
     if raw is not None and RAW_VALUE not in values:
@@ -57,7 +57,7 @@ def _with_raw(letter: DeadLetter, raw: RawMessage | None, name: str, value: obje
     if raw is None:
         raise WrongUseError(f"dead letter {letter.id} has no original message: edit its fields instead")
     if value is not None and not isinstance(value, str | bytes):
-        raise WrongUseError(f"{name} of a message is text, got {type(value).__name__}")
+        raise WrongUseError(f"{name} of a message must be text, got {type(value).__name__}")
     data = value.encode() if isinstance(value, str) else value
     return replace(raw, value=data) if name == RAW_VALUE else replace(raw, key=data)
 
@@ -78,8 +78,8 @@ def _with_field(letter: DeadLetter, raw: RawMessage, name: str, before: Any, val
     if isinstance(body, dict) and name in body and body[name] == before:
         return replace(raw, value=json.dumps({**body, name: value}, ensure_ascii=False).encode())
     raise WrongUseError(
-        f"field {name!r} of dead letter {letter.id} cannot be changed in its message, which is no JSON object with "
-        f"that field: edit the message itself ({RAW_VALUE})"
+        f"field {name!r} of dead letter {letter.id} cannot be changed, because its message is not a JSON object "
+        f"with that field: edit the message ({RAW_VALUE})"
     )
 
 

@@ -23,9 +23,9 @@ from sparkbolt.operate.letters.topic import KAFKA
 
 LEFT_OUT_SHOWN_MAX = 20
 BATCH = 500
-"""How many letters are held in memory while many are given again."""
+"""The maximum number of letters in memory during a replay."""
 AT_ONCE_MAX = 10_000
-"""How many letters may be given again with one request."""
+"""The maximum number of letters in one request."""
 
 
 class TopologyLetters:
@@ -134,7 +134,7 @@ class TopologyLetters:
         """Give letters again."""
         _check_count(ids)
         if values and len(ids) != 1:
-            raise WrongUseError(f"values can be edited in one dead letter at a time, got {len(ids)}")
+            raise WrongUseError(f"you can edit the values of one dead letter at a time, got {len(ids)}")
         tuples, given, left_out = 0, 0, list[str]()
         for store, letters in self._batches(ids):
             if values and len(letters) != 1:
@@ -147,7 +147,7 @@ class TopologyLetters:
         if not given and not left_out:
             raise WrongUseError(_nothing_named(ids, self.trouble))
         told = "".join(f"\n  {sentence}" for sentence in left_out[:LEFT_OUT_SHOWN_MAX])
-        missed = f"; {len(left_out)} could not be:{told}" if left_out else ""
+        missed = f"; {len(left_out)} could not be replayed:{told}" if left_out else ""
         how = " with edited values" if values else ""
         text = f"{given} letter(s) replayed{how}, {tuples} tuple(s): {_short(ids)}{missed}"
         return Answer(done=given > 0, refused=not given, text=text)
@@ -161,8 +161,8 @@ class TopologyLetters:
         if brokers is not None and letter.raw is not None:
             return f"{KAFKA}{brokers}"
         raise WrongUseError(
-            f"say where dead letter {letter.id[:ID_CHARACTERS_SHOWN]} goes: it did not come from Kafka, or its message "
-            "is not there; name a file that a JsonLinesSpout of the topology reads"
+            f"dead letter {letter.id[:ID_CHARACTERS_SHOWN]} needs a destination, because it did not come from Kafka, "
+            "or its message is not available: name a file that a JsonLinesSpout of the topology reads"
         )
 
 
@@ -172,7 +172,7 @@ def _begins_with(parts: tuple[str, ...], letter: DeadLetter) -> bool:
 
 def _check_count(ids: Sequence[str]) -> None:
     if not ids or len(ids) > AT_ONCE_MAX:
-        raise WrongUseError(f"name 1 to {AT_ONCE_MAX:,} dead letters, got {len(ids):,}")
+        raise WrongUseError(f"choose 1 to {AT_ONCE_MAX:,} dead letters, got {len(ids):,}")
 
 
 def _nothing_named(ids: Sequence[str], trouble: Sequence[str]) -> str:

@@ -96,7 +96,7 @@ class LetterFile:
         self._path = os.path.expanduser(path)
         if not os.path.isfile(self._path):
             raise WrongUseError(
-                f"there is no file of dead letters {path}, nor a folder: give the checkpoint of the topology, or the "
+                f"there is no file or directory of dead letters {path}: use the checkpoint of the topology, or the "
                 "PATH of the spout's dead_letters='file:PATH'"
             )
 
@@ -137,7 +137,9 @@ class LetterFile:
             WrongUseError: ``into`` is missing, or is where the letters are.
         """
         if into is None:
-            raise WrongUseError("say where the tuples go: --into FILE, which a JsonLinesSpout of the topology reads")
+            raise WrongUseError(
+                "name a destination for the tuples: --into FILE, which a JsonLinesSpout of the topology reads"
+            )
         done = append_tuples(letters, into, (self._path, self._path + REPLAYED, self._path + DISCARDED))
         if done.ids:
             append_lines(self._path + REPLAYED, done.ids)
@@ -167,7 +169,7 @@ def append_tuples(letters: Sequence[DeadLetter], into: str, read: Sequence[str])
     path = os.path.abspath(os.path.expanduser(into))
     if any(_is_in(path, place) for place in read):
         raise WrongUseError(
-            f"--into {into} is where the dead letters are read from, and tuples are none: name another file, which a "
+            f"--into {into} is the file that the dead letters are read from: name another file, which a "
             "JsonLinesSpout of the topology reads"
         )
     if os.path.isdir(path):
@@ -208,7 +210,8 @@ def _not_for_json(letter: DeadLetter) -> str | None:
             except (TypeError, ValueError):
                 same = False
             if not same:
-                return f"field {name!r} holds {type(value).__name__}, for which JSON has no form: replay it by program"
+                kind = type(value).__name__
+                return f"field {name!r} holds {kind}, which JSON cannot represent: replay it with a program"
     return None
 
 
@@ -232,8 +235,8 @@ class LetterFolder:
         self._files = open_files(self._directory, write=True)
         if not self._names() and self._files.read(TASKS_FILE) is None:
             raise WrongUseError(
-                f"{directory} has neither dead letters nor a file {TASKS_FILE!r}: no topology was started with this "
-                "checkpoint, or it is another directory"
+                f"{directory} has no dead letters and no file {TASKS_FILE!r}: check that it is the checkpoint of a "
+                "topology that has started"
             )
 
     def _names(self) -> list[str]:
@@ -295,7 +298,7 @@ class LetterFolder:
         """
         if into is None:
             raise WrongUseError(
-                "say where they go: --into FILE, which a JsonLinesSpout of the topology reads; or, for messages of "
+                "name a destination: --into FILE, which a JsonLinesSpout of the topology reads; or, for messages of "
                 "Kafka, --into kafka:HOST:PORT (to their topics) or kafka:HOST:PORT/TOPIC"
             )
         if into.startswith(KAFKA):

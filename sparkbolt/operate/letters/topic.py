@@ -33,13 +33,13 @@ def client_properties(path: str) -> dict[str, str]:
         with open(os.path.expanduser(path), encoding="utf-8") as file:
             lines = [line.strip() for line in file]
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise WrongUseError(f"--client-config {path} cannot be read: {why}") from None
     for number, line in enumerate(lines, 1):
         key, equals, value = line.partition("=")
         if line and not line.startswith("#"):
             if not equals or not key.strip():
-                raise WrongUseError(f"--client-config {path}: line {number} is no property, expected key=value")
+                raise WrongUseError(f"--client-config {path}: line {number} is not a property, expected key=value")
             found[key.strip()] = value.strip()
     return found
 
@@ -116,8 +116,8 @@ class LetterTopic:
 
         if into == self._topic:
             raise WrongUseError(
-                f"--into {into} is the topic that the dead letters are read from, and messages as they came are none: "
-                "name the topic that the topology reads, or leave --into out for the topic that each came from"
+                f"--into {into} is the topic that the dead letters are read from: name the topic that the "
+                "topology reads, or omit --into to use the original topic of each message"
             )
         return _replayed(letters, replay(self._settings, self._topic, _as_they_came(letters), into))
 
@@ -145,8 +145,8 @@ def _replayed(letters: Sequence[DeadLetter], refused: Mapping[str, str]) -> Repl
         refused: by the ids of letters, why a topic refuses the message.
     """
     good = {letter.id for letter in _as_they_came(letters)}
-    elsewhere = "it came from no Kafka topic"
-    whys = {one.id: f"its message is not there ({one.note or elsewhere})" for one in letters if one.id not in good}
+    elsewhere = "it did not come from a Kafka topic"
+    whys = {one.id: f"its message is not available ({one.note or elsewhere})" for one in letters if one.id not in good}
     whys |= refused
     done = [letter for letter in letters if letter.id not in whys]
     return Replay(

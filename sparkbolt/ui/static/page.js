@@ -119,7 +119,7 @@ async function refresh(say) {
   try {
     answer = await fetch(location.href, { headers: { Accept: "text/html" }, signal: AbortSignal.timeout(10000) });
   } catch {
-    say("The server of this page does not answer; trying again.");
+    say("The server does not answer; trying again.");
     return;
   }
   if (!answer.ok) {

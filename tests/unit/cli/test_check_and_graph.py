@@ -109,9 +109,9 @@ def words() -> Topology:
 @pytest.mark.parametrize(
     ("component", "reason"),
     [
-        (SplitOrError(), "keeps nothing: it has no attributes, and its class never stores one"),
-        (double, "keeps nothing: it is a function"),
-        (Stateless("x"), "keeps nothing: its class says stateless = True"),
+        (SplitOrError(), "stateless: it has no attributes, and its class never sets one"),
+        (double, "stateless: it is a function"),
+        (Stateless("x"), "stateless: its class has stateless = True"),
         (CountOnce(), "keeps state: prepare may store attributes"),
         (Match("x"), "keeps state: it was built with pattern"),
         (Keys(), "keeps state: it has init_state"),
@@ -170,11 +170,14 @@ def test_check_tells_levels_stages_and_fusion() -> None:
         ),
         (lambda b: b.set_spout("a", Queue(), max_attempts=9), "a: max_attempts has no effect on a spout that cannot"),
         (lambda b: b.set_bolt("a", CountOnce(), 9).fields_grouping("lines", ["line"]), "a: 9 tasks on 2 cores"),
-        (lambda b: b.set_bolt("a", SplitOrError()).shuffle_grouping("lines"), "a: nobody gets its stream 'errors'"),
-        (lambda b: b.set_bolt("a", Match("x")).shuffle_grouping("lines"), "a: it seems to read pattern only"),
+        (
+            lambda b: b.set_bolt("a", SplitOrError()).shuffle_grouping("lines"),
+            "a: no bolt subscribes to its stream 'errors'",
+        ),
+        (lambda b: b.set_bolt("a", Match("x")).shuffle_grouping("lines"), "a: it seems to only read pattern"),
         (
             lambda b: b.set_bolt("a", CountOnce(), 2).shuffle_grouping("lines"),
-            "a: it keeps state and is fed by shuffle",
+            "a: it keeps state and its input is shuffled",
         ),
         (lambda b: b.set_bolt("a", double, tick_tuple_freq_secs=1).shuffle_grouping("lines"), "because of tick_tuple"),
     ],
@@ -208,10 +211,10 @@ def test_check_tells_what_a_transactional_topology_promises_of_effects() -> None
     builder.set_bolt("out", Nowhere()).shuffle_grouping("count")
     builder.set_bolt("mail", Nothing(), effects="repeatable").shuffle_grouping("count")
     lines = list(report_lines(examine(builder.build(), 2)))
-    at = lines.index("transactional: each message counts in state and in what is emitted exactly once")
+    at = lines.index("transactional: each message counts exactly once in state and in emitted tuples")
     assert lines[at + 1].split(maxsplit=1) == [
         "out",
-        "committer: its rows leave once, when their micro-batch has succeeded",
+        "committer: its rows are written once, after their micro-batch succeeds",
     ]
     assert lines[at + 2].split()[:2] == ["mail", "effects='repeatable':"]
     assert lines[at + 3] == ""
@@ -308,11 +311,10 @@ def test_tasks_of_a_fused_bolt_that_get_nothing_are_told() -> None:
 
     assert told(5) == [
         "lines: 5 tasks on 4 cores: some of them run one after another",
-        "slower: of its 4 tasks 3 get tuples, since it is fused with 'slow', and each task of that feeds one of its: "
-        "more of them have no effect. Declare it with fuse=False if it is to work on more tuples at the same time, or "
-        "give 'slow' more tasks",
+        "slower: only 3 of its 4 tasks get tuples, because it is fused with 'slow', whose tasks feed one task each. "
+        "Set fuse=False to use all tasks, or give 'slow' more tasks",
     ]
     first, second = told(1)
-    assert first.startswith("slow: of its 3 tasks 1 gets tuples, since it is fused with 'lines'")
-    assert second.startswith("slower: of its 4 tasks 1 gets tuples, since it is fused with 'slow'")
+    assert first.startswith("slow: only 1 of its 3 tasks gets tuples, because it is fused with 'lines'")
+    assert second.startswith("slower: only 1 of its 4 tasks gets tuples, because it is fused with 'slow'")
     assert told(1, fuse=False) == []

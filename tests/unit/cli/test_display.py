@@ -134,7 +134,7 @@ def test_a_restart_shows_at_once_what_was_committed_before() -> None:
     assert "5,000" in text
     assert "nothing is committed yet" not in text
     assert "has read nothing yet" not in text
-    assert "it goes on after micro-batch 6  executed 5,000  acked 8  failed 0  open 2" in out.getvalue()
+    assert "it continues after micro-batch 6  executed 5,000  acked 8  failed 0  open 2" in out.getvalue()
     live.micro_batch(report(7, 6000), 0)
     assert "6,000" in drawn(live, console)
     assert live.rate("executed", live.bolts) == 0, "one commit of this run tells no rate"

@@ -42,23 +42,23 @@ def test_list_shows_the_newest_with_who_and_why(path: str, capsys: pytest.Captur
     assert lines[6].endswith("lines[0] a.txt@70, 99 attempts")
     assert lines[8] == "4 dead letter(s), 4 shown, 0 replayed"
     assert lines[9] == "causes: fail 3, exception 1"
-    assert lines[10].startswith("1 line(s) repeat a letter")
+    assert lines[10].startswith("1 line(s) repeat the id of another letter")
 
 
 def test_list_tells_of_damage_and_of_spouts_that_are_not_there(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     append_lines(path, ["{"])
-    assert "1 line(s) are no letters and were passed over: line 6" in printed(capsys, "list", path)
+    assert "1 line(s) are not letters and were skipped: line 6" in printed(capsys, "list", path)
     assert main(["dlq", "list", path, "--json"]) == 0
     out, err = capsys.readouterr()
-    assert (len(out.splitlines()), err) == (4, "sparkbolt: 1 line(s) are no letters and were passed over: line 6\n")
-    assert "there are some of lines" in printed(capsys, "list", path, "--spout", "order", code=2)
-    assert "no file of dead letters" in printed(capsys, "list", path + "x", code=2)
+    assert (len(out.splitlines()), err) == (4, "sparkbolt: 1 line(s) are not letters and were skipped: line 6\n")
+    assert "choose one of lines" in printed(capsys, "list", path, "--spout", "order", code=2)
+    assert "no file or directory of dead letters" in printed(capsys, "list", path + "x", code=2)
 
 
 def test_a_folder_that_is_no_checkpoint_is_not_one_without_letters(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "has neither dead letters nor a file 'tasks'" in printed(capsys, "list", str(tmp_path), code=2)
+    assert "has no dead letters and no file 'tasks'" in printed(capsys, "list", str(tmp_path), code=2)
     (tmp_path / "tasks").write_text("{}")
     assert printed(capsys, "list", str(tmp_path)).startswith("0 dead letter(s)")
 
@@ -95,7 +95,7 @@ def test_replay_appends_tuples_once_and_tells_what_it_cannot(
     assert "2 replayed" in printed(capsys, "list", path)
     said = printed(capsys, "replay", path, "aaaa1", "--into", str(into))
     assert (
-        said == "0 letter(s) replayed, 0 tuple(s); 1 were replayed or discarded before and are left alone "
+        said == "0 letter(s) replayed, 0 tuple(s); 1 were replayed or discarded before and were skipped "
         "(--again replays them)\n"
     )
     assert printed(capsys, "replay", path, "aaaa1", "--into", str(into), "--again").startswith("1 letter(s)")
@@ -121,7 +121,7 @@ def test_the_letters_of_a_checkpoint_are_read_and_replayed_by_its_directory(
     assert "2 shown, 1 replayed" in printed(capsys, "list", f"file:{checkpoint}")
     assert "1 letter(s) replayed, 1 tuple(s); 1 were" in printed(capsys, "replay", str(checkpoint), "--into", str(into))
     assert len(into.read_text().splitlines()) == 2
-    assert "there is no file of dead letters" in printed(capsys, "list", f"{checkpoint}/gone", code=2)
+    assert "there is no file or directory of dead letters" in printed(capsys, "list", f"{checkpoint}/gone", code=2)
 
 
 def test_replay_wants_to_know_where_and_of_which_spout(
@@ -135,7 +135,7 @@ def test_replay_wants_to_know_where_and_of_which_spout(
 
 
 def test_replay_and_show_tell_of_damaged_lines(path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    damage = "2 line(s) are no letters and were passed over: line 1, line 3"
+    damage = "2 line(s) are not letters and were skipped: line 1, line 3"
     good = [letter("eeee", position=80).to_line(), letter("ffff", position=90).to_line()]
     Path(path).write_text("\n".join(['{"id": 5}', good[0], good[1][:40], good[1]]) + "\n")
     into = str(tmp_path / "again.jsonl")
@@ -146,7 +146,7 @@ def test_replay_and_show_tell_of_damaged_lines(path: str, tmp_path: Path, capsys
     assert printed(capsys, "replay", path, "gggg", "--into", into, code=2).startswith(f"sparkbolt: {damage}\n")
     said = printed(capsys, "replay", path, "--into", into, code=1)
     assert said == (
-        "sparkbolt: 1 letter(s) replayed, 1 tuple(s); 1 were replayed or discarded before and are left alone "
+        "sparkbolt: 1 letter(s) replayed, 1 tuple(s); 1 were replayed or discarded before and were skipped "
         f"(--again replays them); {damage}\n"
     )
     assert len(Path(into).read_text().splitlines()) == 2
@@ -160,8 +160,8 @@ def test_a_damaged_line_of_a_checkpoint_is_told_with_its_file(
     (folder / "000000003.jsonl").write_text(letter("aaaa").to_line() + "\n")
     (folder / "000000007.jsonl").write_text("\n[]\n" + letter("bbbb").to_line() + "\n")
     said = printed(capsys, "replay", str(tmp_path / "state"), "--into", str(tmp_path / "again.jsonl"), code=1)
-    assert "2 letter(s) replayed, 2 tuple(s); 1 line(s) are no letters" in said
-    assert said.endswith("passed over: 000000007.jsonl line 2\n")
+    assert "2 letter(s) replayed, 2 tuple(s); 1 line(s) are not letters" in said
+    assert said.endswith("skipped: 000000007.jsonl line 2\n")
 
 
 def test_replay_writes_nothing_to_where_the_letters_are(
@@ -173,7 +173,7 @@ def test_replay_writes_nothing_to_where_the_letters_are(
     (tmp_path / "folder").mkdir()
     for into in (path, f"{path}.replayed", *(str(tmp_path / name) for name in ("link.jsonl", "hard.jsonl"))):
         said = printed(capsys, "replay", path, "--into", into, code=2)
-        assert f"--into {into} is where the dead letters are read from" in said
+        assert f"--into {into} is the file that the dead letters are read from" in said
         assert "name another file, which a JsonLinesSpout of the topology reads" in said
     assert "is a directory: name a file in it" in printed(
         capsys, "replay", path, "--into", str(tmp_path / "folder"), code=2
@@ -190,7 +190,7 @@ def test_replay_writes_nothing_to_where_the_letters_are(
     for where in (str(folder), str(tmp_path / "state"), f"{tmp_path}/other"):
         for into in (folder, folder / "000000003.jsonl", folder / "new.jsonl", folder / "replayed"):
             said = printed(capsys, "replay", where, "--into", str(into), code=2)
-            assert "is where the dead letters are read from" in said
+            assert "is the file that the dead letters are read from" in said
     assert [one.name for one in folder.iterdir()] == ["000000003.jsonl"]
 
 
@@ -203,7 +203,7 @@ def test_letters_that_were_discarded_are_marked_and_not_replayed(
     bodies = [json.loads(line) for line in printed(capsys, "list", path, "--json").splitlines()]
     assert {body["id"]: body["discarded"] for body in bodies}["bbbb3333"] is True
     out = printed(capsys, "replay", path, "bbbb", "--into", str(tmp_path / "again.jsonl"))
-    assert "1 were replayed or discarded before and are left alone" in out
+    assert "1 were replayed or discarded before and were skipped" in out
 
 
 def test_what_a_terminal_would_obey_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,7 +138,7 @@ def test_a_run_whose_reader_has_gone_stops_and_has_failed(monkeypatch: pytest.Mo
     monkeypatch.setattr(Topology, "start", lambda self, **options: FakeRunning(topology, [], finishes=False))
     outcome = perform(topology, PlainLines(Gone()))
     assert (outcome.kind, outcome.drained, outcome.exit_code) == ("failed", True, 1)
-    with pytest.raises(EngineError, match="the reader of its output has closed it"):
+    with pytest.raises(EngineError, match="the reader of its output has closed the pipe"):
         topology.run(display=PlainLines(Gone()))
 
 
@@ -160,8 +160,8 @@ def test_a_run_that_is_stopped_before_it_is_up_says_no_more_than_is_known(monkey
     monkeypatch.setattr(Topology, "start", interrupted)
     outcome = perform(topology, PlainLines(out), checkpoint="here")
     assert outcome.exit_code == 130
-    assert out.getvalue().splitlines()[-1].endswith(" s, before it was up: it has read nothing")
-    with pytest.raises(KeyboardInterrupt, match="was stopped before it was up: it has read nothing"):
+    assert out.getvalue().splitlines()[-1].endswith(" s, before it was up: it has not read anything")
+    with pytest.raises(KeyboardInterrupt, match="was stopped before it was up: it has not read anything"):
         topology.run(display=PlainLines(io.StringIO()))
 
 
@@ -182,7 +182,7 @@ def test_what_spark_has_not_begun_again_is_waited_for_no_longer_than_a_micro_bat
 
 def test_what_is_left_without_an_open_tree_is_the_micro_batch() -> None:
     [line] = closing_lines(RunOutcome(RunEnd.STOPPED, 2.0, killed="killed by ann"), None)
-    assert line.endswith("; a micro-batch that has not ended left for replay (the next run with this checkpoint)")
+    assert line.endswith("; an unfinished micro-batch left for replay (the next run with this checkpoint)")
 
 
 def test_a_micro_batch_that_does_not_end_is_broken_off_by_the_first_signal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_a_micro_batch_that_does_not_end_is_broken_off_by_the_first_signal(monke
     outcome, text = outcome_of(monkeypatch, Limits(drain_secs=0.0), **fake)
     assert (outcome.kind, outcome.drained, outcome.broken_off, outcome.exit_code) == ("stopped", False, 1, 130)
     last = text.splitlines()[-1]
-    assert "2 trees and micro-batch 1, which was broken off, left for replay (the next run with this check" in last
+    assert "2 trees and micro-batch 1, which was cancelled, left for replay (the next run with this check" in last
 
 
 def test_how_long_a_micro_batch_may_run_on_is_said_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ def test_how_long_a_micro_batch_may_run_on_is_said_to_run(monkeypatch: pytest.Mo
     assert isinstance(raised.value, SystemExit), "a program that does not catch it ends without a traceback"
     assert raised.value.code == 130
     running = FakeRunning(topology, [signal.SIGINT], drains=False, runs=1)
-    with pytest.raises(KeyboardInterrupt, match="open trees are lost to it: there is no checkpoint to replay from"):
+    with pytest.raises(KeyboardInterrupt, match="open trees are lost, because it has no checkpoint"):
         topology.run(**options)
 
 
@@ -255,7 +255,7 @@ def test_when_the_time_is_over_while_a_call_in_the_driver_hangs_that_is_what_is_
 @pytest.mark.parametrize(
     ("fake", "said"),
     [
-        ({"waits_for": "queue[0]: open has not returned"}, "it never came up: queue[0]: open has not returned"),
+        ({"waits_for": "queue[0]: open has not returned"}, "it did not start in time: queue[0]: open has not returned"),
         ({"trouble": "its query failed"}, "its query failed"),
         ({"trouble": "its query failed", "waits_for": "Spark"}, "its query failed"),
     ],
@@ -273,7 +273,7 @@ def test_when_the_time_is_over_for_what_never_came_up_or_fails_just_now_that_is_
 def test_a_run_whose_time_is_over_before_anything_is_committed_says_to_give_it_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said = "no micro-batch was committed in that time: if there was something to read, give it longer"
+    said = "no micro-batch was committed in that time: if there is data to read, use a longer time"
     fake: dict[str, Any] = {"signals": [], "drains": False, "runs": 0, "finishes": False}
     _, text = outcome_of(monkeypatch, Limits(0.0, drain_secs=0.0), **fake)
     assert said not in text
@@ -283,12 +283,12 @@ def test_a_run_whose_time_is_over_before_anything_is_committed_says_to_give_it_l
     assert outcome.exit_code == 4
     fake = {"signals": [], "finishes": False, "waits_for": "Spark has run no micro-batch since the start"}
     _, text = outcome_of(monkeypatch, Limits(0.0), **fake)
-    assert "Spark has run no micro-batch since the start; give it longer" in text.splitlines()[-1]
+    assert "Spark has run no micro-batch since the start; use a longer time" in text.splitlines()[-1]
 
 
 def test_from_when_the_time_counts_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--help"]) == 0
-    assert "counted from when Spark is up" in " ".join(capsys.readouterr().out.split())
+    assert "counted from the start of Spark" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_failure_is_told_and_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,8 +307,8 @@ def test_a_run_that_sets_messages_aside_ends_with_code_3_and_says_what_to_type(m
     outcome, text = outcome_of(monkeypatch, signals=[], set_aside_here={"lines": 12})
     assert (outcome.kind, outcome.exit_code) == ("finished", 3)
     assert text.splitlines()[-1] == (
-        "12 messages of lines were set aside: look at them with `sparkbolt dlq list state/words/dead-letters`, give "
-        "them to the topology again with `sparkbolt dlq replay state/words/dead-letters --spout lines --into FILE`"
+        "12 messages of lines were set aside: list them with `sparkbolt dlq list state/words/dead-letters`, "
+        "replay them with `sparkbolt dlq replay state/words/dead-letters --spout lines --into FILE`"
     )
     outcome, _ = outcome_of(monkeypatch, signals=[signal.SIGINT], set_aside_here={"lines": 12})
     assert outcome.exit_code == 3
@@ -323,7 +323,7 @@ def test_a_run_that_sets_messages_aside_ends_with_code_3_and_says_what_to_type(m
             "file:/tmp/x/dead letters.jsonl",
             "sparkbolt dlq replay '/tmp/x/dead letters.jsonl' --spout lines --into FILE",
         ),
-        ("log:", "the log and `sparkbolt errors` tell which they were, and nothing keeps them"),
+        ("log:", "the log and `sparkbolt errors` show them; Sparkbolt does not keep them"),
         (print, "their dead letters went to FunctionSink"),
     ],
 )

@@ -86,7 +86,7 @@ def test_seeds_that_keep_every_promise_end_with_0(program: str, capsys: pytest.C
     assert main(["simulate", f"{program}:tame", "--seeds", "45", "--workers", "2"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("45 seeds, ")
-    assert "every promise kept" in out
+    assert "all guarantees hold" in out
     assert "nobody wants" not in out
 
 
@@ -99,7 +99,7 @@ def test_a_topology_that_writes_files_is_not_blamed_and_changes_none(
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     assert main(["simulate", f"{program}:written", "--seeds", "45", "--workers", "2"]) == 0
-    assert "every promise kept" in capsys.readouterr().out
+    assert "all guarantees hold" in capsys.readouterr().out
     assert main(["simulate", f"{program}:written", "--seed", "2"]) == 0
     close_processes()
     gc.collect()
@@ -177,7 +177,7 @@ def test_messages_may_come_from_a_file(program: str, capsys: pytest.CaptureFixtu
     [
         (["--seeds", "none"], "expected a number of at least 1"),
         (["--seed", "1", "--history", "0:x:y"], "is no fault"),
-        (["--history", "0:run:slow:0"], "give --seed, too"),
+        (["--history", "0:run:slow:0"], "add --seed N"),
         (["--feed", "numbers=missing.jsonl"], "No such file"),
     ],
 )

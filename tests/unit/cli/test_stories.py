@@ -58,7 +58,7 @@ def test_errors_lists_failed_trees_with_who_and_why(checkpoint: Path, capsys: py
     root, why, closing = printed(capsys, "errors", str(checkpoint)).splitlines()
     assert root.startswith("2026-01-01 00:00:00.000Z  root ")
     assert root.endswith("  lines[0] message 'raise', attempt 1")
-    assert why == "    failed by join[0] in micro-batch 0: ValueError: asked to; its spout was told"
+    assert why == "    failed by join[0] in micro-batch 0: ValueError: asked to; its spout was notified"
     assert closing == "topology 't': 1 tree(s) failed, 1 shown"
 
 
@@ -96,7 +96,7 @@ def test_explain_tells_the_way_the_traceback_and_what_comes_then(
         "  00:00:00.000Z  sent on by split[0] in micro-batch 0",
         "  00:00:00.000Z  failed by join[0] in micro-batch 0: {'word': 'raise'} from split[0]",
         "  failed    by join[0] in micro-batch 0: ValueError: asked to",
-        "  then      its spout was told",
+        "  then      its spout was notified",
         "    ValueError: asked to",
     ):
         assert line in text.splitlines()
@@ -113,9 +113,9 @@ def test_explain_takes_a_root_or_a_task_with_a_sequence(checkpoint: Path, capsys
 @pytest.mark.parametrize(
     ("name", "state", "why"),
     [
-        ("lines[0]:3", "acked", "its way is not known: it was neither traced nor given again"),
-        ("lines[0]:1", "unknown", "nothing is kept of it: it was acked, or"),
-        ("lines[0]:77", "unknown", "lines[0] has not come to sequence 77 yet"),
+        ("lines[0]:3", "acked", "its path is unknown: the tree was not traced and is not a retry"),
+        ("lines[0]:1", "unknown", "there is no story of it: it was acked, newer stories"),
+        ("lines[0]:77", "unknown", "lines[0] has not reached sequence 77 yet"),
         ("lines[0]:2", "acked", ""),
         ("lines[0]:4", "open", "held by join[0] since micro-batch 4"),
     ],
@@ -133,10 +133,10 @@ def test_explain_says_what_can_be_known_of_any_tree(
     ("name", "complaint"),
     [
         ("nonsense", "'nonsense' names no tree: expected a root"),
-        ("0" * 16, "is no root of topology 't'"),
+        ("0" * 16, "is not a root of topology 't'"),
         ("split[7]:0", "topology 't' has no task split[7]: "),
         ("99999999999:0", "too large"),
-        ("books/a.txt@40", "nothing is kept of a record 'books/a.txt@40'"),
+        ("books/a.txt@40", "there is no story of a record 'books/a.txt@40'"),
     ],
 )
 def test_what_names_no_tree_is_wrong_use(
@@ -186,7 +186,7 @@ def test_of_a_source_the_end_of_its_path_is_enough_where_only_one_is_meant(
     assert f"give the source as `sparkbolt errors` prints it, such as '{tmp_path}/a/msgs.jsonl@0'" in explained(
         "msgs.jsonl@0", code=2
     )
-    assert "nothing is kept of a record 'sgs.jsonl@8'" in explained("sgs.jsonl@8", code=2)
+    assert "there is no story of a record 'sgs.jsonl@8'" in explained("sgs.jsonl@8", code=2)
 
 
 def test_a_directory_that_is_no_checkpoint_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,7 +94,7 @@ def entries() -> list[TopologyEntry]:
         entry(
             "orders",
             TopologyState.DEAD,
-            why="its process (815) is gone, and has not said how it ended",
+            why="its process (815) is gone and has not reported how it ended",
             pid=815,
             started_ms=NOW_MS - 26 * HOUR_MS,
             beat_ms=NOW_MS - 2 * HOUR_MS,

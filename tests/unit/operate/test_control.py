@@ -64,7 +64,7 @@ def test_a_request_is_answered_over_a_private_socket(server: ControlServer) -> N
 def test_the_socket_is_gone_when_the_topology_is(server: ControlServer) -> None:
     server.close()
     assert not os.path.exists(os.path.dirname(server.address.removeprefix("unix:")))
-    with pytest.raises(NoAnswerError, match="cannot be asked"):
+    with pytest.raises(NoAnswerError, match="cannot be reached"):
         ask(server.address, "ping")
 
 
@@ -131,7 +131,7 @@ def test_who_connects_and_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(control, "REQUEST_SECS", 0.1)
     with connected(server) as connection:
         connection.sendall(b'{"verb": ')
-        assert "did not come in within" in said(connection)["error"]
+        assert "did not arrive within" in said(connection)["error"]
 
 
 def test_there_is_a_limit_on_connections_and_it_is_given_back(
@@ -139,7 +139,7 @@ def test_there_is_a_limit_on_connections_and_it_is_given_back(
 ) -> None:
     idle = [connected(server) for _ in range(CONNECTIONS_MAX)]
     assert wait_for(lambda: len(server._connections) == CONNECTIONS_MAX)
-    with pytest.raises(NoAnswerError, match="connections are open already"):
+    with pytest.raises(NoAnswerError, match="connections are open, which is the maximum"):
         ask(server.address, "ping")
     for connection in idle:
         connection.close()
@@ -199,7 +199,7 @@ def test_another_program_at_the_address_is_not_believed() -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(NoAnswerError, match="cannot be asked"):
+        with pytest.raises(NoAnswerError, match="cannot be reached"):
             ask(f"tcp://127.0.0.1:{port}", "ping", secs=10)
         thread.join()
 

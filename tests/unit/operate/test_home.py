@@ -105,7 +105,7 @@ def test_a_topology_whose_process_is_gone_is_dead(home: Path) -> None:
     registry = stored(home, entry_of(pid=ended_process().pid, beat_ms=77, control="unix:/x"))
     [entry] = registry.entries()
     assert entry["state"] == TopologyState.DEAD
-    assert "is gone, and has not said how it ended" in str(entry["why"])
+    assert "is gone and has not reported how it ended" in str(entry["why"])
     assert (entry["ended_ms"], entry["control"]) == (77, None)
 
 
@@ -153,7 +153,7 @@ def test_a_topology_elsewhere_lives_as_long_as_its_entry_changes_whatever_its_cl
     clock.now_s += 31
     [entry] = registry.entries()
     assert entry["state"] == TopologyState.DEAD
-    assert entry["why"] == "far-away has given no sign of life for 31 s"
+    assert entry["why"] == "far-away has sent no heartbeat for 31 s"
 
 
 def test_a_process_that_is_there_but_stands_still_is_not_shown_as_if_all_were_well(home: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_process_that_is_there_but_stands_still_is_not_shown_as_if_all_were_we
     clock.now_s += 31
     [entry] = registry.entries()
     assert entry["state"] == TopologyState.ACTIVE
-    assert entry["why"] == f"its process ({os.getpid()}) is there, but has given no sign of life for 31 s"
+    assert entry["why"] == f"its process ({os.getpid()}) is running, but has sent no heartbeat for 31 s"
 
 
 def test_a_first_look_goes_by_the_clock_of_the_file_system(home: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_name_means_the_one_that_runs_and_else_the_newest(home: Path) -> None:
 def test_two_of_one_name_that_run_are_both_listed_and_must_be_told_apart(home: Path) -> None:
     registry = stored(home, entry_of("a-1-1", name="a"), entry_of("a-2-1", name="a"))
     assert len(registry.entries()) == 2
-    with pytest.raises(AmbiguousTopologyError, match=r"2 topologies named 'a' run: say which .*\(a-1-1, a-2-1\)"):
+    with pytest.raises(AmbiguousTopologyError, match=r"2 topologies named 'a' run: use the id of .*\(a-1-1, a-2-1\)"):
         registry.find("a")
 
 
@@ -205,7 +205,7 @@ def test_an_unknown_name_gets_the_most_similar_one(home: Path) -> None:
     with pytest.raises(UnknownTopologyError, match=r"no topology 'wrods' is registered in .*: did you mean 'words'\?"):
         stored(home, entry_of()).find("wrods")
     (home / "empty").mkdir()
-    with pytest.raises(UnknownTopologyError, match="none is"):
+    with pytest.raises(UnknownTopologyError, match="it has no topologies"):
         Home(str(home / "empty")).find("words")
 
 
@@ -268,9 +268,9 @@ def test_a_home_that_is_gone_is_no_home_without_topologies(home: Path) -> None:
     assert registry.entries() == [entry_of()]
     home.rename(home.with_name("away"))
     assert registry.entries() == [entry_of()]
-    assert registry.trouble == f"the home {home} cannot be read: what it held is gone"
+    assert registry.trouble == f"the home {home} cannot be read: its content is gone"
     assert registry.find("words") == entry_of()
-    with pytest.raises(UnknownTopologyError, match=r"no topology 'others' is known: the home .* what it held is gone"):
+    with pytest.raises(UnknownTopologyError, match=r"no topology 'others' was found: the home .* its content is gone"):
         registry.find("others")
     home.with_name("away").rename(home)
     assert registry.entries() == [entry_of()]
@@ -281,7 +281,7 @@ def test_a_first_look_at_a_home_that_is_not_there_says_so(home: Path) -> None:
     registry = Home(str(home))
     assert registry.entries() == []
     assert registry.trouble is not None
-    assert "cannot be read: there is no such directory; the first topology that starts makes it" in registry.trouble
+    assert "cannot be read: there is no such directory; the first topology that starts creates it" in registry.trouble
     home.mkdir()
     assert registry.entries() == []
     assert registry.trouble is None

@@ -135,7 +135,7 @@ def test_a_full_disk_is_said_once_and_fails_nothing(tmp_path: Path, capfd: pytes
         with pytest.raises(OSError, match="No space left"):
             log._files.stream.close()
         log._files.stream = None  # type: ignore[assignment]
-    assert capfd.readouterr().err.count("cannot be written, lines are lost: [Errno 28]") == 1
+    assert capfd.readouterr().err.count("cannot be written, and lines are lost: [Errno 28]") == 1
 
 
 # Prints.

@@ -100,18 +100,18 @@ def test_a_topology_that_does_not_answer_is_shown_as_its_checkpoint_knows_it(
     document = operator.document("words")
     assert not document["live"]
     assert document["entry"]["state"] == TopologyState.ACTIVE
-    assert "cannot be asked" in str(document["entry"]["why"])
+    assert "cannot be reached" in str(document["entry"]["why"])
     assert document["windows"][ALL_TIME]["components"]["lines"]["failed"] == 1
     answer = operator.kill("words", by="alice")
     assert answer["refused"]
-    assert "cannot be asked" in answer["text"]
+    assert "cannot be reached" in answer["text"]
 
 
 def test_a_topology_on_another_machine_says_how_it_could_be_asked(operator: Operator, home: Path) -> None:
     beat_ms = int(time.time() * 1000)
     entry = entry_of(control="unix:/nowhere", host="far", pid_space="far/1", beat_ms=beat_ms)
     Home(str(home)).write(entry)
-    assert "it runs on far, and can only be asked there" in operator.activate("words", by="a")["text"]
+    assert "it runs on far. Run the command there" in operator.activate("words", by="a")["text"]
 
 
 def test_over_tcp_the_token_comes_from_the_home(operator: Operator, home: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_topology_that_has_ended_is_read_from_its_checkpoint(operator: Operato
     assert (error["component"], error["text"]) == ("join", "ValueError: asked to")
     answer = operator.activate("t", by="alice")
     assert answer["refused"]
-    assert answer["text"] == "topology t-1-100 does not run (a bolt raised): nobody can activate it"
+    assert answer["text"] == "topology t-1-100 does not run (a bolt raised): you cannot activate it"
 
 
 def test_a_checkpoint_is_opened_by_its_path_registered_or_not(
@@ -179,7 +179,7 @@ def test_a_checkpoint_is_opened_by_its_path_registered_or_not(
     entry = operator.find(str(checkpoint))
     assert (entry["name"], entry["state"], entry["checkpoint"]) == ("t", "ended", str(checkpoint))
     assert operator.document(str(checkpoint))["now"]["open_trees"] == 1
-    with pytest.raises(UnknownTopologyError, match="is no checkpoint"):
+    with pytest.raises(UnknownTopologyError, match="is not a checkpoint"):
         operator.find(str(ended / "ledger"))
 
 
@@ -282,9 +282,9 @@ def test_a_letter_that_came_from_nowhere_special_needs_a_place_to_go(operator: O
     put_letters(ended, letter("a" * 32))
     answer = operator.replay("t", ["a"], by="alice")
     assert answer["refused"]
-    assert "say where dead letter aaaaaaaaaaaa goes" in answer["text"]
+    assert "dead letter aaaaaaaaaaaa needs a destination" in answer["text"]
     inside = operator.replay("t", ["a"], target=str(ended / LETTERS_FOLDER / "x"), by="alice")
-    assert "is where the dead letters are read from" in inside["text"]
+    assert "is the file that the dead letters are read from" in inside["text"]
 
 
 def test_what_is_done_with_letters_of_a_topology_that_runs_is_on_its_timeline(

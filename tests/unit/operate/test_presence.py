@@ -67,7 +67,7 @@ def test_an_address_that_cannot_be_used_is_told_and_a_socket_is_used(
     presence = Presence("words", "/state")
     with caplog.at_level(logging.WARNING, "sparkbolt"):
         presence.attach(FakeRunning())
-    assert "a socket of this machine is used" in caplog.text
+    assert "using a local socket" in caplog.text
     assert wait_for(lambda: str(entry(home)["control"]).startswith("unix:"))
     presence.ended(TopologyState.ENDED, None)
 

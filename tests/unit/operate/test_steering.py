@@ -49,7 +49,7 @@ def test_a_topology_that_was_deactivated_stays_so_when_it_is_started_again(
     with caplog.at_level(logging.WARNING, "sparkbolt"):
         steering = started(again)
     assert not again.active
-    assert "begins inactive, as alice has asked for" in caplog.text
+    assert "starts inactive, because alice deactivated it" in caplog.text
     assert steering.document()["entry"]["why"] == "deactivated by alice"
     assert steering.ask("activate", {}, "bob")["done"]
     assert again.active
@@ -90,7 +90,7 @@ def test_so_many_requests_that_nobody_can_follow_are_refused(started: Any, monke
     with running.busy:
         answers = [steering.ask("activate", {}, "alice") for _ in range(10)]
     assert answers[-1]["refused"]
-    assert "ask again later" in answers[-1]["text"]
+    assert "try again later" in answers[-1]["text"]
 
 
 def test_a_kill_is_accepted_at_once_and_not_remembered(started: Any) -> None:
@@ -101,7 +101,7 @@ def test_a_kill_is_accepted_at_once_and_not_remembered(started: Any) -> None:
     assert "2 open tree(s) have up to 5 s" in answer["text"]
     steering.ask("kill", {}, "alice")
     assert running.killed == [5, 30]  # the message timeout
-    assert steering.ask("activate", {}, "bob")["text"] == "it was killed, and is ending"
+    assert steering.ask("activate", {}, "bob")["text"] == "the topology was killed and is ending"
     assert "control" not in running.files
     with pytest.raises(ConfigError, match="wait_secs is -1"):
         steering.ask("kill", {"wait_secs": -1}, "alice")
@@ -150,9 +150,14 @@ def test_the_level_of_the_log_changes_and_is_as_before_at_the_end(started: Any) 
 @pytest.mark.parametrize(
     ("key", "value", "component", "text"),
     [
-        ("fuse", "no", None, "cannot be changed while the topology runs; those that can are log-level, max-spout-p"),
+        (
+            "fuse",
+            "no",
+            None,
+            "cannot be changed while the topology runs; those that can are log-level, max-spout-p",
+        ),
         ("max-spout-pending", "-3", None, "expected a whole number of at least 1, or none, got '-3'"),
-        ("max-spout-pending", "3", "split", "says nothing for 'split': expected one of lines"),
+        ("max-spout-pending", "3", "split", "does not apply to 'split': expected one of lines"),
         ("max-spout-pending", "3", "lnes", "there is no component 'lnes': did you mean 'lines'?"),
         ("message-timeout", "nan", None, "expected a number of seconds from 0.001 to 31,622,400"),
         ("message-timeout", "5", "lines", "belongs to the whole topology"),
@@ -180,10 +185,10 @@ def test_another_parallelism_is_refused_with_the_sentence_of_a_start(started: An
         "checkpoint /state was begun by a topology that differs:\n  - parallelism of 'split' was 2 and is now 4\n"
         "Give the topology the shape and the settings it had"
     )
-    assert "what a restart can change" in answer["text"]
+    assert "a restart can change" in answer["text"]
     assert steering.ask("rebalance", {"parallelism": {"split": 2}}, "alice")["done"]
     assert "did you mean 'split'" in steering.ask("rebalance", {"parallelism": {"spilt": 2}}, "alice")["text"]
-    assert "Spark decides how many processes" in steering.ask("rebalance", {"workers": 3}, "alice")["text"]
+    assert "Spark sets the number of processes" in steering.ask("rebalance", {"workers": 3}, "alice")["text"]
 
 
 def test_messages_are_traced_from_now_on_but_not_too_many(started: Any) -> None:
@@ -194,7 +199,7 @@ def test_messages_are_traced_from_now_on_but_not_too_many(started: Any) -> None:
     assert running.overridden[-1].traces == (TraceWish("a.txt@40", "lines"),)
     for number in range(TRACES_MAX):
         answer = steering.ask("trace", {"message": str(number)}, "alice")
-    assert "a.txt@40 is no longer traced, since 20 are the limit" in answer["text"]
+    assert "a.txt@40 is no longer traced, because the limit is 20 messages" in answer["text"]
     assert len(running.overridden[-1].traces) == TRACES_MAX
     assert steering.ask("trace", {"message": "3", "stop": True}, "alice")["done"]
     assert TraceWish("3") not in running.overridden[-1].traces
@@ -203,20 +208,20 @@ def test_messages_are_traced_from_now_on_but_not_too_many(started: Any) -> None:
 
 def test_nothing_is_traced_where_nothing_is_tracked(started: Any) -> None:
     steering = started(FakeRunning(words(acker_tasks=0)))
-    assert "nothing is tracked" in steering.ask("trace", {"message": "1"}, "alice")["text"]
+    assert "does not track tuples" in steering.ask("trace", {"message": "1"}, "alice")["text"]
 
 
 @pytest.mark.parametrize(
     ("verb", "arguments", "text"),
     [
-        ("explode", {}, "knows no request 'explode'"),
+        ("explode", {}, "is no request 'explode'"),
         ("set", {}, "its arguments are wrong"),
         ("set", {"key": {}, "value": "x"}, "key is {}, expected a text"),
         ("activate", {"now": True}, "its arguments are wrong"),
         ("trace", {"message": ""}, "expected a message id"),
         ("trace", {"message": "x" * 2000}, "expected a message id"),
-        ("note", {"kind": "killed", "text": "x"}, "not for operators to note"),
-        ("rebalance", {"parallelism": [1]}, "no object of component and number"),
+        ("note", {"kind": "killed", "text": "x"}, "operators cannot add"),
+        ("rebalance", {"parallelism": [1]}, "not an object that maps components to numbers"),
     ],
 )
 def test_requests_that_make_no_sense_are_errors(started: Any, verb: str, arguments: Any, text: str) -> None:

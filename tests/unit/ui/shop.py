@@ -79,7 +79,7 @@ def entries() -> list[TopologyEntry]:
         entry(CLICKS, "inactive", pid=4802, gist=gist(micro_batches=90_210, emitted=120_331_870, acked=120_331_870)),
         entry(
             STOCK, "dead", pid=815, beat_ms=NOW_MS - 47 * MINUTE, ended_ms=NOW_MS - 47 * MINUTE, control=None,
-            why="its process (815 on shop-1) is gone and has not said how it ended",
+            why="its process (815 on shop-1) is gone and has not reported how it ended",
             gist=gist(micro_batches=1_204, emitted=88_100, acked=88_040, open_trees=60),
         ),
         entry(

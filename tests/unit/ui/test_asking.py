@@ -116,7 +116,7 @@ def test_a_change_that_was_not_answered_is_not_told_as_undone(
 ) -> None:
     monkeypatch.setattr(module, "CHANGE_SECS", 0.05)
     operator.gate = threading.Event()
-    with pytest.raises(LateAnswerError, match="it may be done all the same"):
+    with pytest.raises(LateAnswerError, match="the change may still apply"):
         run(asking.change("words", "activate", by="ann"))
     operator.gate.set()
 

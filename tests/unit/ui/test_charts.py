@@ -30,9 +30,9 @@ def test_a_line_has_a_gap_where_nothing_was_measured() -> None:
 
 
 def test_a_chart_of_nothing_says_so() -> None:
-    assert "Nothing was measured" in drawn(chart([None, None, None]))
-    assert "Nothing was measured" in drawn(chart([]))
-    assert "Nothing was measured" in drawn(Chart("Lag", "count", [], []))
+    assert "There are no measurements" in drawn(chart([None, None, None]))
+    assert "There are no measurements" in drawn(chart([]))
+    assert "There are no measurements" in drawn(Chart("Lag", "count", [], []))
 
 
 @pytest.mark.parametrize(("peaks", "highest"), [(True, 999.0), (False, 499.5)])

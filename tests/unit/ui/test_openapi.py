@@ -81,7 +81,7 @@ def test_the_docstrings_of_fields_are_their_descriptions(description: Any) -> No
     lag = description["components"]["schemas"]["Gist"]["properties"]["lag"]
     assert lag == {
         "anyOf": [{"type": "integer"}, {"type": "null"}],
-        "description": "Positions that are not finished, over all spouts that know it; None: no spout does.",
+        "description": "The number of unfinished positions, over all spouts that report it; None if no spout does.",
     }
     entry = description["components"]["schemas"]["TopologyEntry"]["properties"]
     assert entry["why"]["anyOf"] == [{"type": "string"}, {"type": "null"}]

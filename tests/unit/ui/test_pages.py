@@ -110,9 +110,9 @@ def test_what_answers_a_form_is_not_renewed_since_it_has_no_url_of_its_own() -> 
 @pytest.mark.parametrize("path", ["/", BASE])
 def test_a_home_that_cannot_be_read_is_said_on_every_page(path: str) -> None:
     operator = Shop()
-    operator.trouble = "the home /shared cannot be read: what it held is gone"
+    operator.trouble = "the home /shared cannot be read: its content is gone"
     words = seen(operator, path).words
-    assert "the home /shared cannot be read: what it held is gone. What is shown of topologies is what" in words
+    assert "the home /shared cannot be read: its content is gone. The pages show the last known state" in words
     assert "cannot be read" not in seen(Shop(), path).words
 
 
@@ -208,14 +208,14 @@ def test_the_list_is_searched_by_name_and_host() -> None:
 
 def test_a_dead_topology_says_so_and_offers_no_action() -> None:
     page = seen(Shop(), path_of(STOCK))
-    assert "It is dead: its process (815 on shop-1) is gone" in page.words
+    assert "The topology is dead: its process (815 on shop-1) is gone" in page.words
     assert not [link for link in page.all("a") if "/do/" in (link.get("href") or "")]
 
 
 def test_a_topology_that_does_not_answer_says_that_its_numbers_are_old() -> None:
     operator = Shop()
     operator.documents[ORDERS]["live"] = False
-    assert "It did not answer" in seen(operator, BASE).words
+    assert "The topology did not answer" in seen(operator, BASE).words
 
 
 def test_what_is_not_there_is_told_with_what_to_do() -> None:
@@ -316,7 +316,7 @@ def test_the_slowest_tree_is_a_link_only_if_its_story_was_kept() -> None:
         slowest["root"] = root
         page = seen(operator, f"{BASE}/trees")
         assert any((link["href"] or "").endswith(f"/trees/{root}") for link in page.all("a")) == is_kept
-        assert ("its hops are not kept" in page.words) != is_kept
+        assert ("its hops were not recorded" in page.words) != is_kept
 
 
 def test_late_trees_have_used_more_than_half_of_their_time() -> None:
@@ -479,7 +479,7 @@ def test_a_wrong_token_is_told_on_the_page_that_asks_for_it() -> None:
     answer = client_of(Shop(), logged_in=False).post("/login", data={"token": NASTY, "next": f"{BASE}/log"})
     assert answer.status_code == 401
     page = Page(answer.text)
-    assert "This is not the token." in page.words
+    assert "This token is wrong." in page.words
     assert NASTY not in answer.text
     assert f"{BASE}/log" in [field.get("value") for field in page.all("input")]
 

@@ -76,7 +76,10 @@ def test_letters_are_listed_and_shown(client: TestClient) -> None:
     assert [each["replayed"] for each in letters] == [False, False]
     assert letters[0]["values"] == {"value": SCRIPT}
     assert get(client, f"{WORDS}/letters/{letters[0]['id']}") == letters[0]
-    assert client.get(f"{WORDS}/letters/none").json()["detail"] == "there is no dead letter 'none'"
+    assert (
+        client.get(f"{WORDS}/letters/none").json()["detail"]
+        == "there is no dead letter 'none'; GET .../letters lists them"
+    )
 
 
 def test_windowed_bolts_tell_their_watermarks(client: TestClient) -> None:
@@ -97,7 +100,7 @@ def test_windowed_bolts_tell_their_watermarks(client: TestClient) -> None:
         ("stories?last=0", "from 1 to 10000"),
         ("log?last=10001", "from 1 to 10000"),
         ("series?since_ms=-5", "from 0 on"),
-        ("letters?replayed=perhaps", "neither true nor false"),
+        ("letters?replayed=perhaps", "is not true or false"),
         (f"log?search={'x' * 1001}", "1000 at most"),
     ],
 )
@@ -147,15 +150,15 @@ def test_changes_reach_the_operator_with_what_was_said(
     ("path", "body", "what"),
     [
         ("settings", {"key": "log-level"}, "the body has no value"),
-        ("settings", {"key": 1, "value": "x"}, "key is no string"),
-        ("kill", {"wait_secs": "soon"}, "wait_secs is no number"),
-        ("kill", {"wait_secs": -1}, "no number of seconds"),
+        ("settings", {"key": 1, "value": "x"}, "key is not a string"),
+        ("kill", {"wait_secs": "soon"}, "wait_secs is not a number"),
+        ("kill", {"wait_secs": -1}, "not a number of seconds"),
         ("kill", {"wait": 1}, "'wait', which is not one of wait_secs"),
         ("activate", {"x": 1}, "'x', which is not one of none"),
-        ("letters/replay", {"ids": "a"}, "ids is no array"),
-        ("letters/replay", {"ids": [1]}, "ids[0] is no string"),
-        ("rebalance", {"executors": {"split": True}}, "split is no integer"),
-        ("letters/discard", [], "the body is no object"),
+        ("letters/replay", {"ids": "a"}, "ids is not an array"),
+        ("letters/replay", {"ids": [1]}, "ids[0] is not a string"),
+        ("rebalance", {"executors": {"split": True}}, "split is not an integer"),
+        ("letters/discard", [], "the body is not an object"),
     ],
 )
 def test_a_body_of_another_shape_changes_nothing(
@@ -200,7 +203,7 @@ def test_a_directory_that_is_away_is_told_and_found_again(client: TestClient, op
     operator.raises = OSError("the directory is away")
     answer = client.get(WORDS)
     assert answer.status_code == 503
-    assert "ask again" in answer.json()["detail"]
+    assert "try again" in answer.json()["detail"]
     operator.raises = None
     assert client.get(WORDS).status_code == 200
 

@@ -229,7 +229,7 @@ def test_a_session_that_was_made_up_is_none(cookie: str) -> None:
 def test_a_wrong_token_at_the_login_is_told(client: TestClient) -> None:
     answer = client.post("/login", data={"token": "wrong"}, headers={"origin": ORIGIN})
     assert answer.status_code == 401
-    assert "not the token" in answer.text
+    assert "This token is wrong" in answer.text
     assert "set-cookie" not in answer.headers
 
 

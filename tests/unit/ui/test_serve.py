@@ -38,7 +38,7 @@ def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
     kept_token(tmp_path)
     [file] = tmp_path.iterdir()
     file.chmod(0o644)
-    with pytest.raises(ConfigError, match="others can read"):
+    with pytest.raises(ConfigError, match="other users can read"):
         kept_token(tmp_path)
 
 
@@ -57,7 +57,7 @@ def test_a_file_without_a_token_is_told(tmp_path: Path) -> None:
     kept_token(tmp_path)
     [file] = tmp_path.iterdir()
     file.write_text("")
-    with pytest.raises(ConfigError, match="holds no token"):
+    with pytest.raises(ConfigError, match="contains no token"):
         kept_token(tmp_path)
 
 
@@ -93,7 +93,7 @@ def test_what_is_not_on_loopback_shows_nothing_without_the_token(
     monkeypatch.setattr(module, "Operator", lambda home, open_files: operator)
     monkeypatch.setenv("SPARKBOLT_UI_TOKEN", TOKEN)
     serve(host, 0, str(tmp_path), open_files=lambda path: None, say=said.append)  # type: ignore[arg-type, return-value]
-    assert said == [f"Sparkbolt's UI is at http://there/\nchanges need this token: {TOKEN}"]
+    assert said == [f"Sparkbolt's UI is at http://there/\nlog in with this token to make changes: {TOKEN}"]
     assert list(tmp_path.iterdir()) == []  # a token that was given is not kept
     with TestClient(found[0], base_url=f"http://{host}:8088") as client:  # type: ignore[arg-type]
         assert client.get("/api/v2/topologies").status_code == status
@@ -186,6 +186,6 @@ def test_a_checkpoint_that_is_none_is_told_at_the_start(monkeypatch: pytest.Monk
     monkeypatch.setenv("SPARKBOLT_UI_TOKEN", TOKEN)
     place = str(tmp_path / "nothing")
     serve("127.0.0.1", 0, str(tmp_path), checkpoints=[place], open_files=open_files, say=said.append)
-    assert said[0].startswith(f"{place} is no checkpoint, nor the name of a topology: ")
-    assert said[0].endswith("; it is shown as soon as there is one")
+    assert said[0].startswith(f"{place} is not a checkpoint or the name of a topology: ")
+    assert said[0].endswith("; the UI shows it as soon as it exists")
     assert len(said) == 2

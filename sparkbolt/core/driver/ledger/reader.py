@@ -223,9 +223,9 @@ class LedgerReader:
             )
         if not found:
             raise UnknownTreeError(
-                f"nothing is kept of a record {text!r}: it did not fail and was not traced, or its story made room "
-                "for newer ones (setting stories_max). If its tree is open, `sparkbolt errors CHECKPOINT --state open` "
-                "lists it by its root"
+                f"there is no story of a record {text!r}: it did not fail and was not traced, or newer stories "
+                "replaced its story (setting stories_max). If its tree is open, `sparkbolt errors CHECKPOINT "
+                "--state open` lists it by its root"
             )
         return sorted(found, key=lambda one: (one.attempt or 0, one.key))
 
@@ -235,22 +235,22 @@ class LedgerReader:
             component, task = self._owner(number)
         except KeyError:
             raise UnknownTreeError(
-                f"{text!r} is no root of topology {self.topology!r}, which has no task {number}: is it from another "
-                "topology's checkpoint?"
+                f"{text!r} is not a root of topology {self.topology!r}, which has no task {number}: check that it "
+                "belongs to this checkpoint"
             ) from None
         story = self._ledger.story(key)
         if story.state != TreeState.UNKNOWN:
             return story
         for first, last, micro_batch_id, now_ms in self._ledger.acked_ranges:
             if first <= key <= last:
-                why = "its way is not known: it was neither traced nor given again"
+                why = "its path is unknown: the tree was not traced and is not a retry"
                 return Story(key, component, task, TreeState.ACKED, ended_in=micro_batch_id, ended_ms=now_ms, why=why)
         if sequence >= self._ledger.next_sequence(number) > 0:
-            why = f"{component}[{task}] has not come to sequence {sequence} yet"
+            why = f"{component}[{task}] has not reached sequence {sequence} yet"
         else:
             why = (
-                "nothing is kept of it: it was acked, or its story made room for newer ones (setting stories_max), "
-                "or there never was such a tree"
+                "there is no story of it: it was acked, newer stories replaced its story (setting stories_max), or "
+                "the tree never existed"
             )
         return Story(key, component, task, TreeState.UNKNOWN, why=why)
 

@@ -57,7 +57,7 @@ def test_what_is_refused_is_exit_code_1_and_told_on_standard_error(
     fake: FakeOperator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["deactivate", "orders"]) == 1
-    said = "sparkbolt: topology 'orders' does not run: its process (815) is gone, and has not said how it ended\n"
+    said = "sparkbolt: topology 'orders' does not run: its process (815) is gone and has not reported how it ended\n"
     assert capsys.readouterr() == ("", said)
     fake.answers["set"] = Answer(done=False, refused=True, text="there is no setting 'log-levle'")
     assert main(["set", "words", "log-levle", "debug"]) == 1
@@ -126,24 +126,24 @@ ENDED = {"state": TopologyState.ENDED, "why": "killed by ann"}
         (
             {**ENDED, "exit_code": None, "checkpoint": None, "gist": gist(open_trees=2)},
             4,
-            "words has ended, and 2 open trees are lost, since it has no checkpoint",
+            "words has ended, and 2 open trees are lost, because it has no checkpoint",
         ),
         (
             {**ENDED, "exit_code": None, "drained": False, "gist": gist(retries=4)},
             4,
-            "words has ended, and 4 records that failed and a micro-batch that has not ended are left for replay",
+            "words has ended, and 4 records that failed and an unfinished micro-batch are left for replay",
         ),
         (
             {**ENDED, "exit_code": None, "drained": False, "gist": gist()},
             4,
-            "words has ended, and a micro-batch that has not ended is left for replay",
+            "words has ended, and an unfinished micro-batch is left for replay",
         ),
         (
             {"state": TopologyState.FAILED, "why": "the disk is full", "exit_code": 1},
             1,
-            "words has not ended well (failed): the disk is full",
+            "words has ended with an error (failed): the disk is full",
         ),
-        ({"state": TopologyState.DEAD, "why": None}, 1, "words has not ended well (dead)"),
+        ({"state": TopologyState.DEAD, "why": None}, 1, "words has ended with an error (dead)"),
     ],
 )
 def test_kill_wait_says_by_its_exit_code_whether_anything_is_left(

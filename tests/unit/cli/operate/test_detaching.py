@@ -111,7 +111,7 @@ def test_a_topology_that_is_not_up_in_time_is_said_to_go_on(
     child("import signal; signal.pause()")
     monkeypatch.setattr(detaching, "UP_SECS_MAX", 0.0)
     assert detach(build(), options(tmp_path)) == 4
-    assert "words is not up after 0 s, and goes on trying" in capsys.readouterr().out
+    assert "words is not up after 0 s and is still starting" in capsys.readouterr().out
 
 
 def test_the_process_has_a_session_of_its_own_and_no_input_and_its_own_arguments(
@@ -159,7 +159,7 @@ def test_spark_s_log_goes_beside_the_topology_s_or_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", "tests.unit.cli.words:build", "--spark-log"]) == 2
-    assert "give --log-dir, too" in capsys.readouterr().err
+    assert "add --log-dir DIR" in capsys.readouterr().err
 
 
 def test_logs_of_detached_topologies_are_in_the_home_and_the_oldest_are_removed(

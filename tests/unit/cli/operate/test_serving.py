@@ -58,7 +58,7 @@ def test_a_port_that_is_taken_is_a_sentence(
 
     monkeypatch.setattr(sys.modules["sparkbolt.ui"], "serve", taken)
     assert main(["ui", "--port", "80"]) == 2
-    said = "the user interface cannot listen at 127.0.0.1:80: Address already in use; give another --port or --host"
+    said = "the user interface cannot listen at 127.0.0.1:80: Address already in use; use another --port or --host"
     assert said in capsys.readouterr().err
 
 

@@ -53,7 +53,7 @@ def test_list_shows_what_runs_and_what_has_died_with_their_places(printed: Print
         "orders  dead    2 h 0 min ago       96        0                 6        0\n"
         "    bolt-1, 2025-12-31 10:20Z\n"
         "    checkpoint /data/orders\n"
-        "    its process (815) is gone, and has not said how it ended\n"
+        "    its process (815) is gone and has not reported how it ended\n"
     )
 
 
@@ -63,9 +63,9 @@ def test_list_does_not_take_a_home_that_is_not_there_for_one_without_topologies(
     fake.known.clear()
     fake.home.trouble = f"the home {HOME} cannot be read: there is no such directory"
     assert main(["list"]) == 0
-    assert capsys.readouterr().out == f"no topology is known: {fake.home.trouble}\n"
+    assert capsys.readouterr().out == f"no topology is registered: {fake.home.trouble}\n"
     assert main(["list", "--json"]) == 0
-    assert capsys.readouterr() == ("", f"sparkbolt: no topology is known: {fake.home.trouble}\n")
+    assert capsys.readouterr() == ("", f"sparkbolt: no topology is registered: {fake.home.trouble}\n")
 
 
 def test_list_all_shows_what_has_ended_and_why(printed: Printed) -> None:
@@ -100,9 +100,11 @@ def test_two_topologies_of_one_name_are_listed_by_their_ids(printed: Printed, fa
 
 def test_if_nothing_runs_it_is_said_where_was_looked_and_what_has_ended(printed: Printed, fake: FakeOperator) -> None:
     fake.known = fake.known[2:]
-    assert printed("list") == (f"no topology runs (looked in {HOME}); `sparkbolt list --all` shows 1 that have ended\n")
+    assert printed("list") == (
+        f"no topology is running (home: {HOME}); `sparkbolt list --all` shows 1 that have ended\n"
+    )
     fake.known = []
-    assert printed("list") == f"no topology runs (looked in {HOME})\n"
+    assert printed("list") == f"no topology is running (home: {HOME})\n"
     assert printed("list", "--json") == ""
 
 
@@ -142,7 +144,7 @@ def test_stats_as_json_has_the_window_that_was_asked_for(printed: Printed, fake:
 def test_without_the_last_ten_minutes_stats_shows_all_there_is(printed: Printed, fake: FakeOperator) -> None:
     del fake.document("words")["windows"]["600"]
     assert "since its first start" in printed("stats", "words")
-    assert "no numbers of that window, but of: 10800, 86400, all" in printed(
+    assert "no numbers for that window; it has numbers for: 10800, 86400, all" in printed(
         "stats", "words", "--window", "600", code=2
     )
 
@@ -163,13 +165,13 @@ def test_a_wrong_name_is_wrong_use_and_told_with_the_nearest(printed: Printed, a
 
 def test_two_running_topologies_of_one_name_are_told_by_their_ids(printed: Printed, fake: FakeOperator) -> None:
     fake.known.append(entry("words", TopologyState.ACTIVE, 2))
-    assert "2 topologies named 'words' run: say which by its id" in printed("stats", "words", code=2)
+    assert "2 topologies named 'words' run: use the id of one of them" in printed("stats", "words", code=2)
 
 
 def test_a_topology_that_does_not_answer_or_has_ended_says_so(fake: FakeOperator) -> None:
     silent = fake.document("words")
     silent["live"] = False
-    assert "it does not answer: these are the numbers of its checkpoint" in stats_lines(silent, "600", NOW_MS, 80)
+    assert "it does not answer: these numbers are from its checkpoint" in stats_lines(silent, "600", NOW_MS, 80)
     ended = stats_lines(fake.document("nightly"), "600", NOW_MS, 80)
     assert ended[0].startswith("nightly: ended, 9 h 0 min ago; ")
     assert "its spouts are exhausted, and every tree is finished" in ended
@@ -187,7 +189,7 @@ def test_a_topology_that_has_measured_nothing_yet_is_shown_without_numbers(fake:
     assert lines[-1] == "spouts open"
     component_lines(new, "enrich", "600", NOW_MS, 80)
     new["windows"] = {}
-    with pytest.raises(SparkboltError, match="no numbers of that window, but of: none yet"):
+    with pytest.raises(SparkboltError, match="no numbers for that window; it has numbers for: none yet"):
         stats_lines(new, "600", NOW_MS, 80)
 
 
@@ -228,7 +230,7 @@ def test_output_that_is_not_a_terminal_has_all_columns_and_digits_and_one_line_f
     listed, numbers = printed("list").splitlines(), printed("stats", fake.known[0]["id"]).splitlines()
     assert listed[0].split() == ["name", "state", "since", "batches", "trees/s", "lag", "open", "errors"]
     assert listed[1].split()[0] == name
-    assert "    its process (815) is gone, and has not said how it ended" in listed
+    assert "    its process (815) is gone and has not reported how it ended" in listed
     assert any(line.split()[:3] == ["enrich", "3,600,000", "3,593,000"] for line in numbers), numbers
 
 

@@ -352,4 +352,4 @@ def test_check_says_why_a_bolt_with_a_flush_runs_by_itself() -> None:
     builder.set_spout("numbers", Numbers())
     builder.set_bolt("write", Gathering()).shuffle_grouping("numbers")
     topology = builder.build()
-    assert "its flush is to run once" in fusion_reason(topology.components["write"], lay_out(topology, 2))
+    assert "its flush runs once" in fusion_reason(topology.components["write"], lay_out(topology, 2))

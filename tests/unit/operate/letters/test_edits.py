@@ -41,10 +41,10 @@ def test_the_message_itself_may_be_replaced() -> None:
 @pytest.mark.parametrize(
     ("value", "fields", "values", "edit", "text"),
     [
-        (b"\x00\x01", ("n",), (1,), {"n": 2}, r"edit the message itself \(\$value\)"),
-        (b'{"n": 2}', ("n",), (1,), {"n": 3}, "no JSON object with that field"),
+        (b"\x00\x01", ("n",), (1,), {"n": 2}, r"edit the message \(\$value\)"),
+        (b'{"n": 2}', ("n",), (1,), {"n": 3}, "not a JSON object with that field"),
         (b"be", ("line",), ("be",), {"lines": "x"}, "has no field 'lines': did you mean 'line'"),
-        (b"be", ("line",), ("be",), {"$value": 3}, r"\$value of a message is text, got int"),
+        (b"be", ("line",), ("be",), {"$value": 3}, r"\$value of a message must be text, got int"),
     ],
 )
 def test_an_edit_that_would_be_a_guess_is_refused(value: bytes, fields: Any, values: Any, edit: Any, text: str) -> None:

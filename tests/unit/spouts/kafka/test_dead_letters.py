@@ -74,7 +74,7 @@ def test_replay_tells_where_messages_of_a_topic_are_no_letters_and_never_writes_
     assert main(["dlq", "replay", where, "--into", "some.dlq"]) == 2
     assert "--into some.dlq is the topic that the dead letters are read from" in capsys.readouterr().err
     assert main(["dlq", "list", where]) == 0
-    damage = "1 message(s) are no letters and were passed over: partition 0, offset 0"
+    damage = "1 message(s) are not letters and were skipped: partition 0, offset 0"
     assert capsys.readouterr().out.splitlines()[2:] == ["1 dead letter(s), 1 shown, 0 replayed", damage]
     assert main(["dlq", "replay", where]) == 1
     assert capsys.readouterr().err == f"sparkbolt: 1 letter(s) replayed, 1 tuple(s); {damage}\n"

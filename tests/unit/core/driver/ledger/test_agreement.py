@@ -207,10 +207,10 @@ def test_the_command_makes_lives_and_the_id_of_sparks_query_anew(
     assert main(["checkpoint", "verify", where]) == 1
     said = capsys.readouterr().out
     assert "mistake: spark/metadata is missing, without which Spark does not go on" in said
-    assert "a repair would make anew: lives/1\na repair would make anew: spark/metadata\n" in said
+    assert "a repair would create: lives/1\na repair would create: spark/metadata\n" in said
     assert not (tmp_path / "lives").exists()
     assert main(["checkpoint", "repair", where]) == 0
-    assert "made anew: spark/metadata\n" in capsys.readouterr().out
+    assert "created: spark/metadata\n" in capsys.readouterr().out
     assert set(json.loads((tmp_path / "spark/metadata").read_bytes())) == {"id"}
     assert not (tmp_path / "spark/.metadata.crc").exists()
     assert main(["checkpoint", "verify", where]) == 0
@@ -261,7 +261,7 @@ def test_a_topology_that_is_damaged_before_anything_was_committed_is_put_aside(
     files.files |= {"topology": b"", "spark/metadata": b"", "spark/offsets/0": b"v1\n{}\n{}", "lives/0": b""}
     where = on_disk(files, tmp_path)
     assert main(["checkpoint", "repair", where]) == 0
-    assert "put aside: topology (a copy is repairs/0/topology)\n" in capsys.readouterr().out
+    assert "removed: topology (a copy is repairs/0/topology)\n" in capsys.readouterr().out
     assert not (tmp_path / "topology").exists()
 
 
@@ -283,7 +283,7 @@ def test_metadata_of_sparks_that_is_damaged_is_named_and_made_anew(
     assert main(["checkpoint", "verify", where]) == 1
     said = capsys.readouterr().out
     assert "mistake: spark/metadata is damaged (" in said
-    assert "a repair would put aside: spark/metadata\na repair would make anew: spark/metadata\n" in said
+    assert "a repair would remove: spark/metadata\na repair would create: spark/metadata\n" in said
     assert main(["checkpoint", "repair", where]) == 0
     assert (tmp_path / "repairs/0/spark/metadata").read_bytes() == left
     assert set(json.loads((tmp_path / "spark/metadata").read_bytes())) == {"id"}
@@ -299,15 +299,15 @@ def test_the_command_says_what_it_found_and_keeps_copies(tmp_path: Path, capsys:
         assert main(["checkpoint", *arguments, str(tmp_path)]) == 1
         said = capsys.readouterr().out
         assert "mistake: micro-batch 2 is committed, but ledger/2.entry is missing\n" in said
-        assert "a repair would put aside: spark/commits/2\n" in said
+        assert "a repair would remove: spark/commits/2\n" in said
         assert (tmp_path / "spark/commits/2").exists()
     assert main(["checkpoint", "repair", str(tmp_path)]) == 0
-    assert "put aside: spark/commits/2 (a copy is repairs/0/spark/commits/2)\n" in capsys.readouterr().out
+    assert "removed: spark/commits/2 (a copy is repairs/0/spark/commits/2)\n" in capsys.readouterr().out
     assert (tmp_path / "repairs/0/spark/commits/2").read_bytes() == b"v1\n{}"
     assert main(["checkpoint", "verify", str(tmp_path)]) == 0
-    assert "they agree: a start goes on with micro-batch 2\n" in capsys.readouterr().out
+    assert "they agree: the next start continues with micro-batch 2\n" in capsys.readouterr().out
     assert main(["checkpoint", "verify", str(tmp_path / "ledger")]) == 1
-    assert "is no checkpoint of Sparkbolt" in capsys.readouterr().err
+    assert "is not a checkpoint of Sparkbolt" in capsys.readouterr().err
 
 
 def test_a_micro_batch_that_spark_ran_for_its_own_sources_repeats_the_plan_before_it() -> None:
@@ -339,7 +339,7 @@ def test_rows_that_wait_for_their_commit_are_told_and_damaged_ones_found(tmp_pat
     out = capsys.readouterr().out
     assert "mistake: commits/2.out is missing or damaged: it has the rows that txid 3 of 'out' commits" in out
     assert "mistake: aborts/3 is damaged" in out
-    assert "a repair cannot help: what this file had is nowhere else" in out
+    assert "a repair cannot help: this file has no other copy" in out
     assert main(["checkpoint", "repair", where]) == 1
     assert Path(where, "commits/2.out").exists()
 
