@@ -1,7 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, nonecheck=False
 """Kernels: the loops that every tuple passes, compiled.
 
-Which question it answers: what would Sparkbolt's own loops cost, if the interpreter did not run them?
 Rule 1: each kernel does what a piece of Python in Sparkbolt does, with the same results; that piece stands in its
 docstring and stays the reference. A kernel decides nothing that the reference does not decide.
 Rule 2: an exception of user code is handed to Sparkbolt as it was raised; no kernel catches anything else.
