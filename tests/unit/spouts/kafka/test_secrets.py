@@ -80,7 +80,7 @@ def test_properties_for_the_letters_of_a_topic_come_from_a_file_and_are_never_pr
     ("lines", "said"),
     [
         (["sasl.mechanism=PLAIN", "sasl.password x4!y"], "line 2 is not a property, expected key=value"),
-        (["=x4!y"], "line 1 is no property"),
+        (["=x4!y"], "line 1 is not a property"),
         (["group.id=x4!y"], "client property 'group.id' cannot be given"),
         (None, "cannot be read: No such file or directory"),
     ],
