@@ -420,7 +420,7 @@ def a_home_that_is_gone_for_a_while(command: Command, url: str, *ids: str) -> No
     try:
         assert "no topology is registered: the home " in command("list")
         assert "no topology is registered: the home " in command("list", "--json")
-        assert f"no topology {ids[0]!r} is known: the home " in command("stats", ids[0], code=2)
+        assert f"no topology {ids[0]!r} was found: the home " in command("stats", ids[0], code=2)
         page = until(lambda: (text := shown(url, "/")) and "its content is gone" in text and text)
         assert all(id_ in page for id_ in ids)
         assert "dead" not in re.findall(r"pill state-(\w+)", page)
