@@ -60,7 +60,16 @@ def every_third() -> tuple[EvictionPolicy, TriggerPolicy]:
 )
 @pytest.mark.parametrize(
     "how",
-    ["on arrival", "event time", "acked on expiry", "by key", "event time, acked on expiry", "event time, by key"],
+    [
+        "on arrival",
+        "event time",
+        "acked on expiry",
+        "by key",
+        "event time, acked on expiry",
+        "event time, by key",
+        "by key, acked on expiry",
+        "event time, by key, acked on expiry",
+    ],
 )
 def test_what_is_new_and_what_has_expired_keep_a_running_sum_also_over_empty_windows(
     shape: Callable[[WindowedBolt], WindowedBolt], how: str
@@ -86,7 +95,8 @@ def test_what_is_new_and_what_has_expired_keep_a_running_sum_also_over_empty_win
                 driver.restart()
         run.feed(str(now + 40_000), at=10**11)
         driver.advance(secs(20))
-        assert len(driver.emitted("sums")) >= 3
+        by_key_in_trees = "by key, acked on expiry" in how  # the restart drops open trees, and two keys share the rest
+        assert len(driver.emitted("sums")) >= (2 if by_key_in_trees else 3)
         for running, whole, column in driver.emitted("sums"):
             assert running == whole == column
 
