@@ -14,9 +14,9 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import Any, cast
 
+from sparkbolt.core.base.codec import MismatchError
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.driver.history import History
 from sparkbolt.errors import SparkboltError
@@ -28,6 +28,7 @@ from sparkbolt.operate.documents import (
     TopologyDocument,
     TopologyEntry,
     TopologyState,
+    refused,
 )
 from sparkbolt.operate.home import Home, HomeError, UnknownTopologyError, checked_entry, is_place
 from sparkbolt.operate.letters.of_topology import TopologyLetters
@@ -35,6 +36,7 @@ from sparkbolt.operate.letters.stores import OpenFiles
 from sparkbolt.operate.log_reading import last_lines
 from sparkbolt.operate.operable import TopologyView
 from sparkbolt.operate.past import Past
+from sparkbolt.operate.verbs import VERBS
 from sparkbolt.operate.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
 
 ANSWER_SECS = 1.0
@@ -210,10 +212,10 @@ class Operator:
         letters = self._letters_of(past)
         return letters.newest(search.strip(), last, replayed=replayed, discarded=discarded)
 
-    def letter(self, topology: str, id_: str) -> dict[str, Any] | None:
-        """One dead letter, as in ``letters``; None if there is none with that id."""
+    def letter(self, topology: str, letter: str) -> dict[str, Any] | None:
+        """One dead letter by its id, as in ``letters``; None if there is none with that id."""
         past = self._past(self.find(topology))
-        return self._letters_of(past).one(id_) if past is not None else None
+        return self._letters_of(past).one(letter) if past is not None else None
 
     def log(
         self, topology: str, *, component: str | None = None, search: str = "", last: int = 200
@@ -230,50 +232,23 @@ class Operator:
 
     # Changes. Each is written to the topology's events with ``by``.
 
-    def activate(self, topology: str, *, by: str) -> Answer:
-        """Start the spouts again after ``deactivate``."""
-        return self._change(topology, "activate", {}, by)
+    def change(self, topology: str, verb: str, /, *, by: str, **arguments: Any) -> Answer:
+        """Do what a row of ``VERBS`` says.
 
-    def deactivate(self, topology: str, *, by: str) -> Answer:
-        """Stop the spouts until ``activate``, also after restarts."""
-        return self._change(topology, "deactivate", {}, by)
-
-    def kill(self, topology: str, *, wait_secs: float | None = None, by: str) -> Answer:
-        """Stop the spouts, wait ``wait_secs`` for open trees (None: the message timeout), and end the topology."""
-        return self._change(topology, "kill", {"wait_secs": wait_secs}, by)
-
-    def restart(self, topology: str, *, by: str) -> Answer:
-        """Restart the query from the checkpoint."""
-        return self._change(topology, "restart", {}, by)
-
-    def set(self, topology: str, key: str, value: str, *, component: str | None = None, by: str) -> Answer:
-        """Change a setting; the change stays after a restart.
-
-        Settings are ``log-level``, ``max-spout-pending``, ``micro-batch-target``, ``message-timeout`` and
-        ``max-attempts``. The value ``default`` undoes a change.
+        A topology that does not run refuses it, unless the verb is about dead letters.
         """
-        return self._change(topology, "set", {"key": key, "value": value, "component": component}, by)
-
-    def rebalance(self, topology: str, *, by: str, **wanted: Any) -> Answer:
-        """Say which changes of the layout a restart can apply, and refuse the others as ``run`` does.
-
-        ``wanted`` may have ``parallelism``, an object of component and number, and ``workers``.
-        """
-        return self._change(topology, "rebalance", wanted, by)
-
-    def trace(
-        self, topology: str, message: str, *, component: str | None = None, stop: bool = False, by: str
-    ) -> Answer:
-        """Record the hops of messages with this id (or source@position) from now on; with ``stop``, stop recording."""
-        return self._change(topology, "trace", {"message": message, "component": component, "stop": stop}, by)
-
-    def _change(self, topology: str, verb: str, arguments: dict[str, Any], by: str) -> Answer:
-        entry = self.find(topology)
+        entry, row = self.find(topology), VERBS[verb]
+        try:
+            given = row.read(arguments)
+        except MismatchError as mismatch:
+            return refused(f"{verb}: {mismatch.place or 'it'} {mismatch.text}")
+        if row.of_letters:
+            return self._with_letters(entry, by, lambda letters: row.act(letters, **given))
         if not TopologyState.of(entry["state"]).runs:
             how = f" ({entry['why']})" if entry["why"] else ""
-            return _refused(f"topology {entry['id']} does not run{how}: you cannot {verb} it")
-        answer, why = self._asked(entry, verb, arguments, by)
-        return cast(Answer, answer) if isinstance(answer, dict) else _refused(why or "there is no answer")
+            return refused(f"topology {entry['id']} does not run{how}: you cannot {verb} it")
+        answer, why = self._asked(entry, verb, given, by)
+        return cast(Answer, answer) if isinstance(answer, dict) else refused(why or "there is no answer")
 
     def _asked(self, entry: TopologyEntry, verb: str, arguments: dict[str, Any], by: str) -> tuple[Any, str | None]:
         """The answer of a topology, or None and a sentence about why there is none."""
@@ -303,41 +278,16 @@ class Operator:
 
     # Dead letters.
 
-    def replay(
-        self,
-        topology: str,
-        ids: Sequence[str],
-        *,
-        values: dict[str, Any] | None = None,
-        target: str | None = None,
-        by: str,
-    ) -> Answer:
-        """Give dead letters again; ``values`` replaces fields of a single one's record.
-
-        Args:
-            topology: whose they are.
-            ids: the ids of the letters, or their beginnings.
-            values: by field, as in ``letters``; ``$value`` and ``$key`` are the original message's.
-            target: a file, or ``kafka:HOST:PORT[/TOPIC]``; None: where the messages came from, if that was Kafka.
-            by: who asks.
-        """
-        return self._with_letters(topology, by, lambda letters: letters.replay(ids, values, target))
-
-    def discard(self, topology: str, ids: Sequence[str], *, by: str) -> Answer:
-        """Mark dead letters as seen to: they are no longer listed as waiting."""
-        return self._with_letters(topology, by, lambda letters: letters.discard(ids))
-
-    def _with_letters(self, topology: str, by: str, act: Any) -> Answer:
-        entry = self.find(topology)
+    def _with_letters(self, entry: TopologyEntry, by: str, act: Any) -> Answer:
         past = self._past(entry)
         if past is None:
-            return _refused(f"topology {entry['id']} has no readable checkpoint, so it has no dead letters here")
+            return refused(f"topology {entry['id']} has no readable checkpoint, so it has no dead letters here")
         try:
             answer: Answer = act(self._letters_of(past))
         except SparkboltError as error:
-            return _refused(str(error))
+            return refused(str(error))
         except Exception as error:  # noqa: BLE001  a full disk: who asked is told
-            return _refused(line_of(error))
+            return refused(line_of(error))
         if not answer["refused"]:
             self._note(entry, past, answer["text"], by)
         return answer
@@ -378,10 +328,6 @@ class Operator:
             while len(self._pasts) > CHECKPOINTS_MAX:
                 self._pasts.popitem(last=False)
         return past
-
-
-def _refused(text: str) -> Answer:
-    return Answer(done=False, refused=True, text=text)
 
 
 def _absolute(place: str) -> str:

@@ -167,12 +167,13 @@ class Operated:
 
     # What is changed.
 
-    def set_active(self, active: bool) -> None:
-        """Let spouts emit, or stop them from emitting."""
-        if active:
-            self._running.activate()
-        else:
-            self._running.deactivate()
+    def activate(self) -> None:
+        """Let spouts emit again."""
+        self._running.activate()
+
+    def deactivate(self) -> None:
+        """Stop spouts from emitting."""
+        self._running.deactivate()
 
     def override(self, overrides: Overrides) -> None:
         """Let changed settings apply, as soon as nothing is staged."""

@@ -24,10 +24,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from sparkbolt.errors import SparkboltError
-from sparkbolt.operate.documents import TopologyDocument, TopologyState
+from sparkbolt.operate.documents import NumbersEvent, StateEvent, TopologyDocument, TopologyState
 from sparkbolt.ui.answers import finite
 from sparkbolt.ui.asking import Asking
-from sparkbolt.ui.rest_types import NumbersEvent, StateEvent
 
 LOOK_SECS = 2.0
 """How often a stream looks for changes."""

@@ -122,7 +122,7 @@ def test_a_topology_that_was_deactivated_stays_so_over_kill_9_and_a_home_that_wa
     programs.document(lambda found: emitted(found) > 0)
     shutil.rmtree(programs.home.rename(programs.directory / "removed"))
     programs.document(lambda found: True)
-    assert not operator.deactivate("numbers", by="alice")["refused"]
+    assert not operator.change("numbers", "deactivate", by="alice")["refused"]
     programs.document(lambda found: found["entry"]["state"] == TopologyState.INACTIVE)
     [entry] = operator.topologies()
     events = programs.directory / "state" / "events"
@@ -137,19 +137,19 @@ def test_a_topology_that_was_deactivated_stays_so_over_kill_9_and_a_home_that_wa
     found = programs.document(lambda found: found["entry"]["state"] == TopologyState.INACTIVE)
     assert found["entry"]["why"] == "deactivated by alice"
     before = emitted(found)
-    assert not operator.restart("numbers", by="alice")["refused"]
+    assert not operator.change("numbers", "restart", by="alice")["refused"]
     found = programs.document(lambda found: "restarted" in {event["kind"] for event in found["events"]})
     assert emitted(found) == before
-    assert not operator.activate("numbers", by="bob")["refused"]
+    assert not operator.change("numbers", "activate", by="bob")["refused"]
     found = programs.document(lambda found: emitted(found) > before)
     # Nobody knows which message comes next, so some are asked for of which one is sure to come.
     for ahead in range(8):
         message = f"generator-0@{emitted(found) + 100 * 2**ahead}"
-        assert not operator.trace("numbers", message, by="bob")["refused"]
+        assert not operator.change("numbers", "trace", message=message, by="bob")["refused"]
     programs.document(lambda found: operator.stories("numbers", "acked"))
     [story, *_] = operator.stories("numbers", "acked")
     assert [hop["component"] for hop in story["hops"]] == ["numbers", "bolt"]
-    assert not operator.kill("numbers", by="bob")["refused"]
+    assert not operator.change("numbers", "kill", by="bob")["refused"]
     assert programs.end(second) == 0
     newest, older = operator.topologies()
     assert (newest["state"], newest["why"], newest["exit_code"]) == (TopologyState.ENDED, "killed by bob", 0)

@@ -62,7 +62,7 @@ def test_an_answer_serves_those_who_ask_within_a_second_and_not_later(
 
 
 def test_other_questions_have_other_answers(asking: Asking) -> None:
-    failed, opened = run(all_of(asking.stories("words", "failed"), asking.stories("words", "open")))
+    failed, opened = run(all_of(asking.ask("words", "stories"), asking.ask("words", "stories", state="open")))
     assert {story["state"] for story in failed} == {"failed"}
     assert {story["state"] for story in opened} == {"open"}
 
@@ -72,7 +72,7 @@ def test_after_a_change_the_topology_is_asked_again(asking: Asking, operator: Ui
     answer = run(asking.change("words", "kill", wait_secs=3.0, by="ann"))
     run(asking.document("words"))
     assert answer["done"]
-    assert operator.asked == [("kill", operator.known[0]["id"], 3.0, "ann")]
+    assert operator.asked == [("kill", operator.known[0]["id"], {"wait_secs": 3.0}, "ann")]
     assert len([call for call in operator.calls if call[0] == "document"]) == 2
 
 
@@ -102,7 +102,7 @@ def test_a_topology_that_hangs_is_told_of_and_others_answer(
 ) -> None:
     monkeypatch.setattr(module, "ANSWER_SECS", 0.05)
     operator.gate, operator.hangs = threading.Event(), operator.known[0]["id"]
-    questions = [asking.stories("words", search=str(number)) for number in range(10)]
+    questions = [asking.ask("words", "stories", search=str(number)) for number in range(10)]
     found = run(all_of(*questions))
     assert all(isinstance(each, LateAnswerError) for each in found)
     assert len([call for call in operator.calls if call[0] == "stories"]) <= module.TOPOLOGY_CALLS_MAX
@@ -186,5 +186,5 @@ def test_answers_that_are_kept_are_bounded(asking: Asking, clock: Clock, monkeyp
     monkeypatch.setattr(module, "ANSWERS_MAX", 5)
     for number in range(20):
         clock.secs += FRESH_SECS / 3
-        run(asking.stories("words", search=str(number)))
+        run(asking.ask("words", "stories", search=str(number)))
     assert len(asking._known) <= 5
