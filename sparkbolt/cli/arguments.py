@@ -112,7 +112,7 @@ class _Merge(argparse.Action):
     """Merges the objects of a repeated option."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, value: Any, option: str | None = None) -> None:
-        setattr(namespace, self.dest, {**getattr(namespace, self.dest), **value})
+        setattr(namespace, self.dest, {**(getattr(namespace, self.dest) or {}), **value})
 
 
 def port(text: str) -> int:

@@ -14,28 +14,32 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from sparkbolt.core.base.codec import MismatchError
 from sparkbolt.core.base.exceptions import line_of
-from sparkbolt.core.driver.history import History
+from sparkbolt.core.driver.history import History, MicroBatchRecord
 from sparkbolt.errors import SparkboltError
 from sparkbolt.operate import describe
 from sparkbolt.operate.client import NoAnswerError, NotAllowedError, WrongRequestError, ask
 from sparkbolt.operate.documents import (
     Answer,
     SeriesDocument,
+    StoryDocument,
     TopologyDocument,
     TopologyEntry,
     TopologyState,
     refused,
 )
 from sparkbolt.operate.home import Home, HomeError, UnknownTopologyError, checked_entry, is_place
-from sparkbolt.operate.letters.of_topology import TopologyLetters
+from sparkbolt.operate.letters.of_topology import ListedLetter, TopologyLetters
 from sparkbolt.operate.letters.stores import OpenFiles
 from sparkbolt.operate.log_reading import last_lines
+from sparkbolt.operate.logs import LogLine
 from sparkbolt.operate.operable import TopologyView
+from sparkbolt.operate.parameters import Parameter
 from sparkbolt.operate.past import Past
+from sparkbolt.operate.questions import Last, Search, Since, Until, Views, question
 from sparkbolt.operate.verbs import VERBS
 from sparkbolt.operate.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
 
@@ -45,7 +49,7 @@ CHECKPOINTS_MAX = 20
 log = logging.getLogger("sparkbolt")
 
 
-class Operator:
+class Operator(Views):
     """Asks topologies that are registered in one home, and checkpoints that are given by their path.
 
     Its methods may be called from any thread.
@@ -67,8 +71,13 @@ class Operator:
     # What is known. TOPOLOGY is an id, a name (then the newest of that name, one that runs before others), or the
     # path of a checkpoint.
 
-    def topologies(self, *, ended: bool = True) -> list[TopologyEntry]:
-        """All registered topologies: those that run first, then those that have ended, the newest first.
+    @question("")
+    def topologies(
+        self, *, ended: Annotated[bool, Parameter("include topologies that have ended")] = True
+    ) -> list[TopologyEntry]:
+        """List the topologies.
+
+        Those that run are first, then those that have ended, the newest first.
 
         Raises:
             HomeError: the home cannot be read.
@@ -121,8 +130,9 @@ class Operator:
         entry["why"] = "only its checkpoint is known"
         return entry
 
+    @question("/{topology}")
     def document(self, topology: str) -> TopologyDocument:
-        """One topology with its components, numbers, errors and events."""
+        """Get one topology with its components, numbers, errors and events."""
         entry = self.find(topology)
         answer, why = self._asked(entry, "document", {}, "")
         if isinstance(answer, dict):
@@ -159,8 +169,9 @@ class Operator:
             events=past.events() if past is not None else [],
         )
 
-    def series(self, topology: str, since_ms: int | None = None, until_ms: int | None = None) -> SeriesDocument:
-        """The history of a topology between two times (default: the last hour)."""
+    @question("/{topology}/series")
+    def series(self, topology: str, since_ms: Since = None, until_ms: Until = None) -> SeriesDocument:
+        """Get the history of the topology's numbers."""
         entry = self.find(topology)
         answer, _ = self._asked(entry, "series", {"since_ms": since_ms, "until_ms": until_ms}, "")
         if isinstance(answer, dict):
@@ -173,8 +184,9 @@ class Operator:
             return series_of(History(), [], Shape.of([]), span, now_ms)
         return series_of(past.history(), past.events(), Shape.of(past.description().components), span, ended_ms)
 
-    def micro_batches(self, topology: str, last: int = 100) -> list[dict[str, Any]]:
-        """The newest micro-batches that were promoted, the newest last."""
+    @question("/{topology}/micro-batches", answer=list[MicroBatchRecord])
+    def micro_batches(self, topology: str, last: Last = 100) -> list[dict[str, Any]]:
+        """List the newest micro-batches with the time of each phase; the newest last."""
         entry = self.find(topology)
         answer, _ = self._asked(entry, "micro_batches", {"last": last}, "")
         if isinstance(answer, list):
@@ -182,10 +194,16 @@ class Operator:
         past = self._past(entry)
         return micro_batches_of(past.history(), last) if past is not None else []
 
+    @question("/{topology}/stories", answer=list[StoryDocument])
     def stories(
-        self, topology: str, state: str = "failed", *, search: str = "", last: int = 100
+        self,
+        topology: str,
+        state: Annotated[str, Parameter("the state of the trees", choices=("failed", "open", "acked"))] = "failed",
+        *,
+        search: Search = "",
+        last: Last = 100,
     ) -> list[dict[str, Any]]:
-        """Trees as ``Story.to_json`` gives them: ``state`` is ``failed``, ``open`` or ``acked`` (traced ones).
+        """List trees: failed, open, or traced and acked. An exact root or SOURCE@POSITION matches in any state.
 
         ``search`` is a part of a message id, a source, a root or a reason; an exact root, ``task[i]:sequence`` or
         ``source@position`` finds its tree in any state.
@@ -193,18 +211,29 @@ class Operator:
         past = self._past(self.find(topology))
         return past.stories(state, search.strip(), last) if past is not None else []
 
-    def story(self, topology: str, root: str) -> dict[str, Any] | None:
-        """One tree: as in ``stories``, with ``other_attempts``; None if it does not exist."""
+    @question(
+        "/{topology}/stories/{root}",
+        answer=StoryDocument,
+        absent="there is no tree {root!r}; trees are removed once they are acked, unless they are traced",
+    )
+    def story(self, topology: str, root: Annotated[str, Parameter("the root of the tree")]) -> dict[str, Any] | None:
+        """Get one tree with the other attempts of its message."""
         past = self._past(self.find(topology))
         return past.story(root) if past is not None else None
 
+    @question("/{topology}/letters", answer=list[ListedLetter])
     def letters(
-        self, topology: str, *, search: str = "", last: int = 100, replayed: bool = True, discarded: bool = True
+        self,
+        topology: str,
+        *,
+        search: Search = "",
+        last: Last = 100,
+        replayed: Annotated[bool, Parameter("include letters that were replayed")] = True,
+        discarded: Annotated[bool, Parameter("include letters that were discarded")] = True,
     ) -> list[dict[str, Any]]:
-        """Its dead letters: ``DeadLetter.to_json`` with ``replayed`` (bool) and ``discarded`` (bool), the newest last.
+        """List the dead letters; the newest last.
 
-        ``search`` is a part of an id, a message, its record, a cause or a reason. Without ``replayed`` or
-        ``discarded``, such letters are left out.
+        ``search`` is a part of an id, a message, its record, a cause or a reason.
         """
         past = self._past(self.find(topology))
         if past is None:
@@ -212,15 +241,28 @@ class Operator:
         letters = self._letters_of(past)
         return letters.newest(search.strip(), last, replayed=replayed, discarded=discarded)
 
-    def letter(self, topology: str, letter: str) -> dict[str, Any] | None:
-        """One dead letter by its id, as in ``letters``; None if there is none with that id."""
+    @question(
+        "/{topology}/letters/{letter}",
+        answer=ListedLetter,
+        absent="there is no dead letter {letter!r}; GET .../letters lists them",
+    )
+    def letter(
+        self, topology: str, letter: Annotated[str, Parameter("the id of the letter, or its beginning")]
+    ) -> dict[str, Any] | None:
+        """Get one dead letter."""
         past = self._past(self.find(topology))
         return self._letters_of(past).one(letter) if past is not None else None
 
+    @question("/{topology}/log", answer=list[LogLine])
     def log(
-        self, topology: str, *, component: str | None = None, search: str = "", last: int = 200
+        self,
+        topology: str,
+        *,
+        component: Annotated[str | None, Parameter("return only lines of this component")] = None,
+        search: Search = "",
+        last: Last = 200,
     ) -> list[dict[str, Any]]:
-        """The newest lines of its log, the newest last; it reads the end of large files only.
+        """Get the newest lines of the log; the newest last.
 
         Each has ``time_ms``, ``level``, ``component``, ``task``, ``micro_batch``, ``root`` and ``text``.
         """

@@ -5,11 +5,13 @@ Rule: every entrance reads a value through its parameter, ``of_text`` or ``of_js
 
 from __future__ import annotations
 
+import builtins
+import inspect
 import re
 import types
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Union, get_args, get_origin
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
 from sparkbolt.core.base.codec import MismatchError, coder
 
@@ -33,9 +35,9 @@ def duration_secs(text: str) -> float | None:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter: its type, its default, a phrase about it, and which values it allows.
+    """A parameter: a phrase about it, which values it allows, and from the signature its name, type and default.
 
-    >>> last = Parameter("last", int, "the maximum number of entries", 100, lowest=1)
+    >>> last = Parameter("the maximum number of entries", lowest=1, name="last", kind=int, default=100)
     >>> last.of_text("7"), last.of_json(8)
     (7, 8)
     >>> last.of_text("0")
@@ -43,18 +45,19 @@ class Parameter:
     sparkbolt.core.base.codec.MismatchError: last must be a whole number of at least 1, got '0'
     """
 
-    name: str
-    kind: Any
-    """The type of its values, as the codec reads it."""
     about: str = ""
     """A phrase for the help of commands, the REST schema and the label in forms; without one, no form shows it."""
-    default: Any = REQUIRED
     choices: tuple[str, ...] = ()
     lowest: float | None = None
     highest: float | None = None
+    """The limits of a number, or of the number of characters of a text."""
     options: tuple[str, ...] = ()
     """Its options on the command line; without any it is positional."""
     metavar: str | None = None
+    name: str = ""
+    kind: Any = str
+    """The type of its values, as the codec reads it."""
+    default: Any = REQUIRED
 
     @property
     def is_required(self) -> bool:
@@ -71,7 +74,7 @@ class Parameter:
     def is_typed(self) -> bool:
         """Whether a person can type it: a text, a number, a choice, or ``NAME=N``."""
         kind = self.plain_kind
-        return bool(self.about) and kind is not list and (kind is not dict or get_args(self.kind)[1] is int)
+        return bool(self.about) and kind is not list and (kind is not dict or "int" in str(self.kind))
 
     @property
     def picks(self) -> tuple[str, ...]:
@@ -151,14 +154,56 @@ def _whole(text: str) -> int | None:
     return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else None
 
 
+class _Names(dict[str, Any]):
+    """The names of a module; those that it imports for types only mean anything."""
+
+    def __missing__(self, name: str) -> Any:
+        return Any
+
+
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types of a function's parameters and of its result."""
+    names = _Names(vars(builtins) | function.__globals__)
+    return get_type_hints(function, localns=names, include_extras=True)
+
+
+def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
+    """The parameters of a function, as they are ``Annotated`` with a ``Parameter`` each.
+
+    >>> def greet(whom: Annotated[str, Parameter("the name")], times: Annotated[int, Parameter()] = 1) -> None: ...
+    >>> [(one.name, one.kind.__name__, one.is_required) for one in parameters_of(greet)]
+    [('whom', 'str', True), ('times', 'int', False)]
+    """
+    defaults = {name: one.default for name, one in inspect.signature(function).parameters.items()}
+    found = []
+    for name, hint in hints_of(function).items():
+        for note in get_args(hint)[1:]:
+            if isinstance(note, Parameter):
+                default = REQUIRED if defaults[name] is inspect.Parameter.empty else defaults[name]
+                found.append(replace(note, name=name, kind=get_args(hint)[0], default=default))
+    return tuple(found)
+
+
+def about_of(function: Callable[..., Any]) -> str:
+    """The first sentence of its docstring."""
+    return (inspect.getdoc(function) or "").partition("\n")[0]
+
+
 @dataclass(frozen=True)
 class Row:
-    """What verbs and questions have in common."""
+    """What verbs and questions have in common; it follows from a function."""
 
     name: str
     about: str
     """A sentence for the help of commands, the REST schema and pages."""
     parameters: tuple[Parameter, ...] = ()
+    act: Callable[..., Any] = print
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], **more: Any) -> Self:
+        """The row of a function: its name, the first sentence of its docstring, and its parameters."""
+        about = (inspect.getdoc(function) or "").partition("\n")[0]
+        return cls(function.__name__.rstrip("_"), about, parameters_of(function), function, **more)
 
     def read(self, arguments: object) -> dict[str, Any]:
         """Check arguments that come as JSON, and add defaults.

@@ -39,7 +39,8 @@ from sparkbolt.operate.documents import (
 )
 from sparkbolt.operate.intent import CONTROL_FILE, Intent
 from sparkbolt.operate.operable import Operable, TopologyView
-from sparkbolt.operate.questions import QUESTIONS, Question
+from sparkbolt.operate.parameters import Row
+from sparkbolt.operate.questions import Last, Since, Until
 from sparkbolt.operate.registration import News, Rate
 from sparkbolt.operate.verbs import VERBS, Verb
 from sparkbolt.operate.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
@@ -203,17 +204,17 @@ class Steering:
         Raises:
             ConfigError: there is no such verb, or its arguments are wrong.
         """
-        row: Verb | Question | None = VERBS.get(verb) or QUESTIONS.get(verb)
-        if row is None or not row.is_live:
+        row = VERBS.get(verb) or LIVE.get(verb)
+        if row is None or (isinstance(row, Verb) and row.of_letters):
             raise ConfigError(f"there is no request {verb!r}")
         try:
             given = row.read(arguments)
         except MismatchError as mismatch:
             raise ConfigError(f"request {verb!r}: {mismatch.place or 'it'} {mismatch.text}") from None
-        if isinstance(row, Verb):
-            answer = row.act(self, by, **given)
-            return self._carry_out(answer, row.later) if callable(answer) else answer
-        return getattr(self, verb)(**given)
+        if not isinstance(row, Verb):
+            return row.act(self, **given)
+        answer = row.act(self, by, **given)
+        return self._carry_out(answer, row.later) if callable(answer) else answer
 
     def document(self) -> TopologyDocument:
         """The document of the topology, from values that are available without waiting."""
@@ -239,7 +240,7 @@ class Steering:
             events=self.events.all(),
         )
 
-    def series(self, since_ms: int | None, until_ms: int | None) -> SeriesDocument:
+    def series(self, since_ms: Since = None, until_ms: Until = None) -> SeriesDocument:
         """The history between two moments."""
         shape = Shape.of(describe.components_of(self.operable.lane))
         history = self.operable.history() or History()
@@ -264,7 +265,7 @@ class Steering:
             self._level_before = log.level
         log.setLevel(level.upper())
 
-    def micro_batches(self, last: int) -> list[dict[str, Any]]:
+    def micro_batches(self, last: Last = 100) -> list[dict[str, Any]]:
         """The newest micro-batches that were promoted."""
         return micro_batches_of(self.operable.history() or History(), last)
 
@@ -317,3 +318,7 @@ class Steering:
             self.operable.write(EVENTS_FILE, self.events.dumps())
         except Exception as error:  # noqa: BLE001  the next event tries again
             log.debug("the events of topology %r cannot be written: %s", self.topology.name, line_of(error))
+
+
+LIVE = {one.__name__: Row.of(one) for one in (Steering.document, Steering.series, Steering.micro_batches)}
+"""The questions that a topology answers itself."""

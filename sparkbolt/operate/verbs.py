@@ -1,7 +1,7 @@
-"""Verbs: what operators can ask of a topology, one row each.
+"""Verbs: what operators can ask of a topology, one function each.
 
-The command line, REST with its schema, the pages' forms, the control socket and the running topology follow from a
-row: a new verb is a row of ``VERBS`` and its function.
+The command line, REST with its schema, the pages' forms, the control socket and the running topology follow from the
+row in ``VERBS`` that its decorator makes: from its name, its docstring, its parameters, and what the decorator says.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.core.model.topology_changes import changes, differs
@@ -22,18 +22,22 @@ if TYPE_CHECKING:
     from sparkbolt.operate.letters.of_topology import TopologyLetters
     from sparkbolt.operate.steering import Steering
 
+NOTE_CHARACTERS_MAX = 64_000
 Deed = Callable[[], Answer]
 """What the thread of ``Steering`` does for a verb."""
+F = TypeVar("F", bound=Callable[..., Answer | Deed])
 log = logging.getLogger("sparkbolt")
 
 
 @dataclass(frozen=True)
 class Verb(Row):
-    """A row: a change that operators can request. It needs the token, and a person confirms it."""
+    """A change that operators can request. It needs the token, and a person confirms it.
 
-    act: Callable[..., Answer | Deed] = lambda: refused("nothing does it")
-    """Gets ``Steering``, ``by`` and the arguments; returns the answer, or what the thread of ``Steering`` does for it.
-    The function of a verb ``of_letters`` gets ``TopologyLetters``, also if the topology has ended."""
+    Its function gets ``Steering``, who asks, and its arguments. It returns the answer, or what the thread of
+    ``Steering`` does for it. The function of a verb ``of_letters`` gets ``TopologyLetters``, also if the topology has
+    ended.
+    """
+
     effect: str = ""
     """What it does, in a sentence or two that a person reads before confirming."""
     title: str = ""
@@ -60,11 +64,6 @@ class Verb(Row):
     of_letters: bool = False
 
     @property
-    def is_live(self) -> bool:
-        """Whether the topology does it, so that it has to run."""
-        return not self.of_letters
-
-    @property
     def label(self) -> str:
         """Its title."""
         return self.title or self.name.capitalize()
@@ -80,16 +79,41 @@ class Verb(Row):
         return everywhere and state not in self.not_in and (not self.only_in or state in self.only_in)
 
 
-# Their functions.
+VERBS: dict[str, Verb] = {}
+"""By name."""
 
 
+def verb(**row: Any) -> Callable[[F], F]:
+    """Add a row with the fields of ``Verb`` for a function."""
+
+    def add(function: F) -> F:
+        one = Verb.of(function, **row)
+        VERBS[one.name] = one
+        return function
+
+    return add
+
+
+@verb(
+    effect="The spouts emit again.",
+    later="its spouts start as soon as it handles the request",
+    only_in=(TopologyState.INACTIVE,),
+    is_storms=True,
+)
 def activate(steering: Steering, by: str) -> Deed:
-    """Start the spouts again."""
+    """Start the spouts again after deactivate."""
     return lambda: _switch(steering, by, active=True)
 
 
+@verb(
+    effect="The spouts stop emitting, and open trees finish. The topology stays inactive until you activate it, also "
+    "after a restart.",
+    later="its spouts stop as soon as it handles the request",
+    not_in=(TopologyState.INACTIVE,),
+    is_storms=True,
+)
 def deactivate(steering: Steering, by: str) -> Deed:
-    """Stop the spouts, also after restarts."""
+    """Stop the spouts until activate, also after restarts."""
     return lambda: _switch(steering, by, active=False)
 
 
@@ -115,8 +139,43 @@ def _switch(steering: Steering, by: str, *, active: bool) -> Answer:
     return done(f"the topology is {word}: {text}. It stays {word}{steering.how_long()}")
 
 
-def kill(steering: Steering, by: str, wait_secs: float | None) -> Answer:
-    """Stop the spouts, let open trees finish, and end the topology."""
+@verb(
+    effect="The query restarts from its checkpoint, in the same process. The running micro-batch runs again.",
+    later="it restarts as soon as it handles the request",
+    danger=True,
+)
+def restart(steering: Steering, by: str) -> Deed:
+    """Restart the query from the checkpoint."""
+
+    def act() -> Answer:
+        steering.operable.restart(f"restarted by {by}")
+        steering.note("restarted", "the query restarts from the checkpoint", by)
+        return accepted("the query restarts from the checkpoint; a running micro-batch is cancelled and runs again")
+
+    return act
+
+
+@verb(
+    effect="The spouts stop, open trees get time to finish, and the topology ends. No message is lost: if you start it "
+    "again with its checkpoint, it retries what was not finished.",
+    button="Kill topology",
+    danger=True,
+    ends=True,
+    is_storms=True,
+)
+def kill(
+    steering: Steering,
+    by: str,
+    wait_secs: Annotated[
+        float | None,
+        Parameter(
+            "the time that open trees have to finish, in seconds (default: the message timeout)",
+            options=("-w", "--wait"),
+            metavar="SECS",
+        ),
+    ] = None,
+) -> Answer:
+    """Stop the spouts, wait for open trees, and end the topology."""
     topology = steering.topology
     timeout_secs = steering.intent.overrides(topology).message_timeout_secs or topology.config.message_timeout_secs
     secs = float(timeout_secs if wait_secs is None else wait_secs)
@@ -129,19 +188,24 @@ def kill(steering: Steering, by: str, wait_secs: float | None) -> Answer:
     )
 
 
-def restart(steering: Steering, by: str) -> Deed:
-    """Restart the query from the checkpoint."""
-
-    def act() -> Answer:
-        steering.operable.restart(f"restarted by {by}")
-        steering.note("restarted", "the query restarts from the checkpoint", by)
-        return accepted("the query restarts from the checkpoint; a running micro-batch is cancelled and runs again")
-
-    return act
-
-
-def set_(steering: Steering, by: str, key: str, value: str, component: str | None) -> Answer | Deed:
-    """Change a setting, also after restarts; the value ``default`` undoes a change."""
+@verb(
+    effect="The change applies at once and stays after restarts.",
+    title="Change a setting",
+    button="Change setting",
+    later="the change applies as soon as it handles the request",
+    tab="settings",
+    path="settings",
+)
+def set_(
+    steering: Steering,
+    by: str,
+    key: Annotated[str, Parameter("log-level, max-spout-pending, micro-batch-target ...")],
+    value: Annotated[str, Parameter("the new value; it stays after a restart, and `default` undoes a change")],
+    component: Annotated[
+        str | None, Parameter("only for this spout or bolt", options=("--component",), metavar="C")
+    ] = None,
+) -> Answer | Deed:
+    """Change a setting of a running topology."""
     topology = steering.topology
     if component is not None and component not in topology.components:
         return refused(f"there is no component {component!r}{did_you_mean(component, topology.components)}")
@@ -165,13 +229,30 @@ def set_(steering: Steering, by: str, key: str, value: str, component: str | Non
     return act
 
 
+@verb(
+    effect="The topology answers which changes of its layout a restart can apply, and refuses the others.",
+    button="Check",
+    tab="settings",
+    is_storms=True,
+)
 def rebalance(
-    steering: Steering, _by: str, *, num_workers: int | None, executors: dict[str, int], **_storms: Any
+    steering: Steering,
+    _by: str,
+    wait_secs: Annotated[float | None, Parameter(options=("-w", "--wait"), metavar="SECS")] = None,  # noqa: ARG001
+    num_workers: Annotated[
+        int | None, Parameter("the number of processes", lowest=1, options=("-n", "--num-workers"), metavar="N")
+    ] = None,
+    executors: Annotated[
+        dict[str, int] | None,
+        Parameter(
+            "the number of tasks of a component (repeatable)", options=("-e", "--executor"), metavar="COMPONENT=N"
+        ),
+    ] = None,
 ) -> Answer:
-    """Refuse another parallelism with the message of a start, and say which changes a restart can apply."""
+    """Ask which changes of the layout a restart can apply."""
     components = steering.topology.components
     mistakes, other = [], dict[str, int]()
-    for name, number in executors.items():
+    for name, number in (executors or {}).items():
         if name not in components:
             mistakes.append(f"there is no component {name!r}{did_you_mean(name, components)}")
         elif number < 1:
@@ -196,8 +277,31 @@ def rebalance(
     return done(f"no change is needed: every component already has this parallelism; {can}")
 
 
-def trace(steering: Steering, by: str, message: str, component: str | None, stop: bool) -> Answer | Deed:
-    """Record the hops of messages with this id, or at this ``source@position``, from now on."""
+@verb(
+    effect="From now on, Sparkbolt records each hop of the messages with this id. The list of traced trees shows them.",
+    title="Trace a message",
+    button="Trace message",
+    later="its hops are recorded as soon as it handles the request",
+    tab="trees",
+)
+def trace(
+    steering: Steering,
+    by: str,
+    message: Annotated[
+        str,
+        Parameter(
+            "the id of the message, or SOURCE@POSITION, such as topic-0@42",
+            lowest=1,
+            options=("--message-id",),
+            metavar="ID",
+        ),
+    ],
+    component: Annotated[
+        str | None, Parameter("only messages of this spout", options=("--spout",), metavar="S")
+    ] = None,
+    stop: Annotated[bool, Parameter("stop recording", options=("--stop",))] = False,
+) -> Answer | Deed:
+    """Record the path of a message from now on."""
     spouts = [spec.id for spec in steering.topology.spouts]
     if component is not None and component not in spouts:
         return refused(f"there is no spout {component!r}: the spouts are {', '.join(spouts)}")
@@ -224,7 +328,13 @@ def trace(steering: Steering, by: str, message: str, component: str | None, stop
     return act
 
 
-def note(steering: Steering, by: str, kind: str, text: str) -> Deed:
+@verb(later="the event is recorded as soon as it handles the request", has_command=False, has_route=False)
+def note(
+    steering: Steering,
+    by: str,
+    kind: Annotated[str, Parameter(choices=("letters",))],
+    text: Annotated[str, Parameter(highest=NOTE_CHARACTERS_MAX)],
+) -> Deed:
     """Note what an operator did with the topology's dead letters."""
 
     def act() -> Answer:
@@ -234,193 +344,44 @@ def note(steering: Steering, by: str, kind: str, text: str) -> Deed:
     return act
 
 
-def replay(letters: TopologyLetters, ids: list[str], values: dict[str, Any] | None, target: str | None) -> Answer:
-    """Replay dead letters; ``values`` replace fields of a single letter's record."""
+Ids = Annotated[list[str], Parameter("the ids of the letters, or their beginnings")]
+
+
+@verb(
+    effect="The spout emits the message again, as a new tree. If it fails again, it becomes a dead letter again.",
+    button="Confirm replay",
+    tab="dead-letters",
+    path="letters/replay",
+    has_command=False,
+    of_letters=True,
+)
+def replay(
+    letters: TopologyLetters,
+    ids: Ids,
+    values: Annotated[
+        dict[str, Any] | None, Parameter("new values for fields of the record of a single letter")
+    ] = None,
+    target: Annotated[
+        str | None,
+        Parameter(
+            "the destination: a file that a spout of the topology reads, or kafka:HOST:PORT/TOPIC (default: the topic "
+            "that the message came from)"
+        ),
+    ] = None,
+) -> Answer:
+    """Replay dead letters, a single one optionally with other values."""
     return letters.replay(ids, values, target)
 
 
-def discard(letters: TopologyLetters, ids: list[str]) -> Answer:
-    """Remove dead letters from the list of those that wait."""
+@verb(
+    effect="The dead letter leaves the list of waiting letters. It stays in its file and in the list of all dead "
+    "letters.",
+    danger=True,
+    tab="dead-letters",
+    path="letters/discard",
+    has_command=False,
+    of_letters=True,
+)
+def discard(letters: TopologyLetters, ids: Ids) -> Answer:
+    """Discard dead letters."""
     return letters.discard(ids)
-
-
-# The table.
-
-_WAIT = ("-w", "--wait")
-_IDS = Parameter("ids", list[str], "the ids of the letters, or their beginnings")
-VERBS: dict[str, Verb] = {
-    verb.name: verb
-    for verb in (
-        Verb(
-            "activate",
-            "Start the spouts again after deactivate.",
-            act=activate,
-            effect="The spouts emit again.",
-            later="its spouts start as soon as it handles the request",
-            only_in=(TopologyState.INACTIVE,),
-            is_storms=True,
-        ),
-        Verb(
-            "deactivate",
-            "Stop the spouts until activate, also after restarts.",
-            act=deactivate,
-            effect="The spouts stop emitting, and open trees finish. The topology stays inactive until you activate "
-            "it, also after a restart.",
-            later="its spouts stop as soon as it handles the request",
-            not_in=(TopologyState.INACTIVE,),
-            is_storms=True,
-        ),
-        Verb(
-            "restart",
-            "Restart the query from the checkpoint.",
-            act=restart,
-            effect="The query restarts from its checkpoint, in the same process. The running micro-batch runs again.",
-            later="it restarts as soon as it handles the request",
-            danger=True,
-        ),
-        Verb(
-            "kill",
-            "Stop the spouts, wait for open trees, and end the topology.",
-            (
-                Parameter(
-                    "wait_secs",
-                    float | None,
-                    "the time that open trees have to finish, in seconds (default: the message timeout)",
-                    None,
-                    options=_WAIT,
-                    metavar="SECS",
-                ),
-            ),
-            act=kill,
-            effect="The spouts stop, open trees get time to finish, and the topology ends. No message is lost: if you "
-            "start it again with its checkpoint, it retries what was not finished.",
-            button="Kill topology",
-            danger=True,
-            ends=True,
-            is_storms=True,
-        ),
-        Verb(
-            "set",
-            "Change a setting of a running topology.",
-            (
-                Parameter("key", str, "log-level, max-spout-pending, micro-batch-target ..."),
-                Parameter("value", str, "the new value; it stays after a restart, and `default` undoes a change"),
-                Parameter(
-                    "component",
-                    str | None,
-                    "only for this spout or bolt",
-                    None,
-                    options=("--component",),
-                    metavar="C",
-                ),
-            ),
-            act=set_,
-            effect="The change applies at once and stays after restarts.",
-            title="Change a setting",
-            button="Change setting",
-            later="the change applies as soon as it handles the request",
-            tab="settings",
-            path="settings",
-        ),
-        Verb(
-            "rebalance",
-            "Ask which changes of the layout a restart can apply.",
-            (
-                Parameter("wait_secs", float | None, "", None, options=_WAIT, metavar="SECS"),
-                Parameter(
-                    "num_workers",
-                    int | None,
-                    "the number of processes",
-                    None,
-                    lowest=1,
-                    options=("-n", "--num-workers"),
-                    metavar="N",
-                ),
-                Parameter(
-                    "executors",
-                    dict[str, int],
-                    "the number of tasks of a component (repeatable)",
-                    {},
-                    options=("-e", "--executor"),
-                    metavar="COMPONENT=N",
-                ),
-            ),
-            act=rebalance,
-            effect="The topology answers which changes of its layout a restart can apply, and refuses the others.",
-            button="Check",
-            tab="settings",
-            is_storms=True,
-        ),
-        Verb(
-            "trace",
-            "Record the path of a message from now on.",
-            (
-                Parameter(
-                    "message",
-                    str,
-                    "the id of the message, or SOURCE@POSITION, such as topic-0@42",
-                    lowest=1,
-                    options=("--message-id",),
-                    metavar="ID",
-                ),
-                Parameter(
-                    "component", str | None, "only messages of this spout", None, options=("--spout",), metavar="S"
-                ),
-                Parameter("stop", bool, "stop recording", False, options=("--stop",)),
-            ),
-            act=trace,
-            effect="From now on, Sparkbolt records each hop of the messages with this id. The list of traced trees "
-            "shows them.",
-            title="Trace a message",
-            button="Trace message",
-            later="its hops are recorded as soon as it handles the request",
-            tab="trees",
-        ),
-        Verb(
-            "replay",
-            "Replay dead letters, a single one optionally with other values.",
-            (
-                _IDS,
-                Parameter("values", dict[str, Any] | None, "new values for fields of the record of a single one", None),
-                Parameter(
-                    "target",
-                    str | None,
-                    "the destination: a file that a spout of the topology reads, or kafka:HOST:PORT/TOPIC (default: "
-                    "the topic that the message came from)",
-                    None,
-                ),
-            ),
-            act=replay,
-            effect="The spout emits the message again, as a new tree. If it fails again, it becomes a dead letter "
-            "again.",
-            button="Confirm replay",
-            tab="dead-letters",
-            path="letters/replay",
-            has_command=False,
-            of_letters=True,
-        ),
-        Verb(
-            "discard",
-            "Discard dead letters.",
-            (_IDS,),
-            act=discard,
-            effect="The dead letter leaves the list of waiting letters. It stays in its file and in the list of all "
-            "dead letters.",
-            danger=True,
-            tab="dead-letters",
-            path="letters/discard",
-            has_command=False,
-            of_letters=True,
-        ),
-        Verb(
-            "note",
-            "Note an event.",
-            (Parameter("kind", str, choices=("letters",)), Parameter("text", str, highest=64_000)),
-            act=note,
-            later="the event is recorded as soon as it handles the request",
-            has_command=False,
-            has_route=False,
-        ),
-    )
-}
-"""By name."""

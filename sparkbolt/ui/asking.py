@@ -121,8 +121,8 @@ class Asking:
         _, asked = await self._find(topology)
         row = QUESTIONS[question]
         given = {one.name: arguments.get(one.name, one.default) for one in row.parameters}
-        key = (asked, question, tuple(given.items()))
-        return await self._shared(key, f"{question} of {topology!r}", lambda: row.put_to(self._operator, asked, given))
+        key, method = (asked, question, tuple(given.items())), getattr(self._operator, question)
+        return await self._shared(key, f"{question} of {topology!r}", lambda: method(asked, **given))
 
     # Changes.
 

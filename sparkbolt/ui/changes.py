@@ -127,7 +127,7 @@ def event_text(name: str, value: Any, id_: str = "") -> str:
 
 
 async def changes(request: Request) -> Response:
-    """The stream of a topology's changes."""
+    """Stream events (SSE): state, numbers, happened, error-reported, silent. Last-Event-ID resumes the stream."""
     asking: Asking = request.app.state.asking
     entry = await asking.entry(request.path_params["topology"])
     if request.method == "HEAD":

@@ -166,18 +166,17 @@ def document(operations: Sequence[Operation], prefix: str) -> dict[str, Any]:
 
 def _described(operation: Operation, named: dict[str, Schema]) -> dict[str, Any]:
     row, is_change = operation.row, operation.method != "GET"
-    topology = Parameter(
-        "topology", str, "the id or the name of a topology; a name means the running topology, or else the newest"
-    )
+    about = "the id or the name of a topology; a name means the running topology, or else the newest"
+    topology = Parameter(about, name="topology")
     taken = [topology, *(() if is_change else row.parameters)]
     parameters = []
     for one in taken:
         in_path = f"{{{one.name}}}" in operation.path
         if in_path or one is not topology:
             schema = parameter_schema(one)
-            about = {"description": schema.pop("description")} if "description" in schema else {}
+            told = {"description": schema.pop("description")} if "description" in schema else {}
             place = {"in": "path", "required": True} if in_path else {"in": "query"}
-            parameters.append({"name": one.name, **place, **about, "schema": schema})
+            parameters.append({"name": one.name, **place, **told, "schema": schema})
     content: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
     if operation.answer is not None:
         content = {"application/json": {"schema": schema_of(operation.answer, named)}}

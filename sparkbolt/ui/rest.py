@@ -17,7 +17,7 @@ from starlette.routing import Route
 from sparkbolt.core.base.codec import MismatchError
 from sparkbolt.operate.documents import Answer
 from sparkbolt.operate.parameters import Row
-from sparkbolt.operate.questions import QUESTIONS, TOPOLOGIES, Question
+from sparkbolt.operate.questions import QUESTIONS, Question
 from sparkbolt.operate.verbs import VERBS, Verb
 from sparkbolt.ui.answers import JsonAnswer
 from sparkbolt.ui.asking import Asking
@@ -33,7 +33,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 def rest_routes() -> list[Route]:
     """All paths of our own interface."""
-    questions = [TOPOLOGIES, *QUESTIONS.values()]
+    questions = list(QUESTIONS.values())
     verbs = [verb for verb in VERBS.values() if verb.has_route]
     description: dict[str, Any] = {}
 
@@ -52,10 +52,7 @@ def rest_routes() -> list[Route]:
 
 def operations(questions: list[Question], verbs: list[Verb]) -> list[Operation]:
     """What the OpenAPI document describes."""
-    stream = Row(
-        "changes",
-        "Stream events (SSE): state, numbers, happened, error-reported, silent. Last-Event-ID resumes the stream.",
-    )
+    stream = Row.of(changes)
     return [
         *(Operation("GET", f"/topologies{row.path}", row, row.answer) for row in questions),
         Operation("GET", f"{ONE}/changes", stream, None),
@@ -71,7 +68,7 @@ def _asking(row: Question) -> Endpoint:
             one.name: _checked(one.of_text, texts[one.name]) if one.name in texts else one.default
             for one in row.parameters
         }
-        if row is TOPOLOGIES:
+        if not row.path:
             return JsonAnswer(await asking.topologies(**given))
         found = await asking.ask(request.path_params["topology"], row.name, **given)
         if found is None:

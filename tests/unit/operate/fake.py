@@ -35,6 +35,7 @@ from sparkbolt.operate.documents import (
     WindowDocument,
 )
 from sparkbolt.operate.home import chosen
+from sparkbolt.operate.questions import Views
 
 NOW_MS = 1_767_270_000_000
 """2026-01-01 12:20:00 UTC."""
@@ -296,7 +297,7 @@ def line(text: str, level: str = "WARNING", ago_ms: int = 0, **fields: Any) -> d
     return {"time_ms": NOW_MS - ago_ms, "level": level, "topology": "words", **found, "text": text}
 
 
-class FakeOperator:
+class FakeOperator(Views):
     """Answers as ``operate.operator.Operator``; what it is asked to change is in ``asked``."""
 
     def __init__(self, home: str | None = None, *, open_files: Callable[[str], Files] | None = None) -> None:

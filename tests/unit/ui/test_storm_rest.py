@@ -256,7 +256,7 @@ def test_a_dead_run_is_not_listed_beside_a_new_one(client: TestClient, operator:
         ("activate", "activate", {}),
         ("deactivate", "deactivate", {}),
         ("kill/30", "kill", {"wait_secs": 30.0}),
-        ("rebalance/0", "rebalance", {"wait_secs": 0.0, "num_workers": None, "executors": {}}),
+        ("rebalance/0", "rebalance", {"wait_secs": 0.0, "num_workers": None, "executors": None}),
     ],
 )
 def test_changes_are_made_as_storms(

@@ -1,10 +1,10 @@
-"""A new verb is a row and a function: the command line, REST, its schema, the pages and the topology then have it."""
+"""A new verb is a function: the command line, REST, its schema, the pages and the topology then have it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -24,7 +24,14 @@ TOKEN = "a-token-for-the-verbs"
 BASE = "/topologies/words-1-100/do/greet"
 
 
-def greet(steering: Steering, by: str, whom: str, times: int) -> Deed:
+def greet(
+    steering: Steering,
+    by: str,
+    whom: Annotated[str, Parameter("the name", lowest=1)],
+    times: Annotated[int, Parameter("how often", lowest=1, highest=3, options=("-t", "--times"), metavar="N")] = 1,
+) -> Deed:
+    """Greet somebody."""
+
     def act() -> Answer:
         steering.note("greeted", f"{whom} x{times}", by)
         return done(f"{steering.topology.name} greets {whom} {times} time(s)")
@@ -32,22 +39,9 @@ def greet(steering: Steering, by: str, whom: str, times: int) -> Deed:
     return act
 
 
-GREET = Verb(
-    "greet",
-    "Greet somebody.",
-    (
-        Parameter("whom", str, "the name", lowest=1),
-        Parameter("times", int, "how often", 1, lowest=1, highest=3, options=("-t", "--times"), metavar="N"),
-    ),
-    act=greet,
-    effect="The topology greets somebody.",
-    title="Greet somebody",
-)
-
-
 @pytest.fixture
 def running(home: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    monkeypatch.setitem(VERBS, GREET.name, GREET)
+    monkeypatch.setitem(VERBS, "greet", Verb.of(greet, effect="The topology greets somebody.", title="Greet somebody"))
     one = Running(home)
     yield one
     one.close()

@@ -48,7 +48,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeOperator:
             ["rebalance", "words", "-w", "10", "-n", "2", "-e", "count=4", "-e", "split=3"],
             {"wait_secs": 10.0, "num_workers": 2, "executors": {"count": 4, "split": 3}},
         ),
-        (["rebalance", "words"], {"wait_secs": None, "num_workers": None, "executors": {}}),
+        (["rebalance", "words"], {"wait_secs": None, "num_workers": None, "executors": None}),
     ],
 )
 def test_a_command_asks_for_it_in_the_users_name_and_prints_the_answer(
