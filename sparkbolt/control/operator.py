@@ -1,0 +1,376 @@
+"""Operator: the one way to ask about topologies, and to change them, from outside.
+
+Rule 1: command line, REST and UI ask here and nowhere else.
+Rule 2: a topology that runs is asked; if it does not answer within ``ANSWER_SECS``, or has ended, its registration and
+its checkpoint answer. Nothing here waits for a micro-batch.
+Rule 3: nothing here raises for a topology in trouble: what cannot be known is None, empty, or a sentence in ``why``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections import OrderedDict
+from typing import Annotated, Any, cast
+
+from sparkbolt.base.codec import MismatchError
+from sparkbolt.base.exceptions import line_of
+from sparkbolt.control import describe
+from sparkbolt.control.client import NoAnswerError, NotAllowedError, WrongRequestError, ask
+from sparkbolt.control.documents import (
+    Answer,
+    SeriesDocument,
+    StoryDocument,
+    TopologyDocument,
+    TopologyEntry,
+    TopologyState,
+    refused,
+)
+from sparkbolt.control.home import Home, HomeError, UnknownTopologyError, checked_entry, is_place
+from sparkbolt.control.letters.of_topology import ListedLetter, TopologyLetters
+from sparkbolt.control.letters.stores import OpenFiles
+from sparkbolt.control.log_reading import last_lines
+from sparkbolt.control.logs import LogLine
+from sparkbolt.control.operable import TopologyView
+from sparkbolt.control.parameters import Parameter
+from sparkbolt.control.past import Past
+from sparkbolt.control.questions import Last, Search, Since, Until, Views, question
+from sparkbolt.control.verbs import VERBS
+from sparkbolt.control.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
+from sparkbolt.errors import SparkboltError
+from sparkbolt.observe.history import History, MicroBatchRecord
+
+ANSWER_SECS = 1.0
+CHECKPOINTS_MAX = 20
+"""How many checkpoints are kept open for the next question."""
+log = logging.getLogger("sparkbolt")
+
+
+class Operator(Views):
+    """Asks topologies that are registered in one home, and checkpoints that are given by their path.
+
+    Its methods may be called from any thread.
+    """
+
+    def __init__(self, home: str | None = None, *, open_files: OpenFiles, client_config: str | None = None) -> None:
+        """Look into ``home``: a path or URL; None: ``SPARKBOLT_HOME``, or the user's own default.
+
+        Args:
+            home: where topologies are registered.
+            open_files: opens the checkpoint of a path or URL for reading; with ``write=True`` for changes.
+            client_config: a file with properties of Kafka's client, for dead letters that go to Kafka or come from it.
+        """
+        self.home = Home(home)
+        self._open_files, self._client_config = open_files, client_config
+        self._lock = threading.Lock()
+        self._pasts: OrderedDict[str, Past] = OrderedDict()
+
+    # What is known. TOPOLOGY is an id, a name (then the newest of that name, one that runs before others), or the
+    # path of a checkpoint.
+
+    @question("")
+    def topologies(
+        self, *, ended: Annotated[bool, Parameter("include topologies that have ended")] = True
+    ) -> list[TopologyEntry]:
+        """List the topologies.
+
+        Those that run are first, then those that have ended, the newest first.
+
+        Raises:
+            HomeError: the home cannot be read.
+        """
+        return [entry for entry in self.home.entries() if ended or TopologyState.of(entry["state"]).runs]
+
+    @property
+    def trouble(self) -> str | None:
+        """A sentence if the home cannot be read and ``topologies`` returns older entries; otherwise None."""
+        return self.home.trouble
+
+    def find(self, topology: str) -> TopologyEntry:
+        """The entry of a topology.
+
+        Raises:
+            UnknownTopologyError: none is registered under that name or id; the message names similar ones.
+            AmbiguousTopologyError: two of that name run; the message names their ids.
+            HomeError: the home cannot be read.
+        """
+        if not is_place(topology):
+            return self.home.find(topology)
+        place = _absolute(topology)
+        with contextlib.suppress(HomeError):
+            entries = self.home.entries()
+            if any(topology in (entry["id"], entry["name"]) for entry in entries):
+                return self.home.find(topology)
+            for entry in entries:
+                if entry["checkpoint"] is not None and _absolute(entry["checkpoint"]) == place:
+                    return entry
+        return self._entry_of_checkpoint(place)
+
+    def _entry_of_checkpoint(self, place: str) -> TopologyEntry:
+        past = self._past_at(place)
+        if past is None or (past.reader() is None and past.description().name == ""):
+            why = past.trouble if past is not None else "it cannot be opened"
+            raise UnknownTopologyError(f"{place} is not a checkpoint or the name of a topology: {why}")
+        reader = past.reader()
+        name = reader.topology if reader is not None else past.description().name
+        entry = checked_entry(b'{"id": "", "name": ""}')
+        assert entry is not None
+        entry = {
+            **entry,
+            "id": place,
+            "name": name,
+            "state": TopologyState.ENDED,
+            "checkpoint": place,
+            "directory": place,
+        }
+        entry["ended_ms"] = entry["beat_ms"] = reader.last_ms if reader is not None else 0
+        entry["why"] = "only its checkpoint is known"
+        return entry
+
+    @question("/{topology}")
+    def document(self, topology: str) -> TopologyDocument:
+        """Get one topology with its components, numbers, errors and events."""
+        entry = self.find(topology)
+        answer, why = self._asked(entry, "document", {}, "")
+        if isinstance(answer, dict):
+            return cast(TopologyDocument, answer)
+        return self._past_document(entry, why)
+
+    def _past_document(self, entry: TopologyEntry, why: str | None) -> TopologyDocument:
+        """The document of a topology that does not answer, from its checkpoint and its registration."""
+        past = self._past(entry)
+        now_ms = time.time_ns() // 1_000_000
+        metrics = past.metrics() if past is not None else describe.nothing_counted()
+        description = past.description() if past is not None else None
+        reader = past.reader() if past is not None else None
+        runs = TopologyState.of(entry["state"]).runs
+        look = TopologyView(
+            state=TopologyState.of(entry["state"]),
+            metrics=metrics,
+            retries=max(entry["gist"]["retries"], reader.retries if reader is not None else 0),
+        )
+        ended_ms = entry["ended_ms"] or entry["beat_ms"] or now_ms
+        components = list(description.components) if description is not None else []
+        history, flows = (past.history(), past.flows()) if past is not None else (History(), {})
+        trouble = [] if past is None or past.trouble is None else [f"its checkpoint cannot be read: {past.trouble}"]
+        sentences = [entry["why"], why if runs else None, *trouble]
+        shown: TopologyEntry = {**entry, "why": "; ".join(text for text in sentences if text) or None}
+        return TopologyDocument(
+            entry=shown,
+            live=False,
+            components=components,
+            settings=dict(description.settings) if description is not None else {},
+            windows=windows_of(history, metrics, flows, Shape.of(components), ended_ms),
+            now=describe.now_of(look, ended_ms, slowest=slowest_of(history, ended_ms)),
+            errors=past.errors() if past is not None else [],
+            events=past.events() if past is not None else [],
+        )
+
+    @question("/{topology}/series")
+    def series(self, topology: str, since_ms: Since = None, until_ms: Until = None) -> SeriesDocument:
+        """Get the history of the topology's numbers."""
+        entry = self.find(topology)
+        answer, _ = self._asked(entry, "series", {"since_ms": since_ms, "until_ms": until_ms}, "")
+        if isinstance(answer, dict):
+            return cast(SeriesDocument, answer)
+        past = self._past(entry)
+        now_ms = time.time_ns() // 1_000_000
+        ended_ms = entry["ended_ms"] or entry["beat_ms"] or now_ms
+        span = span_of(since_ms, until_ms, ended_ms)
+        if past is None:
+            return series_of(History(), [], Shape.of([]), span, now_ms)
+        return series_of(past.history(), past.events(), Shape.of(past.description().components), span, ended_ms)
+
+    @question("/{topology}/micro-batches", answer=list[MicroBatchRecord])
+    def micro_batches(self, topology: str, last: Last = 100) -> list[dict[str, Any]]:
+        """List the newest micro-batches with the time of each phase; the newest last."""
+        entry = self.find(topology)
+        answer, _ = self._asked(entry, "micro_batches", {"last": last}, "")
+        if isinstance(answer, list):
+            return answer
+        past = self._past(entry)
+        return micro_batches_of(past.history(), last) if past is not None else []
+
+    @question("/{topology}/stories", answer=list[StoryDocument])
+    def stories(
+        self,
+        topology: str,
+        state: Annotated[str, Parameter("the state of the trees", choices=("failed", "open", "acked"))] = "failed",
+        *,
+        search: Search = "",
+        last: Last = 100,
+    ) -> list[dict[str, Any]]:
+        """List trees: failed, open, or traced and acked. An exact root or SOURCE@POSITION matches in any state.
+
+        ``search`` is a part of a message id, a source, a root or a reason; an exact root, ``task[i]:sequence`` or
+        ``source@position`` finds its tree in any state.
+        """
+        past = self._past(self.find(topology))
+        return past.stories(state, search.strip(), last) if past is not None else []
+
+    @question(
+        "/{topology}/stories/{root}",
+        answer=StoryDocument,
+        absent="there is no tree {root!r}; trees are removed once they are acked, unless they are traced",
+    )
+    def story(self, topology: str, root: Annotated[str, Parameter("the root of the tree")]) -> dict[str, Any] | None:
+        """Get one tree with the other attempts of its message."""
+        past = self._past(self.find(topology))
+        return past.story(root) if past is not None else None
+
+    @question("/{topology}/letters", answer=list[ListedLetter])
+    def letters(
+        self,
+        topology: str,
+        *,
+        search: Search = "",
+        last: Last = 100,
+        replayed: Annotated[bool, Parameter("include letters that were replayed")] = True,
+        discarded: Annotated[bool, Parameter("include letters that were discarded")] = True,
+    ) -> list[dict[str, Any]]:
+        """List the dead letters; the newest last.
+
+        ``search`` is a part of an id, a message, its record, a cause or a reason.
+        """
+        past = self._past(self.find(topology))
+        if past is None:
+            return []
+        letters = self._letters_of(past)
+        return letters.newest(search.strip(), last, replayed=replayed, discarded=discarded)
+
+    @question(
+        "/{topology}/letters/{letter}",
+        answer=ListedLetter,
+        absent="there is no dead letter {letter!r}; GET .../letters lists them",
+    )
+    def letter(
+        self, topology: str, letter: Annotated[str, Parameter("the id of the letter, or its beginning")]
+    ) -> dict[str, Any] | None:
+        """Get one dead letter."""
+        past = self._past(self.find(topology))
+        return self._letters_of(past).one(letter) if past is not None else None
+
+    @question("/{topology}/log", answer=list[LogLine])
+    def log(
+        self,
+        topology: str,
+        *,
+        component: Annotated[str | None, Parameter("return only lines of this component")] = None,
+        search: Search = "",
+        last: Last = 200,
+    ) -> list[dict[str, Any]]:
+        """Get the newest lines of the log; the newest last.
+
+        Each has ``time_ms``, ``level``, ``component``, ``task``, ``micro_batch``, ``root`` and ``text``.
+        """
+        entry = self.find(topology)
+        if not entry["log_directory"]:
+            return []
+        lines = last_lines(entry["log_directory"], entry["name"], component=component, search=search, last=last)
+        return [dict(line) for line in lines]
+
+    # Changes. Each is written to the topology's events with ``by``.
+
+    def change(self, topology: str, verb: str, /, *, by: str, **arguments: Any) -> Answer:
+        """Do what a row of ``VERBS`` says.
+
+        A topology that does not run refuses it, unless the verb is about dead letters.
+        """
+        entry, row = self.find(topology), VERBS[verb]
+        try:
+            given = row.read(arguments)
+        except MismatchError as mismatch:
+            return refused(f"{verb}: {mismatch.place or 'it'} {mismatch.text}")
+        if row.of_letters:
+            return self._with_letters(entry, by, lambda letters: row.act(letters, **given))
+        if not TopologyState.of(entry["state"]).runs:
+            how = f" ({entry['why']})" if entry["why"] else ""
+            return refused(f"topology {entry['id']} does not run{how}: you cannot {verb} it")
+        answer, why = self._asked(entry, verb, given, by)
+        return cast(Answer, answer) if isinstance(answer, dict) else refused(why or "there is no answer")
+
+    def _asked(self, entry: TopologyEntry, verb: str, arguments: dict[str, Any], by: str) -> tuple[Any, str | None]:
+        """The answer of a topology, or None and a sentence about why there is none."""
+        address = entry["control"]
+        if address is None:
+            return None, f"topology {entry['id']} cannot be reached: it has not registered an address"
+        try:
+            token = self.home.token(entry["id"]) if address.startswith("tcp:") else None
+            return ask(address, verb, arguments, by=by, token=token, secs=ANSWER_SECS), None
+        except NoAnswerError as error:
+            return None, str(error) + self._elsewhere(entry, address)
+        except (NotAllowedError, WrongRequestError) as error:
+            return None, str(error)
+        except Exception as error:  # noqa: BLE001  rule 3: the home may be gone in its own way
+            return None, line_of(error)
+
+    @staticmethod
+    def _elsewhere(entry: TopologyEntry, address: str) -> str:
+        from sparkbolt.control.processes import pid_space
+
+        if address.startswith("unix:") and entry["pid_space"] != pid_space():
+            return (
+                f": it runs on {entry['host']}. Run the command there, or start the topology with "
+                "SPARKBOLT_CONTROL=tcp://..."
+            )
+        return ""
+
+    # Dead letters.
+
+    def _with_letters(self, entry: TopologyEntry, by: str, act: Any) -> Answer:
+        past = self._past(entry)
+        if past is None:
+            return refused(f"topology {entry['id']} has no readable checkpoint, so it has no dead letters here")
+        try:
+            answer: Answer = act(self._letters_of(past))
+        except SparkboltError as error:
+            return refused(str(error))
+        except Exception as error:  # noqa: BLE001  a full disk: who asked is told
+            return refused(line_of(error))
+        if not answer["refused"]:
+            self._note(entry, past, answer["text"], by)
+        return answer
+
+    def _letters_of(self, past: Past) -> TopologyLetters:
+        return TopologyLetters(past.directory, past.description(), self._open_files, self._client_config)
+
+    def _note(self, entry: TopologyEntry, past: Past, text: str, by: str) -> None:
+        """Note what was done with dead letters: the topology does, or the checkpoint if it has ended or is ending."""
+        if TopologyState.of(entry["state"]).runs:
+            answer, _ = self._asked(entry, "note", {"kind": "letters", "text": text}, by)
+            if answer is not None and not answer["refused"]:
+                return
+        try:
+            past.add_event(self._open_files(past.directory, write=True), "letters", text, by)
+        except Exception as error:  # noqa: BLE001  it is done, even if it cannot be noted
+            log.warning("the event about dead letters by %s cannot be recorded: %s", by, line_of(error))
+
+    def _past(self, entry: TopologyEntry) -> Past | None:
+        """The checkpoint of a topology, also a temporary one; None if there is none, or it cannot be opened."""
+        return self._past_at(entry["checkpoint"] or entry["directory"])
+
+    def _past_at(self, checkpoint: str | None) -> Past | None:
+        if checkpoint is None:
+            return None
+        with self._lock:
+            known = self._pasts.get(checkpoint)
+            if known is not None:
+                self._pasts.move_to_end(checkpoint)
+                return known
+        try:
+            past = Past(checkpoint, self._open_files(checkpoint))
+        except Exception as error:  # noqa: BLE001  rule 3
+            log.debug("checkpoint %s cannot be opened: %s", checkpoint, line_of(error))
+            return None
+        with self._lock:
+            self._pasts[checkpoint] = past
+            while len(self._pasts) > CHECKPOINTS_MAX:
+                self._pasts.popitem(last=False)
+        return past
+
+
+def _absolute(place: str) -> str:
+    return place.rstrip("/") if "://" in place else os.path.realpath(os.path.expanduser(place))

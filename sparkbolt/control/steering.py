@@ -1,0 +1,324 @@
+"""Steering: what becomes of a request to a running topology.
+
+Rule 1: what is asked for is durable in the checkpoint (``intent``) before it applies, so that it also holds after a
+crash. ``kill`` and ``restart`` are not remembered: a topology that was killed runs when it is started again.
+Rule 2: requests are carried out one after another, by one thread. A request waits ``WAIT_SECS`` for it; if the thread
+is not done then, since the engine is busy, the answer says that it was accepted, and it is carried out later.
+Rule 3: ``document`` waits for nothing: what the engine does not show at once is as of the last micro-batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+from sparkbolt.api.topology import Topology
+from sparkbolt.base.codec import MismatchError
+from sparkbolt.base.exceptions import line_of
+from sparkbolt.control import describe
+from sparkbolt.control.books import EVENTS_FILE, ErrorBook, EventBook
+from sparkbolt.control.description import DESCRIPTION_FILE, Description
+from sparkbolt.control.documents import (
+    Answer,
+    Gist,
+    SeriesDocument,
+    TopologyDocument,
+    TopologyEntry,
+    TopologyState,
+    accepted,
+    refused,
+)
+from sparkbolt.control.intent import CONTROL_FILE, Intent
+from sparkbolt.control.operable import Operable, TopologyView
+from sparkbolt.control.parameters import Row
+from sparkbolt.control.questions import Last, Since, Until
+from sparkbolt.control.registration import News, Rate
+from sparkbolt.control.verbs import VERBS, Verb
+from sparkbolt.control.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
+from sparkbolt.errors import ConfigError, SparkboltError
+from sparkbolt.observe.history import History
+
+WAIT_SECS = 0.5
+"""How long a request waits until it is carried out."""
+LOOK_SECS = 0.2
+"""How long a beat waits for fresh numbers."""
+REQUESTS_MAX = 100
+"""How many requests may wait to be carried out."""
+FLUSH_SECS = 2.0
+"""How long events may wait to be written to the checkpoint."""
+log = logging.getLogger("sparkbolt")
+
+
+def _read(operable: Operable, name: str) -> bytes | None:
+    """A file of the checkpoint that nothing depends on; None if it cannot be read."""
+    try:
+        return operable.read(name)
+    except Exception as error:  # noqa: BLE001  a file system may fail in its own way
+        log.warning(
+            "%s of checkpoint %s cannot be read (%s): a new file replaces it", name, operable.checkpoint, line_of(error)
+        )
+        return None
+
+
+class Steering:
+    """Handles the requests of operators to one running topology."""
+
+    def __init__(
+        self,
+        operable: Operable,
+        *,
+        entry: Callable[[], TopologyEntry],
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        wait_secs: float = WAIT_SECS,
+    ) -> None:
+        """Read what operators have asked for earlier; ``apply_first`` lets it apply.
+
+        Args:
+            operable: the topology.
+            entry: returns the topology's entry as it was registered last.
+            now_ms: the wall clock.
+            wait_secs: how long a request waits until it is carried out.
+        """
+        self.operable, self._entry, self.now_ms, self._wait_secs = operable, entry, now_ms, wait_secs
+        where = f"checkpoint {operable.checkpoint}"
+        self._intent = Intent.loads(operable.read(CONTROL_FILE), where)
+        self._level_before: int | None = None
+        self.errors = ErrorBook(socket.gethostname())
+        self.events = EventBook(_read(operable, EVENTS_FILE))
+        self.listeners: list[Callable[[], None]] = []
+        """Called after an event or a change, in the thread that made it; they must not raise."""
+        self._rate = Rate()
+        self._jobs: queue.Queue[tuple[Callable[[], Answer], Future[Answer]] | None] = queue.Queue(REQUESTS_MAX)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sparkbolt-steering", daemon=True)
+
+    @property
+    def intent(self) -> Intent:
+        """What operators have asked for."""
+        return self._intent
+
+    @property
+    def topology(self) -> Topology:
+        """The topology as it is declared."""
+        return self.operable.lane.topology
+
+    # The life of it.
+
+    def apply_first(self) -> None:
+        """Let apply what was asked for in earlier runs; called once, before the topology processes anything."""
+        intent = self._intent
+        self.apply()
+        self.note("started", self._started_text())
+        try:
+            self.operable.write(DESCRIPTION_FILE, self._description().dumps())
+        except OSError as error:
+            log.warning("the description of topology %r cannot be written: %s", self.topology.name, line_of(error))
+        if not intent.active:
+            self.operable.deactivate()
+            log.warning(
+                "topology %r starts inactive, because %s deactivated it: its spouts emit nothing until `sparkbolt "
+                "activate %s`",
+                self.topology.name,
+                intent.by or "a user",
+                self.topology.name,
+            )
+
+    def _description(self) -> Description:
+        lane = self.operable.lane
+        return Description.of(lane, describe.settings_of(lane, self._intent), self.operable.letters_directory)
+
+    def begin(self) -> None:
+        """Begin to carry out requests."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Carry out what was accepted, write the events, and end; waits a little for it."""
+        self._ended.set()
+        try:
+            self._jobs.put_nowait(None)
+        except queue.Full:
+            log.debug("requests are waiting while topology %r ends", self.topology.name)
+        if self._thread.ident is not None and threading.current_thread() is not self._thread:
+            self._thread.join(FLUSH_SECS)
+        if self._level_before is not None:
+            log.setLevel(self._level_before)
+
+    def note(self, kind: str, text: str, by: str | None = None) -> None:
+        """Note an event; it is in the checkpoint before the request that caused it is answered, and otherwise soon."""
+        self.events.add(kind, text, by, self.now_ms())
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in self.listeners:
+            listener()
+
+    def news(self) -> News:
+        """The entry that each heartbeat writes to the home."""
+        look, places = self._look(LOOK_SECS), self.operable.places()
+        return News(
+            state=look.state,
+            why=look.why,
+            spark_ui=places.spark_ui,
+            application_id=places.application_id,
+            master=places.master,
+            gist=self.gist(look),
+        )
+
+    def _look(self, patience_secs: float) -> TopologyView:
+        look = self.operable.look(patience_secs)
+        if look.state == TopologyState.INACTIVE and look.why is None and not self._intent.active:
+            return replace(look, why=f"deactivated by {self._intent.by or 'a user'}")
+        return look
+
+    def gist(self, look: TopologyView) -> Gist:
+        """The few numbers of a list of topologies."""
+        gist = describe.gist_of(look, [spec.id for spec in self.topology.spouts])
+        return {**gist, "rate": round(self._rate.seen(gist["acked"], time.monotonic()), 3)}
+
+    def last_gist(self) -> Gist | None:
+        """The numbers with which the topology ends; None if they cannot be told."""
+        try:
+            return {**self.gist(self.operable.look(0.0)), "rate": 0.0}
+        except Exception as error:  # noqa: BLE001  it ends all the same
+            log.debug("the last numbers of topology %r cannot be read: %s", self.topology.name, line_of(error))
+            return None
+
+    def _started_text(self) -> str:
+        kept = [] if self._intent.active else [f"deactivated by {self._intent.by or 'a user'}"]
+        kept += [f"{key} changed" for key in self._intent.settings]
+        kept += [f"{len(self._intent.traces)} message(s) traced"] if self._intent.traces else []
+        return f"version {self.topology.version}" + (f"; changes of operators: {', '.join(kept)}" if kept else "")
+
+    # Requests.
+
+    def ask(self, verb: str, arguments: Mapping[str, Any], by: str) -> Any:
+        """Carry out a request, and return its answer, which is JSON.
+
+        Raises:
+            ConfigError: there is no such verb, or its arguments are wrong.
+        """
+        row = VERBS.get(verb) or LIVE.get(verb)
+        if row is None or (isinstance(row, Verb) and row.of_letters):
+            raise ConfigError(f"there is no request {verb!r}")
+        try:
+            given = row.read(arguments)
+        except MismatchError as mismatch:
+            raise ConfigError(f"request {verb!r}: {mismatch.place or 'it'} {mismatch.text}") from None
+        if not isinstance(row, Verb):
+            return row.act(self, **given)
+        answer = row.act(self, by, **given)
+        return self._carry_out(answer, row.later) if callable(answer) else answer
+
+    def document(self) -> TopologyDocument:
+        """The document of the topology, from values that are available without waiting."""
+        look = self._look(0.0)
+        entry: TopologyEntry = {**self._entry(), "state": look.state, "why": look.why, "gist": self.gist(look)}
+        entry["beat_ms"] = self.now_ms()
+        history = self.operable.history() or History()
+        components = describe.components_of(self.operable.lane)
+        return TopologyDocument(
+            entry=entry,
+            live=True,
+            components=components,
+            settings=describe.settings_of(self.operable.lane, self._intent),
+            windows=windows_of(history, look.metrics, self.operable.flows(), Shape.of(components), self.now_ms()),
+            now=describe.now_of(
+                look,
+                self.now_ms(),
+                state=self.operable.state_sizes(),
+                memory=self.operable.processes(),
+                slowest=slowest_of(history, self.now_ms()),
+            ),
+            errors=self.errors.all(),
+            events=self.events.all(),
+        )
+
+    def series(self, since_ms: Since = None, until_ms: Until = None) -> SeriesDocument:
+        """The history between two moments."""
+        shape = Shape.of(describe.components_of(self.operable.lane))
+        history = self.operable.history() or History()
+        return series_of(history, self.events.all(), shape, span_of(since_ms, until_ms, self.now_ms()), self.now_ms())
+
+    def how_long(self) -> str:
+        """How long a change lasts, as the end of a sentence."""
+        return " after restarts" if self.operable.checkpoint is not None else " until it ends (it has no checkpoint)"
+
+    def apply(self) -> None:
+        """Let apply what operators have asked for."""
+        self.operable.override(self._intent.overrides(self.topology))
+        self._set_level(self._intent.log_level)
+
+    def _set_level(self, level: str | None) -> None:
+        if level is None:
+            if self._level_before is not None:
+                log.setLevel(self._level_before)
+                self._level_before = None
+            return
+        if self._level_before is None:
+            self._level_before = log.level
+        log.setLevel(level.upper())
+
+    def micro_batches(self, last: Last = 100) -> list[dict[str, Any]]:
+        """The newest micro-batches that were promoted."""
+        return micro_batches_of(self.operable.history() or History(), last)
+
+    # The thread that carries out.
+
+    def _carry_out(self, act: Callable[[], Answer], later: str) -> Answer:
+        answer: Future[Answer] = Future()
+        if self._ended.is_set():
+            return refused(f"topology {self.topology.name!r} is ending")
+        try:
+            self._jobs.put_nowait((act, answer))
+        except queue.Full:
+            return refused(f"{REQUESTS_MAX} requests are waiting, which is the maximum: try again later")
+        try:
+            return answer.result(self._wait_secs)
+        except TimeoutError:
+            return accepted(f"accepted; the topology is busy, and {later}")
+
+    def _run(self) -> None:
+        while True:
+            try:
+                job = self._jobs.get(timeout=FLUSH_SECS)
+            except queue.Empty:
+                self.flush()
+                continue
+            if job is None:
+                self.flush()
+                return
+            act, answer = job
+            try:
+                result = act()
+            except Exception as error:  # noqa: BLE001  a full disk, a lost JVM: who asked is told
+                text = str(error) if isinstance(error, SparkboltError) else line_of(error)
+                log.error("a request of an operator failed: %s", text)
+                result = refused(f"the request failed: {text}")
+            self.flush()
+            self._tell()
+            answer.set_result(result)
+
+    def remember(self, intent: Intent) -> None:
+        """Make durable what operators have asked for; the deed of a verb calls it before it changes anything."""
+        self.operable.write(CONTROL_FILE, intent.dumps())
+        self._intent = intent
+
+    def flush(self) -> None:
+        """Write the events to the checkpoint."""
+        if not self.events.dirty:
+            return
+        try:
+            self.operable.write(EVENTS_FILE, self.events.dumps())
+        except Exception as error:  # noqa: BLE001  the next event tries again
+            log.debug("the events of topology %r cannot be written: %s", self.topology.name, line_of(error))
+
+
+LIVE = {one.__name__: Row.of(one) for one in (Steering.document, Steering.series, Steering.micro_batches)}
+"""The questions that a topology answers itself."""
