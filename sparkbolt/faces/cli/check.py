@@ -5,6 +5,9 @@ Rule: all facts come from ``core.model.lane`` and the component specs; this modu
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -18,11 +21,27 @@ from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.statefulness import keeps_state, storing_methods
 from sparkbolt.api.topology import ComponentSpec, Topology
 from sparkbolt.api.tuples import DEFAULT_STREAM
+from sparkbolt.errors import InvalidTopology
+from sparkbolt.faces.cli.locate import load_topology
+from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.faces.cli.tables import aligned
+from sparkbolt.faces.cli.texts import show
 from sparkbolt.faces.drawing.stages import StageView, stage_level, stages_of
 from sparkbolt.layout.lane import FUSIBLE, Lane, lay_out
 
 _READ_ONLY = (str, int, float, bool, bytes, type(None), tuple, frozenset)
+
+
+def check(options: argparse.Namespace) -> int:
+    """Show mistakes, levels, stages and fusion."""
+    try:
+        topology = load_topology(options.topology)
+    except InvalidTopology as error:
+        show([json.dumps({"name": error.name, "mistakes": error.mistakes}, indent=2) if options.json else str(error)])
+        return EXIT_FAILED
+    examination = examine(topology, options.cores or os.cpu_count() or 1)
+    show([json.dumps(examination.to_json(), indent=2)] if options.json else report_lines(examination))
+    return EXIT_FINISHED
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ Rule 2: for a local directory neither Spark nor Java starts.
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import uuid
 from collections.abc import Iterator
@@ -21,53 +22,46 @@ from sparkbolt.driver.ledger import agreement
 from sparkbolt.driver.ledger.files import begin_life
 from sparkbolt.driver.transaction import aborts_mistakes
 from sparkbolt.errors import CheckpointError
+from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
+from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
 
 NOT_AGAIN = "this file has no other copy"
 
 
-def verify(directory: str) -> tuple[bool, list[str]]:
+def verify(options: argparse.Namespace) -> int:
     """Check whether Spark's files and the ledger agree.
-
-    Returns:
-        (whether a start can go on from the checkpoint, the lines to print).
 
     Raises:
         WrongUseError: there is no such directory.
         CheckpointError: the directory is not a checkpoint.
     """
-    return _told(directory, _examine(open_files(directory), directory))
+    return _told(options.directory, _examine(open_files(options.directory), options.directory))
 
 
-def repair(directory: str, *, dry_run: bool) -> tuple[bool, list[str]]:
+def repair(options: argparse.Namespace) -> int:
     """Go back to the last micro-batch on which Spark's files and the ledger agree.
-
-    Args:
-        directory: the checkpoint.
-        dry_run: only show what would be done, as ``verify`` does.
-
-    Returns:
-        (whether a start can go on from the checkpoint now, the lines to print).
 
     Raises:
         WrongUseError: there is no such directory.
         CheckpointError: the directory is not a checkpoint, or a driver uses it.
     """
-    if dry_run:
-        return verify(directory)
-    with _alone(directory) as files:
-        verdict = _examine(files, directory)
+    if options.dry_run:
+        return verify(options)
+    with _alone(options.directory) as files:
+        verdict = _examine(files, options.directory)
         if not verdict.mistakes or verdict.why_not is not None:
-            return _told(directory, verdict)
+            return _told(options.directory, verdict)
         begin_life(files, uuid.uuid4().hex, after=verdict.life)
         taken = {int(name) for name in files.names("repairs") if name.isdigit()}
         folder = f"repairs/{max(taken, default=-1) + 1}"
         copies = agreement.repair(files, verdict, folder, str(uuid.uuid4()))
-        after = _examine(files, directory)
+        after = _examine(files, options.directory)
     lines = [*verdict.facts, *(f"mistake: {mistake}" for mistake in verdict.mistakes)]
     lines += [f"removed: {copy.removeprefix(folder + '/')} (a copy is {copy})" for copy in copies]
     lines += [f"created: {name}" for name in verdict.made]
-    return not after.mistakes, [*lines, *(f"mistake: {mistake}" for mistake in after.mistakes), _next(verdict.last)]
+    show([*lines, *(f"mistake: {mistake}" for mistake in after.mistakes), _next(verdict.last)])
+    return EXIT_FAILED if after.mistakes else EXIT_FINISHED
 
 
 def _examine(files: Files, directory: str) -> agreement.Agreement:
@@ -81,16 +75,21 @@ def _examine(files: Files, directory: str) -> agreement.Agreement:
     return replace(verdict, why_not=verdict.why_not or NOT_AGAIN) if wrong else verdict
 
 
-def _told(directory: str, verdict: agreement.Agreement) -> tuple[bool, list[str]]:
+def _told(directory: str, verdict: agreement.Agreement) -> int:
+    show(_lines_of(directory, verdict))
+    return EXIT_FAILED if verdict.mistakes else EXIT_FINISHED
+
+
+def _lines_of(directory: str, verdict: agreement.Agreement) -> list[str]:
     lines = [*verdict.facts, *(f"mistake: {mistake}" for mistake in verdict.mistakes)]
     if not verdict.mistakes:
-        return True, [*lines, f"they agree: the next start continues with micro-batch {verdict.last + 1}"]
+        return [*lines, f"they agree: the next start continues with micro-batch {verdict.last + 1}"]
     if verdict.why_not is not None:
         advice = "restore the checkpoint from a copy, or start with a new one"
-        return False, [*lines, f"a repair cannot help: {verdict.why_not}; {advice}"]
+        return [*lines, f"a repair cannot help: {verdict.why_not}; {advice}"]
     lines += [f"a repair would remove: {name}" for name in verdict.put_aside]
     lines += [f"a repair would create: {name}" for name in verdict.made]
-    return False, [*lines, _next(verdict.last), f"to repair it: sparkbolt checkpoint repair {directory}"]
+    return [*lines, _next(verdict.last), f"to repair it: sparkbolt checkpoint repair {directory}"]
 
 
 def _next(last: int) -> str:

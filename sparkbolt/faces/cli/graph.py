@@ -5,13 +5,35 @@ Fused bolts stand below their producer.
 
 from __future__ import annotations
 
+import argparse
+from pathlib import Path
+
 from rich.panel import Panel
 from rich.text import Text
 
 from sparkbolt.api.topology import Subscription, Topology
+from sparkbolt.errors import WrongUseError
+from sparkbolt.faces.cli.locate import load_topology
+from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.tables import aligned, lines_of
 from sparkbolt.faces.drawing.stages import TIMES, drawn_lane, label_of, stage_level, stages_of
+from sparkbolt.faces.drawing.svg import svg_drawing
 from sparkbolt.layout.lane import Lane
+
+
+def graph(options: argparse.Namespace) -> int:
+    """Draw a topology."""
+    topology = load_topology(options.topology)
+    if options.svg is None:
+        print(text_drawing(topology))
+    elif options.svg == "-":
+        print(svg_drawing(topology), end="")
+    else:
+        try:
+            Path(options.svg).write_text(svg_drawing(topology), encoding="utf-8")
+        except OSError as error:
+            raise WrongUseError(f"{options.svg} cannot be written: {error.strerror}") from error
+    return EXIT_FINISHED
 
 
 def text_drawing(topology: Topology) -> str:

@@ -5,16 +5,26 @@ It only asks the brokers and the store of offsets; neither Spark nor the running
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Sequence
 
 from sparkbolt.api.topology import Topology
 from sparkbolt.errors import WrongUseError
+from sparkbolt.faces.cli.locate import load_topology
+from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.tables import Sheet
+from sparkbolt.faces.cli.texts import show
 from sparkbolt.spouts.kafka import KafkaSpout
 from sparkbolt.spouts.kafka.driver.lag import Lag, lags_of
 
 _TITLES = ("source", "stored", "end", "ahead", "lag", "stored by")
+
+
+def lag(options: argparse.Namespace) -> int:
+    """Show how far behind the Kafka spouts of a topology are."""
+    show(report(load_topology(options.topology), as_json=options.json))
+    return EXIT_FINISHED
 
 
 def report(topology: Topology, *, as_json: bool) -> list[str]:

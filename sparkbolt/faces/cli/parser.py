@@ -10,8 +10,8 @@ from typing import Any
 
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.control.logs import LogFormat
-from sparkbolt.faces.cli import actions
 from sparkbolt.faces.cli.arguments import Parser, count, seconds, seed, setting
+from sparkbolt.faces.cli.lazily import lazily
 from sparkbolt.faces.cli.operate.parser import add_operating
 from sparkbolt.faces.cli.program import DRAIN_SECS
 from sparkbolt.version import __version__
@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", parents=[common], help="show mistakes, levels, stages and fusion")
     check.add_argument("--cores", type=count, metavar="N", help="plan for N cores (default: the cores of this machine)")
     check.add_argument("--json", action="store_true", help="print one JSON object")
-    check.set_defaults(act=actions.check)
+    check.set_defaults(act=lazily("check", "check"))
 
     debug = argparse.ArgumentParser(add_help=False)
     debug.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
         "--last", type=count, default=20, metavar="N", help="the maximum number of entries (default: 20)"
     )
     errors.add_argument("--json", action="store_true", help="print one JSON object per line")
-    errors.set_defaults(act=actions.errors)
+    errors.set_defaults(act=lazily("stories", "errors"))
 
     explain = commands.add_parser("explain", parents=[debug], help="show the path of one tree, and why it failed")
     explain.add_argument(
@@ -84,12 +84,12 @@ def parser() -> argparse.ArgumentParser:
     )
     explain.add_argument("--checkpoint", metavar="DIR", required=True, help="the checkpoint of the topology")
     explain.add_argument("--json", action="store_true", help="print one JSON object per line")
-    explain.set_defaults(act=actions.explain)
+    explain.set_defaults(act=lazily("stories", "explain"))
 
     _add_checkpoint(commands, debug)
     graph = commands.add_parser("graph", parents=[common], help="draw a topology")
     graph.add_argument("--svg", metavar="FILE", help="write a picture to this file (- for standard output)")
-    graph.set_defaults(act=actions.graph)
+    graph.set_defaults(act=lazily("graph", "graph"))
 
     _add_dlq(commands, debug)
     _add_lag(commands, common)
@@ -150,7 +150,7 @@ def _add_run(commands: Any, common: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run in the background: return when the topology is up or has failed, and write its log to files",
     )
-    run.set_defaults(act=actions.run)
+    run.set_defaults(act=lazily("running", "run"))
 
 
 def _add_checkpoint(commands: Any, debug: argparse.ArgumentParser) -> None:
@@ -158,11 +158,11 @@ def _add_checkpoint(commands: Any, debug: argparse.ArgumentParser) -> None:
     what = checkpoint.add_subparsers(dest="what", metavar="COMMAND", required=True)
     verify = what.add_parser("verify", parents=[debug], help="check whether Spark's files and the ledger agree")
     verify.add_argument("directory", metavar="DIR", help="the directory of the --checkpoint option of run")
-    verify.set_defaults(act=actions.checkpoint_verify)
+    verify.set_defaults(act=lazily("checkpoints", "verify"))
     repair = what.add_parser("repair", parents=[debug], help="go back to the last micro-batch on which they agree")
     repair.add_argument("directory", metavar="DIR", help="the checkpoint; no driver may be using it")
     repair.add_argument("--dry-run", action="store_true", help="only show the changes, as verify does")
-    repair.set_defaults(act=actions.checkpoint_repair)
+    repair.set_defaults(act=lazily("checkpoints", "repair"))
 
 
 def _add_dlq(commands: Any, debug: argparse.ArgumentParser) -> None:
@@ -182,12 +182,12 @@ def _add_dlq(commands: Any, debug: argparse.ArgumentParser) -> None:
     )
     listing.add_argument("--spout", metavar="ID", help="only letters of this spout")
     listing.add_argument("--json", action="store_true", help="print one JSON object per line")
-    listing.set_defaults(act=actions.dlq_list)
+    listing.set_defaults(act=lazily("dlq.commands", "list_letters"))
 
     show = what.add_parser("show", parents=[debug, common], help="show the attempts and the record of dead letters")
     show.add_argument("ids", nargs="+", metavar="ID", help="the id of a letter, or its beginning")
     show.add_argument("--json", action="store_true", help="print one JSON object per line")
-    show.set_defaults(act=actions.dlq_show)
+    show.set_defaults(act=lazily("dlq.commands", "show_letters"))
 
     replay = what.add_parser("replay", parents=[debug, common], help="replay dead letters")
     replay.add_argument(
@@ -200,13 +200,13 @@ def _add_dlq(commands: Any, debug: argparse.ArgumentParser) -> None:
     replay.add_argument("--into", metavar="PLACE", help=into)
     replay.add_argument("--spout", metavar="ID", help="only letters of this spout")
     replay.add_argument("--again", action="store_true", help="also replay letters that were replayed before")
-    replay.set_defaults(act=actions.dlq_replay)
+    replay.set_defaults(act=lazily("dlq.commands", "replay"))
 
 
 def _add_lag(commands: Any, common: argparse.ArgumentParser) -> None:
     lag = commands.add_parser("lag", parents=[common], help="show the lag of Kafka spouts")
     lag.add_argument("--json", action="store_true", help="print one JSON object per line for each spout")
-    lag.set_defaults(act=actions.lag)
+    lag.set_defaults(act=lazily("lag", "lag"))
 
 
 def _add_simulate(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -242,4 +242,4 @@ def _add_simulate(commands: Any, common: argparse.ArgumentParser) -> None:
         help="exit with 1 also for mistakes of the topology itself, such as tuples that are never acked",
     )
     simulate.add_argument("--json", action="store_true", help="print one JSON object per line")
-    simulate.set_defaults(act=actions.simulate)
+    simulate.set_defaults(act=lazily("simulate", "command"))

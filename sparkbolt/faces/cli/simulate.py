@@ -8,8 +8,10 @@ ever, only these seeds are run: the others would end at this bolt, too.
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
+import os
 import selectors
 import shlex
 import sys
@@ -26,6 +28,7 @@ from rich.status import Status
 
 from sparkbolt.api.topology import Topology
 from sparkbolt.errors import EngineError, WrongUseError
+from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.sim.faults import history_of
 from sparkbolt.sim.mistakes import MistakeKind, Trial, in_words, try_once
@@ -50,6 +53,25 @@ LINE_EVERY_SECS = 5.0
 
 Show = Callable[[str], None]
 """A function that shows what the command does at the moment."""
+
+
+def command(options: argparse.Namespace) -> int:
+    """Run a topology in the simulator."""
+    if options.history is not None and options.seed is None:
+        raise WrongUseError("--history needs --seed: add --seed N")
+    order = SimulationOrder(
+        reference=options.topology,
+        topology=load_topology(options.topology),
+        seeds=options.seeds,
+        workers=options.workers or os.cpu_count() or 1,
+        seed=options.seed,
+        history=options.history,
+        feed=dict(options.feed),
+        messages_max=options.messages,
+        as_json=options.json,
+        strict=options.strict,
+    )
+    return perform(order)
 
 
 @dataclass(frozen=True)

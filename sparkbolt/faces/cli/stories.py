@@ -5,6 +5,7 @@ Rule: it only reads, and for a local directory it starts neither Spark nor Java;
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable
 
@@ -13,6 +14,8 @@ from sparkbolt.api.story import Story, time_text
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.driver.ledger.reader import LedgerReader, UnknownTreeError, attempt_lines, read_ledger
 from sparkbolt.errors import WrongUseError
+from sparkbolt.faces.cli.program import EXIT_FINISHED
+from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
 
 
@@ -26,18 +29,20 @@ def open_ledger(directory: str) -> LedgerReader:
     return read_ledger(open_files(directory), f"checkpoint {directory}")
 
 
-def list_trees(directory: str, state: str, limit: int, *, as_json: bool) -> list[str]:
-    """The lines of at most ``limit`` trees of a state: the newest, the newest last; of open trees, the oldest."""
-    reader = open_ledger(directory)
+def errors(options: argparse.Namespace) -> int:
+    """List trees of a state: the newest, the newest last; of open trees, the oldest."""
+    reader, state, limit = open_ledger(options.checkpoint), options.state, options.last
     kinds: dict[str, Callable[[], list[Story]]] = {
         TreeState.FAILED: lambda: reader.failed()[-limit:],
         TreeState.ACKED: lambda: reader.traced()[-limit:],
         TreeState.OPEN: lambda: reader.open(limit),
     }
     stories = kinds[state]()
-    if as_json:
-        return [json.dumps(story.to_json()) for story in stories]
-    return [line for story in stories for line in _two_lines(story)] + [_closing(reader, state, len(stories))]
+    if options.json:
+        show(json.dumps(story.to_json()) for story in stories)
+    else:
+        show([*(line for story in stories for line in _two_lines(story)), _closing(reader, state, len(stories))])
+    return EXIT_FINISHED
 
 
 def _two_lines(story: Story) -> list[str]:
@@ -58,24 +63,25 @@ def _closing(reader: LedgerReader, state: str, shown: int) -> str:
     )
 
 
-def explain_tree(directory: str, text: str, *, as_json: bool) -> list[str]:
-    """The lines of the stories of the trees that ``text`` names.
+def explain(options: argparse.Namespace) -> int:
+    """Show the stories of the trees that a text names.
 
     Raises:
         WrongUseError: the text names no tree.
         CheckpointError: as in ``open_ledger``.
     """
-    reader = open_ledger(directory)
+    reader = open_ledger(options.checkpoint)
     try:
-        stories = reader.find(text)
+        stories = reader.find(options.root)
     except UnknownTreeError as error:
         raise WrongUseError(str(error)) from error
     lines: list[str] = []
     for story in stories:
         others = [] if len(stories) > 1 else reader.other_attempts(story)
-        if as_json:
+        if options.json:
             attempts = [{"root": one.root, "attempt": one.attempt, "state": one.state} for one in others]
             lines.append(json.dumps({**story.to_json(), "other_attempts": attempts}))
         else:
             lines += [*([""] if lines else []), *story.lines(), *attempt_lines(others)]
-    return lines
+    show(lines)
+    return EXIT_FINISHED

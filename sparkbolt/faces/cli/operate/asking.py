@@ -73,14 +73,8 @@ def told(answer: Answer) -> int:
     return EXIT_FINISHED
 
 
-def printed(lines: list[str]) -> None:
-    """Print lines, if there are any."""
-    if lines:
-        print("\n".join(lines), flush=True)
-
-
 def as_json(value: Any) -> str:
     """A document as JSON on one line."""
     import json
 
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value)

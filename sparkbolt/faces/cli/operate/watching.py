@@ -19,11 +19,12 @@ from sparkbolt.api.story import time_text
 from sparkbolt.control.documents import ALL_TIME, TopologyDocument, TopologyEntry
 from sparkbolt.control.operator import Operator
 from sparkbolt.errors import SparkboltError
-from sparkbolt.faces.cli.operate.asking import as_json, named, now_ms, operator_of, printed
+from sparkbolt.faces.cli.operate.asking import as_json, named, now_ms, operator_of
 from sparkbolt.faces.cli.operate.overview import list_lines, top_line, top_sheet, worth_showing
 from sparkbolt.faces.cli.operate.statistics import component_lines, stats_json, stats_lines
 from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.tables import terminal_width
+from sparkbolt.faces.cli.texts import show
 
 LIVE_EVERY_SECS = 2.0
 PLAIN_EVERY_SECS = 5.0
@@ -37,11 +38,11 @@ def list_(options: argparse.Namespace) -> int:
     entries = operator.topologies()
     shown = entries if options.all else worth_showing(entries)
     if options.json:
-        printed([as_json(entry) for entry in shown])
+        show([as_json(entry) for entry in shown])
         if operator.home.trouble:
             print(f"sparkbolt: {nothing_runs(operator, 0)}", file=sys.stderr)
     elif shown:
-        printed(list_lines(shown, now_ms(), terminal_width()))
+        show(list_lines(shown, now_ms(), terminal_width()))
     else:
         print(nothing_runs(operator, len(entries)))
     return EXIT_FINISHED
@@ -70,7 +71,7 @@ def stats(options: argparse.Namespace) -> int:
         return stats_lines(document, window, now_ms(), terminal_width())
 
     if not options.watch:
-        printed(look())
+        show(look())
         return EXIT_FINISHED
     first = look()  # a wrong name is told before anything is drawn
     return again_and_again(first, look, options.every_secs, headed=not options.json)
@@ -124,7 +125,7 @@ def again_and_again(
             _redrawn(first, look, every_secs or LIVE_EVERY_SECS, sleep)
         lines = first
         while True:
-            printed([time_text(now_ms()), *lines, ""] if headed else lines)
+            show([time_text(now_ms()), *lines, ""] if headed else lines)
             sleep(every_secs or PLAIN_EVERY_SECS)
             lines = _looked(look)
     except KeyboardInterrupt:
