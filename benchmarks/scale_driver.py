@@ -20,6 +20,11 @@ import numpy as np
 from benchmarks.ledger import LINE_BYTES, XOR
 from benchmarks.scale_growth import FLAT, Axis, Cost, repeated_s, spent_s
 from sparkbolt import BasicBolt, Config, PartitionedSpout, Range, RetryPolicy, TopologyBuilder
+from sparkbolt.connectors.files.file_planner import FilePlanner
+from sparkbolt.connectors.kafka import kafka_spout
+from sparkbolt.connectors.kafka.broker_watcher import Look
+from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
+from sparkbolt.connectors.kafka.offset_planner import PartitionLog, TopicIds
 from sparkbolt.core.base.ids import U64, tree_key
 from sparkbolt.core.driver.coordinator import EXPIRED_PER_PLAN_MAX
 from sparkbolt.core.driver.effects import Effect, Execute
@@ -34,11 +39,6 @@ from sparkbolt.core.protocol.verdicts import Feedback, Partials
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import TextSpout
 from sparkbolt.spouts.kafka import KafkaSpout
-from sparkbolt.spouts.kafka import spout as kafka_spout
-from sparkbolt.spouts.kafka.driver.planning import PartitionLog, TopicIds
-from sparkbolt.spouts.kafka.driver.watching import Look
-from sparkbolt.spouts.kafka.sources import KafkaPartition
-from sparkbolt.spouts.planning import FilePlanner
 
 CORES = 2
 LATER_MS = 3_600_000

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.bolts.dead_letter_files import LettersRead, read_letters
 from sparkbolt.cli import main
+from sparkbolt.connectors.files.dead_letter_files import LettersRead, read_letters
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Story
 from sparkbolt.core.model.dead_letters import RawMessage
 from sparkbolt.core.model.story import root_text

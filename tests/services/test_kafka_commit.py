@@ -17,13 +17,13 @@ import pytest
 
 from sparkbolt import Config
 from sparkbolt.bolts import KafkaBolt
-from sparkbolt.bolts import kafka_committer as committing
-from sparkbolt.bolts.kafka_committer import KafkaCommitError, KafkaCommitter
+from sparkbolt.connectors.kafka import kafka_committer as committing
+from sparkbolt.connectors.kafka.client_settings import ClientSettings
+from sparkbolt.connectors.kafka.kafka_committer import KafkaCommitError, KafkaCommitter
 from sparkbolt.core.model.committers import take_rows
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.errors import Unavailable
-from sparkbolt.spouts.kafka.settings import ClientSettings
 from tests.patience import PATIENCE_SECS
 from tests.services import Kafka
 

@@ -16,7 +16,7 @@ import pytest
 
 from sparkbolt import Config, TopologyBuilder
 from sparkbolt.bolts import RabbitMQBolt
-from sparkbolt.bolts.rabbitmq_publisher import Publisher
+from sparkbolt.connectors.rabbitmq.rabbitmq_publisher import Publisher
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver

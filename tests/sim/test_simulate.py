@@ -13,8 +13,8 @@ import pytest
 
 from sparkbolt import BadRecord, BasicBolt, Bolt, Committer, Config, Range, Spout, TopologyBuilder, bolt
 from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, ParquetBolt, RabbitMQBolt
-from sparkbolt.bolts import kafka as kafka_bolt
-from sparkbolt.bolts import rabbitmq as rabbitmq_bolt
+from sparkbolt.connectors.kafka import kafka_bolt
+from sparkbolt.connectors.rabbitmq import rabbitmq_bolt
 from sparkbolt.core.base.ids import edge_salt
 from sparkbolt.core.model.components import rehearsal_path
 from sparkbolt.core.worker import routing

@@ -40,6 +40,10 @@ PROTOCOL = f"{MODEL} core.protocol"
 WORKER = f"{PROTOCOL} core.state core.worker"
 DRIVER = f"{PROTOCOL} core.driver.ledger core.driver"
 ALL_OF_CORE = f"{WORKER} {DRIVER}"
+CONNECTORS = f"{MODEL} files connectors"
+SYSTEMS = "kafka rabbitmq kestrel sql lookup files tables sockets"
+LETTERS = f"{CONNECTORS} connectors.kafka connectors.files"
+ALL_CONNECTORS = " ".join([CONNECTORS, *(f"connectors.{system}" for system in SYSTEMS.split())])
 LAYERS = {
     "version": _layer("version", ""),
     "errors": _layer("errors", ""),
@@ -55,20 +59,29 @@ LAYERS = {
     "core.driver": _layer(DRIVER, "numpy pyarrow"),
     "windows": _layer(f"{WORKER} windows", "numpy pyarrow"),
     "drawing": _layer(f"{MODEL} drawing", ""),
-    "spouts": _layer(f"{MODEL} files spouts", None),
-    "bolts": _layer(f"{MODEL} files spouts bolts", None),
+    "connectors": _layer(CONNECTORS, None),
+    "connectors.kafka": _layer(f"{CONNECTORS} connectors.kafka", None),
+    "connectors.rabbitmq": _layer(f"{CONNECTORS} connectors.rabbitmq", None),
+    "connectors.kestrel": _layer(f"{CONNECTORS} connectors.kestrel", None),
+    "connectors.sql": _layer(f"{CONNECTORS} connectors.sql", None),
+    "connectors.lookup": _layer(f"{CONNECTORS} connectors.sql connectors.lookup", None),
+    "connectors.files": _layer(f"{CONNECTORS} connectors.files", None),
+    "connectors.tables": _layer(f"{CONNECTORS} connectors.files connectors.tables", None),
+    "connectors.sockets": _layer(f"{CONNECTORS} connectors.sockets", None),
+    "spouts": _layer(f"{ALL_CONNECTORS} spouts", None),
+    "bolts": _layer(f"{ALL_CONNECTORS} bolts", None),
     "sim": _layer(f"{ALL_OF_CORE} files sim", None),
-    "operate": _layer(f"{ALL_OF_CORE} background files version spouts bolts operate", None),
+    "operate": _layer(f"{ALL_OF_CORE} background version {LETTERS} operate", None),
     "telemetry": _layer(f"{MODEL} telemetry", None),
     "spark": _layer(f"{ALL_OF_CORE} background files version operate telemetry spark", None),
     "ui": _layer(f"{ALL_OF_CORE} background files version operate drawing spark ui", None),
-    "cli": _layer(f"{ALL_OF_CORE} files version drawing windows spouts bolts sim operate spark ui cli", None),
-    "launch": _layer(f"{BELOW} bolts drawing spark cli launch", None),
+    "cli": _layer(f"{ALL_OF_CORE} version drawing windows {LETTERS} sim operate spark ui cli", None),
+    "launch": _layer(f"{BELOW} connectors.files drawing spark cli launch", None),
     "testing": _layer(f"{ALL_OF_CORE} windows sim launch testing", None),
     "door": _layer(f"{MODEL} version windows launch door", None),
 }
 
-CORE_ROOMS = frozenset(f"sparkbolt.{room}" for room in LAYERS if room.split(".")[0] == "core")
+NESTED_ROOMS = frozenset(f"sparkbolt.{room}" for room in LAYERS if room.split(".")[0] in ("core", "connectors"))
 
 # The library that brings a module, where the names differ.
 LIBRARY_OF = {"google": "protobuf", "opentelemetry": "opentelemetry_sdk", "py4j": "pyspark"}
@@ -103,9 +116,8 @@ def room_of(module: str) -> str:
     parts = module.split(".")
     if len(parts) == 1:
         return "door"
-    if parts[1] == "core":
-        folders = parts[1:] if module in CORE_ROOMS else parts[1:-1]
-        return ".".join(folders) or "core"
+    if f"sparkbolt.{parts[1]}" in NESTED_ROOMS:
+        return ".".join(parts[1:] if module in NESTED_ROOMS else parts[1:-1])
     return {"__main__": "cli", "names": "door"}.get(parts[1], parts[1])
 
 

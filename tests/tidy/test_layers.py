@@ -107,7 +107,7 @@ def test_what_runs_on_executors_loads_nothing_of_the_driver(module: str) -> None
         ("sparkbolt/core/worker/tasks.py", "from sparkbolt.core.driver.coordinator import Coordinator"),
         ("sparkbolt/core/driver/coordinator.py", "def f():\n    from sparkbolt.core.worker.tasks import BoltTask"),
         ("sparkbolt/errors.py", "import numpy"),
-        ("sparkbolt/spouts/files.py", "from py4j.java_gateway import JavaGateway"),
+        ("sparkbolt/connectors/files/plain_file.py", "from py4j.java_gateway import JavaGateway"),
         ("sparkbolt/spark/data_source.py", "from sparkbolt.spouts import kafka"),
         ("sparkbolt/helpers.py", "import json"),
     ],
@@ -123,7 +123,7 @@ def test_an_import_against_the_arrows_is_seen(path: str, line: str) -> None:
         ("sparkbolt/core/protocol/plan.py", "import json, numpy as np, pyarrow.compute as pc"),
         ("sparkbolt/core/protocol/plan.py", "from sparkbolt.core.base.ids import mix64"),
         ("sparkbolt/core/protocol/plan.py", "from .ids import mix64"),
-        ("sparkbolt/spouts/kafka.py", "import confluent_kafka"),
+        ("sparkbolt/connectors/kafka/kafka_spout.py", "import confluent_kafka"),
         ("sparkbolt/spark/data_source.py", "import pyspark.sql, pandas"),
         ("sparkbolt/__init__.py", "from sparkbolt.core.model.topology import TopologyBuilder"),
     ],
@@ -154,8 +154,8 @@ def test_a_clock_or_randomness_in_core_is_seen(text: str) -> None:
 def test_a_library_that_is_not_declared_is_seen() -> None:
     text = "import json, zstandard\nfrom google.protobuf import message\nfrom confluent_kafka import Consumer"
     declared = ["protobuf>=6", "confluent-kafka[avro]>=2"]
-    (problem,) = check_declared(Source("sparkbolt/spouts/files.py", text), declared)
-    assert problem.startswith("sparkbolt/spouts/files.py:1: imports zstandard")
+    (problem,) = check_declared(Source("sparkbolt/connectors/files/plain_file.py", text), declared)
+    assert problem.startswith("sparkbolt/connectors/files/plain_file.py:1: imports zstandard")
 
 
 def test_types_and_seeded_generators_are_allowed_in_core() -> None:

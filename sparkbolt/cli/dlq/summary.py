@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 
-from sparkbolt.bolts.dead_letter_files import FileDeadLetters
+from sparkbolt.connectors.files.dead_letter_files import FileDeadLetters
 from sparkbolt.core.model.dead_letters import CHECKPOINT, stream_of
 from sparkbolt.core.model.topology import Topology
 

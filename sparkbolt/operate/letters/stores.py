@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlparse
 
-from sparkbolt.bolts.dead_letter_files import letters_of, read_letters
+from sparkbolt.connectors.files.dead_letter_files import letters_of, read_letters
 from sparkbolt.core.base.files import Files
 from sparkbolt.core.base.locations import local_directory
 from sparkbolt.core.driver.ledger.files import LETTERS_FOLDER

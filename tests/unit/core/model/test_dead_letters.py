@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkbolt import BasicBolt, Config, Direct, InvalidTopology, Spout, TopologyBuilder
-from sparkbolt.bolts.dead_letter_files import FileDeadLetters, read_letters
+from sparkbolt.connectors.files.dead_letter_files import FileDeadLetters, read_letters
 from sparkbolt.core.model.dead_letters import (
     Attempt,
     DeadLetter,

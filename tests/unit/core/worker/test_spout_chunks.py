@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from sparkbolt.bolts.dead_letter_files import read_letters
+from sparkbolt.connectors.files.dead_letter_files import read_letters
 from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.ranges import BadRecord, Range
