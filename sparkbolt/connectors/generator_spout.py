@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.core.base.exceptions import pass_on
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
@@ -17,7 +18,7 @@ from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.errors import ConfigError
 
 
-class GeneratorSpout(PartitionedSpout):
+class GeneratorSpout(PicklesArguments, PartitionedSpout):
     """Emits the items of an iterable; each item is a list of values for the fields in ``outputs``.
 
     ``make`` is a function ``make()`` or ``make(index, parallelism)``. Only task 0 reads the iterable of ``make()``.
@@ -59,30 +60,20 @@ class GeneratorSpout(PartitionedSpout):
                 "it is called anew after a crash (did you call it yourself?)"
             )
         arguments.function("make", make, "a function that returns an iterable")
-        self.outputs = self._fields = arguments.fields("outputs", outputs)
+        self.outputs = self.fields = arguments.fields("outputs", outputs)
         self.make = make
         self.count: int | None = arguments.whole("count", count, 0, or_none=True)
-        self._shares = _takes_share(make)
-        self._forget()
+        self.shares = _takes_share(make)
+        self._begin()
 
-    def _forget(self) -> None:
+    def _begin(self) -> None:
         self._parallelism = 1
         self._turn = 0
         self._ahead: dict[str, _Cursor] = {}
         self._cursors: dict[str, _Cursor] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the iterators, which belong to one process."""
-        own = ("_parallelism", "_turn", "_ahead", "_cursors")
-        return {name: value for name, value in self.__dict__.items() if name not in own}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """Restore the arguments; no iterable is started."""
-        self.__dict__.update(state)
-        self._forget()
-
     def _start(self, index: int) -> _Cursor:
-        return _Cursor(self.make, (index, self._parallelism) if self._shares else ())
+        return _Cursor(self.make, (index, self._parallelism) if self.shares else ())
 
     def open(self, context: TopologyContext) -> None:
         """Store the parallelism."""
@@ -94,7 +85,7 @@ class GeneratorSpout(PartitionedSpout):
 
     @property
     def _tasks(self) -> int:
-        return self._parallelism if self._shares else 1
+        return self._parallelism if self.shares else 1
 
     def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
         """Plan the next items of each iterable: equal shares of the budget, and each plan starts with another task."""
@@ -150,7 +141,7 @@ class GeneratorSpout(PartitionedSpout):
         else:
             cursor = self._start(range_.task)
         cursor.skip_to(range_.start)
-        width = len(self._fields)
+        width = len(self.fields)
         while cursor.position < range_.end and not cursor.ended:
             position = cursor.position
             item = cursor.next()
@@ -164,7 +155,7 @@ class GeneratorSpout(PartitionedSpout):
                     yield BadRecord(
                         position,
                         f"item {position} of the generator is {item[0]!r:.80}, expected a list of "
-                        f"{width} value(s) for the fields {self._fields}",
+                        f"{width} value(s) for the fields {self.fields}",
                     )
         kept = self._cursors.get(range_.source)
         if kept is None or kept.position <= cursor.position:

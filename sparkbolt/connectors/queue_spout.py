@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.core.model.components import Spout, TopologyContext
 from sparkbolt.core.model.retry import DEFAULT
 from sparkbolt.errors import EmitError
@@ -46,7 +47,7 @@ class BadMessage(NamedTuple):
     reason: str
 
 
-class QueueSpout(Spout):
+class QueueSpout(PicklesArguments, Spout):
     """Base class of spouts for a queue that hands out messages and is notified when they are done.
 
     A subclass implements three methods: ``receive`` takes messages, ``confirm`` lets the queue forget a message, and
@@ -81,10 +82,6 @@ class QueueSpout(Spout):
         self._open: set[Hashable] = set()
         self._dropped = 0
         self._room = 0
-
-    def __getstate__(self) -> Mapping[str, Any]:
-        """Return the arguments only: nothing that ``open`` creates."""
-        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
     @abstractmethod
     def receive(self, limit: int) -> Iterable[tuple[Hashable, Sequence[Any]] | BadMessage]:

@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.connectors.files.file_identity import FileId, open_file, path_of
 from sparkbolt.connectors.files.file_planner import FilePlanner
 from sparkbolt.connectors.files.followed_file import open_copy
 from sparkbolt.connectors.files.lines import LINE_BYTES_LIMIT, LineRules, Lines, lines_of
 from sparkbolt.connectors.files.plain_file import PlainFile, escape, unescape
 from sparkbolt.connectors.files.unpacked_file import UnpackedFile, is_compressed
-from sparkbolt.connectors.opened import OpenedInEachProcess
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
 from sparkbolt.core.model.ranges import BadRecord, Range
@@ -73,7 +73,7 @@ def _checked_encoding(encoding: str) -> str:
     return encoding
 
 
-class TextSpout(OpenedInEachProcess, PartitionedSpout):
+class TextSpout(PicklesArguments, PartitionedSpout):
     r"""Emits the lines of text files: fields ``line``, ``path`` (str) and ``offset`` (int).
 
     ``paths`` is a file, a directory, a glob (``books/*.txt``; ``**`` matches any directories), or a list of those. A
@@ -111,8 +111,6 @@ class TextSpout(OpenedInEachProcess, PartitionedSpout):
     ['line', 'path', 'offset']
     """
 
-    _opened = ("_planner", "_unpacked", "_places", "_warned")
-
     outputs = ["line", "path", "offset"]
     first_budget = 1024
 
@@ -139,9 +137,9 @@ class TextSpout(OpenedInEachProcess, PartitionedSpout):
             )
         self.encoding = _checked_encoding(encoding)
         self.line_bytes_max = arguments.whole("line_bytes_max", line_bytes_max, 1, LINE_BYTES_LIMIT)
-        self._forget()
+        self._begin()
 
-    def _forget(self) -> None:
+    def _begin(self) -> None:
         self._planner: FilePlanner | None = None
         self._unpacked: dict[str, UnpackedFile] = {}
         self._places: dict[str, str] = {}

@@ -15,13 +15,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from sparkbolt.connectors.json_values import json_of
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_cluster import error_text
 from sparkbolt.connectors.kafka.kafka_committer import IN_DOUBT, TXID_HEADER, KafkaCommitter, TopicChecks
 from sparkbolt.connectors.kafka.kafka_sender import Sender
+from sparkbolt.connectors.message_parts import Part, encoded, part_of
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.committers import Committer
 from sparkbolt.core.model.components import TopologyContext
@@ -34,9 +34,6 @@ log = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from sparkbolt.connectors.kafka.kafka_committer import Message
     from sparkbolt.core.model.interfaces import BoltCollector
-
-Part: TypeAlias = str | Callable[[Tuple], Any] | None
-"""A part of a message: the name of a field, or a function of the tuple."""
 
 
 class KafkaBolt(Committer):
@@ -119,7 +116,6 @@ class KafkaBolt(Committer):
             ConfigError: The client library refuses a property.
         """
         self._context = context
-        self._key, self._value, self._headers = _part(self.key), _part(self.value), _part(self.headers)
         self._checks: TopicChecks | None = None
         if context.config.transactional and context.rehearsal_directory is None:
             self._checks = TopicChecks(self.settings, request_secs=self.deliver_secs, asks=self.trial)
@@ -152,9 +148,9 @@ class KafkaBolt(Committer):
         topic = self.topic if self.topic_field is None else tup[self.topic_field]
         if not isinstance(topic, str) or not topic:
             raise ValueError(f"field {self.topic_field!r} holds {topic!r:.60}, expected the name of a topic")
-        key = encoded(self._key(tup)) if self._key else None
-        value = encoded(self._value(tup)) if self._value else encoded(dict(tup))
-        headers = header_pairs(self._headers(tup)) if self._headers else None
+        key = encoded(part_of(self.key, tup))
+        value = encoded(dict(tup) if self.value is None else part_of(self.value, tup))
+        headers = None if self.headers is None else header_pairs(part_of(self.headers, tup))
         return self._context.now_ms, topic, key, value, headers
 
     def begin(self, context: TopologyContext) -> None:
@@ -213,28 +209,6 @@ class _Notes:
         reports, self._reports = self._reports, []
         for report in reports:
             report(None)
-
-
-def _part(part: Part) -> Callable[[Tuple], Any] | None:
-    if part is None or callable(part):
-        return part
-    name = part
-    return lambda tup: tup[name]
-
-
-def encoded(value: Any) -> bytes | None:
-    r"""Encode a value as a key, value or header of a message.
-
-    >>> encoded("né"), encoded({"n": 1}), encoded(None)
-    (b'n\xc3\xa9', b'{"n":1}', None)
-    """
-    if value is None or isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, (bytearray, memoryview)):
-        return bytes(value)
-    return json_of(value)
 
 
 def header_pairs(headers: Mapping[str, Any] | Iterable[tuple[str, Any]] | None) -> list[tuple[str, bytes | None]]:

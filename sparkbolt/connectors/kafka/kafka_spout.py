@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.connectors.kafka.broker_watcher import Look, Watcher, Wish
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_cluster import Cluster, Topics
@@ -41,7 +42,6 @@ from sparkbolt.connectors.kafka.offset_stores import (
 )
 from sparkbolt.connectors.kafka.partition_reader import MessageChunk, PartitionReader
 from sparkbolt.connectors.kafka.start_offsets import Start, StartSpec
-from sparkbolt.connectors.opened import OpenedInEachProcess
 from sparkbolt.core.base.intervals import Intervals, clip, first_outside, size, union
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
@@ -62,7 +62,7 @@ INTERVALS_MAX = 1000
 """The most finished intervals beyond the committed offset that are stored."""
 
 
-class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
+class KafkaSpout(PicklesArguments, PartitionedSpout):
     """Emits the messages of Kafka topics and tracks each of them until it is finished.
 
     ``topics`` is a name, a list of names, or a compiled pattern for whole names. Topics and kafka_partitions that are
@@ -110,8 +110,6 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
     ['customer']
     """
 
-    _opened = ("_watcher", "_readers", "_shaper", "_reserved", "_single", "_chunk", "_planner", "_sizes")
-
     first_budget = 100
 
     def __init__(
@@ -157,9 +155,9 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
         check_decoding("key", key, self.schemas)
         check_decoding("value", value, self.schemas)
         self.key, self.value, self.translate = key, value, translate
-        self.outputs = self._fields = fields_of(outputs, translate)
-        self._whole = set(self._fields) <= PARTS or (isinstance(value, str) and value in PLAIN)
-        if self._whole and translate is None and len(set(self._fields) - PARTS) + ("value" in self._fields) > 1:
+        self.outputs = self.fields = fields_of(outputs, translate)
+        self.whole = set(self.fields) <= PARTS or (isinstance(value, str) and value in PLAIN)
+        if self.whole and translate is None and len(set(self.fields) - PARTS) + ("value" in self.outputs) > 1:
             raise ConfigError(
                 f"outputs={self.outputs}: value={value!r} has one value; expected one name for it besides "
                 f"{', '.join(sorted(PARTS))}"
@@ -182,9 +180,9 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
         self.max_uncommitted = arguments.whole("max_uncommitted", max_uncommitted, or_none=True)
         self.request_secs = arguments.positive("request_secs", request_secs)
         client_library()
-        self._forget()
+        self._begin()
 
-    def _forget(self) -> None:
+    def _begin(self) -> None:
         self._watcher: Watcher | None = None
         self._readers: dict[tuple[KafkaPartition, bool], PartitionReader] = {}
         self._shaper: Shaper | None = None
@@ -421,12 +419,12 @@ class KafkaSpout(OpenedInEachProcess, PartitionedSpout):
         if self.max_bytes is not None and context.config.acker_tasks != 0:  # else the rest would never be read
             self._enough = ENOUGH * self.max_bytes
         self._shaper = Shaper(
-            self._fields,
+            self.fields,
             key=self.key,
             value=self.value,
             schemas=self.schemas,
             translate=self.translate,
-            whole=self._whole,
+            whole=self.whole,
         )
 
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:

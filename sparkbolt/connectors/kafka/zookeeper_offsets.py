@@ -15,6 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.connectors.kafka.offset_stores import Owner, Scope, Stored
 from sparkbolt.core.model import arguments
@@ -28,7 +29,7 @@ class ZooKeeperAwayError(SparkboltError):
     """ZooKeeper does not answer; the problem may pass."""
 
 
-class ZooKeeperOffsets:
+class ZooKeeperOffsets(PicklesArguments):
     """Stores the offsets of one topic under ``root/id/partition_N``; ``id`` defaults to the spout's group.
 
     >>> ZooKeeperOffsets("localhost:2181", root="/kafkastorm").root
@@ -51,10 +52,6 @@ class ZooKeeperOffsets:
         self.hosts = arguments.text("hosts", hosts, "'host:port', several with commas between")
         self.root = root
         self.id = arguments.text("id", id, "the id under which offsets are stored", or_none=True)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the arguments."""
-        return {"hosts": self.hosts, "root": self.root, "id": self.id}
 
     def open(self, scope: Scope) -> None:
         """Connect to ZooKeeper.

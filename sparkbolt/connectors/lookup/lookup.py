@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
+from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.connectors.lookup.lookup_sources import HttpSource, SqlSource
 from sparkbolt.core.model import arguments
 
@@ -26,7 +27,7 @@ its key alone."""
 _MISSING: Any = object()
 
 
-class Lookup:
+class Lookup(PicklesArguments):
     """Values by key, from ``fetch`` or a source made by ``Lookup.sql`` or ``Lookup.http``, with a cache.
 
     A bolt keeps it in an attribute. The cache belongs to one task in one process: it is not stored, and begins empty
@@ -68,11 +69,11 @@ class Lookup:
         Raises:
             ConfigError: An argument is wrong.
         """
-        self._fetch = arguments.function("fetch", fetch, "a function that returns the values of some keys")
+        self.fetch = arguments.function("fetch", fetch, "a function that returns the values of some keys")
         self.ttl_secs = arguments.positive("ttl_secs", ttl_secs)
         self.missing_ttl_secs = arguments.positive("missing_ttl_secs", missing_ttl_secs)
         self.size, self.batch = arguments.whole("size", size), arguments.whole("batch", batch)
-        self._clock = arguments.function("clock", clock, "a function that returns the time in seconds")
+        self.clock = arguments.function("clock", clock, "a function that returns the time in seconds")
         self._begin()
 
     @classmethod
@@ -144,15 +145,6 @@ class Lookup:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads: ThreadPoolExecutor | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle the arguments alone."""
-        kept = ("_fetch", "ttl_secs", "missing_ttl_secs", "size", "batch", "_clock")
-        return {name: getattr(self, name) for name in kept}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._begin()
-
     def many(self, keys: Collection[Any]) -> dict[Any, Any]:
         """Return the values of some keys, without those that have none.
 
@@ -203,7 +195,7 @@ class Lookup:
         """Release threads and connections; call it in ``cleanup``."""
         if self._threads is not None:
             self._threads.shutdown(wait=False)
-        getattr(self._fetch, "close", lambda: None)()
+        getattr(self.fetch, "close", lambda: None)()
         self._begin()
 
     def _check_process(self) -> None:
@@ -214,7 +206,7 @@ class Lookup:
         entry = self._cache.get(key)
         if entry is None:
             return None
-        if entry[0] <= self._clock():
+        if entry[0] <= self.clock():
             del self._cache[key]
             return None
         self._cache.move_to_end(key)
@@ -228,13 +220,13 @@ class Lookup:
     def _called(self, keys: list[Any]) -> Mapping[Any, Any]:
         """Call the function with a list of its own, which it may change."""
         try:
-            answers: Mapping[Any, Any] = self._fetch(list(keys))
+            answers: Mapping[Any, Any] = self.fetch(list(keys))
         except StopIteration as error:  # no future can pass it on, and nobody would hear of it
             raise RuntimeError("the function of the lookup raised StopIteration: next() found nothing") from error
         return answers
 
     def _keep(self, keys: list[Any], answers: Mapping[Any, Any]) -> dict[Any, Any]:
-        now = self._clock()
+        now = self.clock()
         found = {}
         for key in keys:
             value = found[key] = answers.get(key, _MISSING)

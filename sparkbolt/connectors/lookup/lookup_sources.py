@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.connectors.sql.sql_link import (
     WITHOUT_ZONES,
     Trouble,
@@ -119,7 +120,7 @@ def _instant(value: Any) -> Any:
     return without_zone(value) if isinstance(value, dt.datetime) else value
 
 
-class HttpSource:
+class HttpSource(PicklesArguments):
     """Answers of a web service; called with keys, it makes one request for each."""
 
     def __init__(
@@ -147,14 +148,6 @@ class HttpSource:
         self._process = os.getpid()
         self._pool: Any = None
         self._threads: ThreadPoolExecutor | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle the arguments alone."""
-        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._begin()
 
     def __call__(self, keys: list[Any]) -> dict[Any, Any]:
         """Ask for all keys, ``connections`` at a time."""

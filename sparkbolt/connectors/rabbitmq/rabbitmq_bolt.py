@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from sparkbolt.connectors.json_values import json_of
+from sparkbolt.connectors.message_parts import Part, encoded, part_of
 from sparkbolt.connectors.rabbitmq.rabbitmq_link import parameters_of, pika, place_of
 from sparkbolt.connectors.rabbitmq.rabbitmq_publisher import Publisher
 from sparkbolt.core.model import arguments
@@ -26,8 +25,6 @@ from sparkbolt.errors import ConfigError, FailedException
 if TYPE_CHECKING:
     from sparkbolt.core.model.interfaces import BasicCollector
 
-Part: TypeAlias = str | Callable[[Tuple], Any] | None
-"""A part of a message: the name of a field, or a function of the tuple."""
 PERSISTENT, TRANSIENT = 2, 1
 
 
@@ -98,14 +95,14 @@ class RabbitMQBolt(AsyncBolt):
             raise TypeError(f"field {self.routing_key_field!r} is {key!r:.80}, expected a str to route by")
         properties = self._properties(
             message_id=_message_id(tup),
-            headers=_part(self.headers, tup),
+            headers=part_of(self.headers, tup),
             content_type=None if self.value is not None else "application/json",
             delivery_mode=PERSISTENT if self.durable else TRANSIENT,
         )
-        body = _bytes(dict(tup) if self.value is None else _part(self.value, tup))
+        body = encoded(dict(tup) if self.value is None else part_of(self.value, tup))
         try:
             async with asyncio.timeout(self.confirm_secs):
-                await self._publisher.publish(self.exchange, key, body, properties)
+                await self._publisher.publish(self.exchange, key, b"null" if body is None else body, properties)
         except TimeoutError:
             self._publisher.drop()
             why = f"not confirmed within confirm_secs={self.confirm_secs} s ({self._publisher.trouble})"
@@ -142,17 +139,3 @@ class _Notes:
 def _message_id(tup: Tuple) -> str:
     """Return the delivery's edge id, which is the same when the micro-batch runs again; a random id if untracked."""
     return f"{tup.anchors[0][1]:016x}" if tup.anchors else uuid.uuid4().hex
-
-
-def _part(part: Part, tup: Tuple) -> Any:
-    if part is None:
-        return None
-    return tup[part] if isinstance(part, str) else part(tup)
-
-
-def _bytes(value: Any) -> bytes:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    if isinstance(value, str):
-        return value.encode()
-    return json_of(value)

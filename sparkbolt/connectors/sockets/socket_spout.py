@@ -1,11 +1,4 @@
-"""SocketSpout: reads lines of text from a TCP connection.
-
-Rule 1: a line is kept until it is acked, and is emitted again after a failure, at most ``max_retries`` times. It is
-stored only in the driver's memory: lines that are not acked are lost with the driver.
-Rule 2: no call blocks: connecting and reading are non-blocking, so acks are not delayed.
-Rule 3: memory is bounded: while ``pending_lines_max`` lines are kept, the spout reads nothing, and the sender has to
-wait.
-"""
+"""SocketSpout: reads lines of text from a TCP connection, without a call that blocks."""
 
 from __future__ import annotations
 
@@ -14,41 +7,42 @@ import os
 import select
 import socket
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from itertools import count
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sparkbolt.connectors.queue_spout import QueueSpout
 from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import Spout, TopologyContext
-
-if TYPE_CHECKING:
-    from sparkbolt.core.model.interfaces import SpoutCollector
+from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
 
 READ_BYTES = 1 << 16
-EMIT_MAX = 1000
-"""The most lines that one call emits."""
 CONNECT_SECS = 10.0
 """How long connecting may take, in seconds."""
+BACKOFF_SECS = 0.1
+"""The pause before the second attempt to connect, in seconds."""
 
 
-class SocketSpout(Spout):
+class SocketSpout(QueueSpout):
     """Emits the lines that a TCP server sends: field ``line`` (str, without its newline).
 
     Each task has its own connection. If a connection breaks or cannot be opened, the spout tries again after 0.1 s,
-    then after twice as long each time, up to ``backoff_max_secs``. A line that failed is emitted again, at most
-    ``max_retries`` times. When the server closes the connection, the bytes after its last newline count as a line.
-    With ``reconnect=False`` the spout then ends, as soon as every line is acked or given up. A line longer than
-    ``line_bytes_max`` bytes is dropped and logged. While ``pending_lines_max`` lines are open, the spout reads nothing.
-    A host name is resolved at each attempt, which may block; use an address where that matters.
+    then after twice as long each time, up to ``backoff_max_secs``. A line that failed is retried from memory, at most
+    ``max_retries`` times, and then becomes a dead letter; lines that are not acked are lost with the driver. When the
+    server closes the connection, the bytes after its last newline count as a line. With ``reconnect=False`` the spout
+    then ends, as soon as every line is acked or given up. A line longer than ``line_bytes_max`` bytes is dropped and
+    logged. While ``pending_lines_max`` lines are open, the spout reads nothing, and the sender has to wait. A host name
+    is resolved at each attempt, which may block; use an address where that matters.
 
     >>> SocketSpout("127.0.0.1", 9999).outputs
     ['line']
     """
 
     outputs = ["line"]
-    rehearsable = False
 
     def __init__(
         self,
@@ -71,78 +65,58 @@ class SocketSpout(Spout):
         self.port = arguments.whole("port", port, 1, 65535)
         self.reconnect = arguments.flag("reconnect", reconnect)
         self.encoding = arguments.encoding("encoding", encoding)
-        self.max_retries = arguments.whole("max_retries", max_retries, 0)
+        self.retry = RetryPolicy(max_retries=arguments.whole("max_retries", max_retries, 0), min_backoff=timedelta(0))
         self.pending_lines_max = arguments.whole("pending_lines_max", pending_lines_max)
         self.line_bytes_max = arguments.whole("line_bytes_max", line_bytes_max)
         self.backoff_max_secs = arguments.positive("backoff_max_secs", backoff_max_secs)
 
     def open(self, context: TopologyContext) -> None:
         """Start without a connection; the first ``next_tuple`` opens one."""
+        super().open(context)
+        self._open_max = min(self._open_max, self.pending_lines_max)
         self._socket: socket.socket | None = None
-        self._connected = False
-        self._closed = False
+        self._connected = self._closed = False
         self._deadline = 0.0
-        self._backoff_secs = 0.1
-        self._partial = bytearray()
-        self._skipping = False
+        """Until when connecting may take; without a connection: when the next attempt begins."""
+        self._backoff_secs = BACKOFF_SECS
+        self._partial = b""
+        """The beginning of a line whose end has not arrived."""
+        self._skips = False
+        """Whether what arrives belongs to a line that is too long."""
         self._lines: deque[str] = deque()
-        self._kept: dict[int, tuple[str, int]] = {}
-        self._again: deque[int] = deque()
-        self._next_id = 0
+        self._ids = count()
 
-    def __getstate__(self) -> Mapping[str, Any]:
-        """Return the arguments only: nothing that ``open`` creates."""
-        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+    def receive(self, limit: int) -> Iterator[tuple[int, Sequence[Any]]]:
+        """Yield lines that have arrived; if there are none, read from the connection."""
+        if not self._lines:
+            self._read()
+        for _ in range(min(limit, len(self._lines))):
+            yield next(self._ids), [self._lines.popleft()]
 
-    def next_tuple(self, collector: SpoutCollector) -> None:
-        """Emit failed lines first, then new ones; if there is no new line, read from the connection."""
-        room = EMIT_MAX
-        while self._again and room:
-            message_id = self._again.popleft()
-            collector.emit([self._kept[message_id][0]], message_id=message_id)
-            room -= 1
-        if not self._lines and len(self._kept) < self.pending_lines_max:
-            self._receive()
-        while self._lines and room and len(self._kept) < self.pending_lines_max:
-            line = self._lines.popleft()
-            message_id, self._next_id = self._next_id, self._next_id + 1
-            self._kept[message_id] = (line, 0)
-            collector.emit([line], message_id=message_id)
-            room -= 1
+    def confirm(self, message_id: Any) -> None:
+        """Do nothing: the sender hears nothing of a line."""
 
-    def ack(self, message_id: Any) -> None:
-        """Forget the line."""
-        self._kept.pop(message_id, None)
-
-    def fail(self, message_id: Any) -> None:
-        """Emit the line again later, or give it up if its retries are used up."""
-        line, retries = self._kept.get(message_id, (None, 0))
-        if line is None:
-            return
-        if retries >= self.max_retries:
-            del self._kept[message_id]
-            log.error("%s: line given up after %d retries: %.200r", self._name, retries, line)
-            return
-        self._kept[message_id] = (line, retries + 1)
-        self._again.append(message_id)
+    def release(self, message_id: Any, *, again: bool) -> None:
+        """Do nothing: the engine has retried the line, and keeps its dead letter."""
 
     def close(self) -> None:
         """Close the connection."""
-        self._disconnect()
+        if self._socket is not None:
+            self._socket.close()
+        self._socket, self._connected = None, False
 
     @property
     def exhausted(self) -> bool:
         """Whether the server closed, ``reconnect`` is False, and every line is acked or given up."""
-        return self._closed and not self.reconnect and not self._lines and not self._kept
+        return self._closed and not self.reconnect and not self._lines and not self.open_messages
 
-    @property
-    def _name(self) -> str:
+    def __str__(self) -> str:
         return f"SocketSpout {self.host}:{self.port}"
 
-    def _receive(self) -> None:
+    def _read(self) -> None:
         """Read what has arrived, at most ``READ_BYTES``; open a connection first if there is none."""
         try:
-            if self._ready():
+            if self._is_ready():
                 assert self._socket is not None
                 data = self._socket.recv(READ_BYTES)
                 if data:
@@ -154,15 +128,18 @@ class SocketSpout(Spout):
         except OSError as error:
             self._lost(error)
 
-    def _ready(self) -> bool:
+    def _is_ready(self) -> bool:
         """Whether there is a connection; starts one, or checks whether the started one is established."""
         if self._connected:
             return True
         if self._socket is None:
             if (self._closed and not self.reconnect) or monotonic() < self._deadline:
                 return False
-            self._begin()
-        assert self._socket is not None
+            family, kind, protocol, _, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
+            self._socket = socket.socket(family, kind, protocol)
+            self._socket.setblocking(False)
+            self._socket.connect_ex(address)
+            self._deadline = monotonic() + CONNECT_SECS
         if not select.select([], [self._socket], [], 0)[1]:
             if monotonic() > self._deadline:
                 raise TimeoutError(f"no connection within {CONNECT_SECS} s")
@@ -170,73 +147,46 @@ class SocketSpout(Spout):
         error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
             raise OSError(error, os.strerror(error))
-        self._connected = True
-        self._backoff_secs = 0.1
-        log.info("%s: connected", self._name)
+        self._connected, self._backoff_secs = True, BACKOFF_SECS
+        log.info("%s: connected", self)
         return True
 
-    def _begin(self) -> None:
-        family, kind, protocol, _, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
-        self._socket = socket.socket(family, kind, protocol)
-        self._socket.setblocking(False)
-        self._socket.connect_ex(address)
-        self._deadline = monotonic() + CONNECT_SECS
-
-    def _disconnect(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-        self._socket = None
-        self._connected = False
-
     def _server_closed(self) -> None:
-        rest = bytes(self._partial)
-        self._partial.clear()
-        if rest and not self._skipping:
-            self._lines.append(self._text(rest))
-        self._skipping = False
+        if self._partial:
+            self._split(b"\n")
         self._closed = True
-        self._disconnect()
-        self._deadline = monotonic() + self._backoff_secs
-        log.info(
-            "%s: the server closed; %s",
-            self._name,
-            "connecting again" if self.reconnect else "that is the end",
-        )
+        self._pause()
+        log.info("%s: the server closed; %s", self, "connecting again" if self.reconnect else "that is the end")
 
     def _lost(self, error: OSError) -> None:
-        dropped = len(self._partial)
-        self._partial.clear()
-        self._skipping = False
-        self._disconnect()
-        self._deadline = monotonic() + self._backoff_secs
         log.warning(
             "%s: %s; next attempt in %.1f s; %d bytes of an unfinished line are dropped",
-            self._name,
+            self,
             error,
             self._backoff_secs,
-            dropped,
+            len(self._partial),
         )
+        self._pause()
         self._backoff_secs = min(2 * self._backoff_secs, self.backoff_max_secs)
 
-    def _text(self, line: bytes) -> str:
-        return line.removesuffix(b"\r").decode(self.encoding, "replace")
+    def _pause(self) -> None:
+        self.close()
+        self._partial, self._skips = b"", False
+        self._deadline = monotonic() + self._backoff_secs
 
     def _split(self, data: bytes) -> None:
-        *whole, rest = data.split(b"\n")
-        for line in whole:
-            if self._partial:
-                line = bytes(self._partial) + line
-                self._partial.clear()
-            if self._skipping:
-                self._skipping = False
-            elif len(line) > self.line_bytes_max:
-                log.error("%s: a line longer than line_bytes_max=%d is dropped", self._name, self.line_bytes_max)
-            else:
-                self._lines.append(self._text(line))
-        if self._skipping:
-            return
-        self._partial += rest
-        if len(self._partial) > self.line_bytes_max:
-            log.error("%s: a line longer than line_bytes_max=%d is dropped", self._name, self.line_bytes_max)
-            self._partial.clear()
-            self._skipping = True
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        for line in lines:
+            if self._skips:
+                self._skips = False
+            elif not self._is_too_long(line):
+                self._lines.append(line.removesuffix(b"\r").decode(self.encoding, "replace"))
+        self._skips = self._skips or self._is_too_long(self._partial)
+        if self._skips:
+            self._partial = b""
+
+    def _is_too_long(self, line: bytes) -> bool:
+        if len(line) <= self.line_bytes_max:
+            return False
+        log.error("%s: a line longer than line_bytes_max=%d is dropped", self, self.line_bytes_max)
+        return True
