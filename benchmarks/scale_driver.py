@@ -22,9 +22,8 @@ from benchmarks.scale_growth import FLAT, Axis, Cost, repeated_s, spent_s
 from sparkbolt import BasicBolt, Config, PartitionedSpout, Range, RetryPolicy, TopologyBuilder
 from sparkbolt.connectors.files.file_planner import FilePlanner
 from sparkbolt.connectors.kafka import kafka_spout
-from sparkbolt.connectors.kafka.broker_watcher import Look
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
-from sparkbolt.connectors.kafka.offset_planner import PartitionLog, TopicIds
+from sparkbolt.connectors.kafka.offset_planner import Look, PartitionLog, TopicIds
 from sparkbolt.core.base.ids import U64, tree_key
 from sparkbolt.core.driver.coordinator import EXPIRED_PER_PLAN_MAX
 from sparkbolt.core.driver.effects import Effect, Execute

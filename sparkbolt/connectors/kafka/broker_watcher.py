@@ -12,11 +12,11 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from sparkbolt.connectors.kafka.kafka_cluster import BrokersAwayError, Cluster, Topics
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
-from sparkbolt.connectors.kafka.offset_planner import NO_IDS, PartitionLog, TopicIds
+from sparkbolt.connectors.kafka.offset_planner import Look, PartitionLog, TopicIds
 from sparkbolt.connectors.kafka.offset_stores import OffsetsStore, OtherTopology, Owner, Scope, Stored
 from sparkbolt.connectors.kafka.start_offsets import Start, StartAt, Where
 from sparkbolt.core.base.intervals import Intervals
@@ -37,25 +37,6 @@ AWAY_SECS = 1.0
 OPEN_AGAIN_SECS = 5.0
 """How long ``open`` retries when a request raises, in seconds."""
 CLOSE_SECS = 15.0
-
-
-@dataclass(frozen=True)
-class Look:
-    """The brokers' state when they were last asked."""
-
-    logs: Mapping[KafkaPartition, PartitionLog] = field(default_factory=dict)
-    firsts: Mapping[KafkaPartition, int] = field(default_factory=dict)
-    """Where to begin with each kafka_partition that the checkpoint does not know."""
-    finished: Mapping[KafkaPartition, Intervals] = field(default_factory=dict)
-    """Offsets beyond the beginning that an earlier run has finished."""
-    problem: ConfigError | None = None
-    """Why reading is impossible for good; None if it is possible."""
-    silent: frozenset[KafkaPartition] = frozenset()
-    """Kafka_partitions that exist but whose end is unknown yet, because they have no leader, for example."""
-    ids: TopicIds = NO_IDS
-    """The topics' ids; never newer than ``logs``, and missing while the topic may be another one than before."""
-    asked_s: float = 0.0
-    """When the brokers were asked for the ends of ``logs``, in seconds of the monotonic clock."""
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,23 @@ or raised shows ``***`` in its place.
 from __future__ import annotations
 
 import importlib
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from sparkbolt.core.model import arguments
 from sparkbolt.errors import ConfigError
 
+OnError: TypeAlias = Callable[[Any], None]
+"""Called with an error of the client library."""
+
 MASK = "***"
+_QUIET = logging.getLogger("sparkbolt.kafka.client")
+_QUIET.addHandler(logging.NullHandler())
+_QUIET.propagate = False  # we say what concerns a user, once
 _SECRET = re.compile(
     r"password|secret|token|jaas|credential|\.pem$|\.key$|username|oauthbearer\.config|user\.info", re.I
 )
@@ -107,6 +114,16 @@ class ClientSettings:
         ours = {"log_level": 0, "client.id": "sparkbolt", "reconnect.backoff.max.ms": 1000}
         return {**ours, **self.options, "bootstrap.servers": self.brokers}
 
+    @property
+    def where(self) -> str:
+        """The brokers, as texts name them."""
+        return self.scrub(self.brokers)
+
+    def text_of(self, error: Any) -> str:
+        """Return the text of a client error, given the exception or the error code within one, without secrets."""
+        inner = error.args[0] if getattr(error, "args", ()) else error
+        return self.scrub(inner.str() if hasattr(inner, "str") else inner)
+
     def consumer(self, group: str, **more: Any) -> dict[str, Any]:
         """Return the properties of a consumer with manual assignment and without automatic commits."""
         ours = {
@@ -129,3 +146,15 @@ class ClientSettings:
     def scrub(self, text: object) -> str:
         """Return a text with its secrets masked."""
         return scrubbed(text, self.options)
+
+    def new(self, kind: str, properties: Mapping[str, Any], on_error: OnError | None = None) -> Any:
+        """Create a client, a ``Consumer``, ``Producer`` or ``AdminClient``; its errors go to ``on_error`` alone.
+
+        Raises:
+            ConfigError: The library refuses a property; its message is shown without secrets.
+        """
+        make = getattr(client_library("confluent_kafka.admin" if kind == "AdminClient" else "confluent_kafka"), kind)
+        try:
+            return make({**properties, "error_cb": on_error or (lambda _: None), "logger": _QUIET})
+        except Exception as error:  # noqa: BLE001  the library raises its own, ValueError or TypeError
+            raise ConfigError(f"Kafka's client refuses its properties: {self.text_of(error)}") from None

@@ -18,7 +18,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
-from sparkbolt.connectors.kafka.kafka_cluster import error_text
 from sparkbolt.connectors.kafka.kafka_committer import IN_DOUBT, TXID_HEADER, KafkaCommitter, TopicChecks
 from sparkbolt.connectors.kafka.kafka_sender import Sender
 from sparkbolt.connectors.message_parts import Part, encoded, part_of
@@ -182,7 +181,7 @@ class KafkaBolt(Committer):
         if error is None:
             collector.ack(tup)
         else:
-            collector.fail(tup, f"Kafka did not take its message: {self.settings.scrub(error_text(error))}")
+            collector.fail(tup, f"Kafka did not take its message: {self.settings.text_of(error)}")
 
     def flush(self) -> None:
         """Wait until each message is acknowledged or has failed."""

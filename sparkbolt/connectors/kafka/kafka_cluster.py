@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
-from sparkbolt.errors import ConfigError, SourceUnavailable
+from sparkbolt.errors import SourceUnavailable
 
 Topics: TypeAlias = tuple[str, ...] | re.Pattern[str]
 """Topics by name, or those whose whole name matches a pattern."""
@@ -52,24 +52,22 @@ class Cluster:
         Raises:
             ConfigError: The client library is missing, or refuses a property.
         """
-        library = client_library("confluent_kafka.admin")
         self._kafka = client_library()
         self._settings = settings
         self._secs = request_secs
         self._level = getattr(self._kafka.IsolationLevel, "READ_COMMITTED" if read_committed else "READ_UNCOMMITTED")
-        self._specs = library.OffsetSpec
+        self._specs = client_library("confluent_kafka.admin").OffsetSpec
         self._said = ""
         self.leaders: dict[KafkaPartition, tuple[str, int]] = {}
         """Host and port of the leader of each kafka_partition that was ever requested."""
         self._asked: dict[str, Future[Any]] = {}
         self._ids: dict[str, str] = {}
-        heard = {"error_cb": self._hear}
-        self._admin = made(settings, library.AdminClient, {**settings.admin(), **heard})
+        self._admin = settings.new("AdminClient", settings.admin(), self._hear)
         # A consumer asks for topics, since an admin client's request would create missing topics.
-        self._consumer = made(settings, self._kafka.Consumer, {**settings.consumer(group), **heard})
+        self._consumer = settings.new("Consumer", settings.consumer(group), self._hear)
 
     def _hear(self, error: Any) -> None:
-        self._said = self._settings.scrub(error.str())
+        self._said = self._settings.text_of(error)
 
     def kafka_partitions(self, topics: Topics) -> list[KafkaPartition]:
         """Return the kafka_partitions of the topics that exist, sorted.
@@ -223,8 +221,7 @@ class Cluster:
     def _away(self, error: Exception) -> BrokersAwayError:
         said = f" (the client says: {self._said})" if self._said else ""
         return BrokersAwayError(
-            f"no answer from the Kafka brokers at {self._settings.scrub(self._settings.brokers)}: "
-            f"{self._settings.scrub(error_text(error))}{said}"
+            f"no answer from the Kafka brokers at {self._settings.where}: {self._settings.text_of(error)}{said}"
         )
 
 
@@ -239,22 +236,4 @@ def topic_exists(topic: Any) -> bool | None:
 
 def topic_text(topic: Any) -> str:
     """Return why a topic cannot be used, by its metadata."""
-    return "it has no kafka_partitions yet" if topic.error is None else error_text(topic.error)
-
-
-def error_text(error: Any) -> str:
-    """Return the text of a client error, given the exception or the error code within one."""
-    inner = error.args[0] if getattr(error, "args", ()) else error
-    return str(inner.str() if hasattr(inner, "str") else inner)
-
-
-def made(settings: ClientSettings, make: Any, properties: Mapping[str, Any]) -> Any:
-    """Create a client with these properties.
-
-    Raises:
-        ConfigError: The library refuses a property; its message is shown without secrets.
-    """
-    try:
-        return make(dict(properties))
-    except Exception as error:  # noqa: BLE001  the library raises its own, ValueError or TypeError
-        raise ConfigError(f"Kafka's client refuses its properties: {settings.scrub(error_text(error))}") from None
+    return "it has no kafka_partitions yet" if topic.error is None else str(topic.error.str())

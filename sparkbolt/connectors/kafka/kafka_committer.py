@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
-from sparkbolt.connectors.kafka.kafka_cluster import error_text, made, topic_exists, topic_text
+from sparkbolt.connectors.kafka.kafka_cluster import topic_exists, topic_text
 from sparkbolt.connectors.kafka.kafka_sender import is_refusal
 from sparkbolt.errors import Unavailable
 
@@ -50,9 +50,6 @@ CHECK_SECS = 60.0
 """How long what brokers say of a topic is believed."""
 UNKNOWN_RETENTION_SECS = 3600.0
 """How long a marker is believed to stay where the brokers do not say it."""
-_QUIET = logging.getLogger("sparkbolt.kafka.client")
-_QUIET.addHandler(logging.NullHandler())
-_QUIET.propagate = False  # we say what concerns a user, once
 
 
 class KafkaCommitError(Exception):
@@ -122,7 +119,7 @@ class KafkaCommitter:
             self._send(txid, topic, messages, refused)
         except TimeoutError:
             self._drop()
-            raise Unavailable(f"no answer from Kafka at {self._settings.scrub(self._settings.brokers)}") from None
+            raise Unavailable(f"no answer from Kafka at {self._settings.where}") from None
         except client_library().KafkaException as error:
             self._drop()
             raise self._meaning(error, refused, txid, self._clock() - began_s) from error
@@ -139,16 +136,14 @@ class KafkaCommitter:
     # The producer and its marker.
 
     def _connect(self, topic: str, txid: int) -> None:
-        kafka = client_library()
         properties = self._settings.producer(**{"linger.ms": 5, "transaction.timeout.ms": TRANSACTION_MS})
         properties["transactional.id"] = self.group
         properties["message.timeout.ms"] = int(min(self._secs, self._timeout_secs) * 1000)
         if self._single:
             properties["batch.num.messages"] = 1
-        quiet = {"error_cb": lambda _: None, "logger": _QUIET}
-        producer = made(self._settings, kafka.Producer, {**properties, **quiet})
+        producer = self._settings.new("Producer", properties)
         producer.init_transactions(self._secs)
-        consumer = made(self._settings, kafka.Consumer, {**self._settings.consumer(self.group), **quiet})
+        consumer = self._settings.new("Consumer", self._settings.consumer(self.group))
         try:
             self._last = self._marker(consumer, topic, txid)
             self._metadata = consumer.consumer_group_metadata()
@@ -191,7 +186,7 @@ class KafkaCommitter:
         """Whether brokers tell the marker at once to those who do not wait for the ends of transactions."""
         kafka = client_library()
         properties = {**self._settings.consumer(self.group), "isolation.level": "read_uncommitted"}
-        consumer = made(self._settings, kafka.Consumer, {**properties, "error_cb": lambda _: None, "logger": _QUIET})
+        consumer = self._settings.new("Consumer", properties)
         try:
             return bool(consumer.committed([kafka.TopicPartition(topic, 0)], timeout=self._secs)[0].error is None)
         except kafka.KafkaException:
@@ -234,7 +229,7 @@ class KafkaCommitter:
     def _retention_secs(self) -> float:
         """How long a marker is certainly there."""
         library = client_library("confluent_kafka.admin")
-        admin = made(self._settings, library.AdminClient, {**self._settings.admin(), "error_cb": lambda _: None})
+        admin = self._settings.new("AdminClient", self._settings.admin())
         broker = next(iter(admin.list_topics(timeout=self._secs).brokers))
         asked = library.ConfigResource(library.ResourceType.BROKER, str(broker))
         try:
@@ -279,8 +274,8 @@ class KafkaCommitter:
     def _meaning(self, error: Any, refused: Sequence[tuple[Any, Any]], txid: int, secs: float) -> Exception:
         """Return what to raise for an error of the client."""
         inner, codes = error.args[0], client_library().KafkaError
-        text = self._settings.scrub(error_text(error))
-        where = self._settings.scrub(self._settings.brokers)
+        text = self._settings.text_of(error)
+        where = self._settings.where
         fenced = inner.code() in (codes._FENCED, codes.PRODUCER_FENCED, codes.INVALID_PRODUCER_EPOCH)
         if fenced and secs < 0.9 * self._timeout_secs:
             return KafkaCommitError(
@@ -293,13 +288,13 @@ class KafkaCommitter:
             key = message.key()
             return KafkaCommitError(
                 f"topic {message.topic()!r} at {where} refuses {len(bad)} messages of txid {txid}, first the one "
-                f"with key {key!r:.100} and value {message.value()!r:.200}: {self._settings.scrub(error_text(said))}"
+                f"with key {key!r:.100} and value {message.value()!r:.200}: {self._settings.text_of(said)}"
             )
         if bad:
             self._single = True
             return Unavailable(f"Kafka at {where} refuses a batch ({text}): each message is sent by itself now")
-        said = next((f": {error_text(one)}" for one, _ in refused if not _is_purge(one)), "")
-        return Unavailable(f"no commit to Kafka at {where}: {text}{self._settings.scrub(said)}")
+        said = next((f": {self._settings.text_of(one)}" for one, _ in refused if not _is_purge(one)), "")
+        return Unavailable(f"no commit to Kafka at {where}: {text}{said}")
 
 
 def _is_purge(error: Any) -> bool:
@@ -354,17 +349,17 @@ class TopicChecks:
 
     def _ask(self, topic: str, waits: bool) -> tuple[int, bool]:
         kafka, library = client_library(), client_library("confluent_kafka.admin")
-        heard = {"error_cb": lambda _: None}
         if self._clients is None:
             # A producer asks for topics as the one that commits does: a broker may then create them.
-            producer = made(self._settings, kafka.Producer, {**self._settings.producer(), **heard})
-            self._clients = producer, made(self._settings, library.AdminClient, {**self._settings.admin(), **heard})
+            settings = self._settings
+            producer = settings.new("Producer", settings.producer())
+            self._clients = producer, settings.new("AdminClient", settings.admin())
         producer, admin = self._clients
-        where = self._settings.scrub(self._settings.brokers)
+        where = self._settings.where
         try:
             found = producer.list_topics(topic, timeout=self._secs).topics[topic]
         except kafka.KafkaException as error:
-            raise Unavailable(f"no answer from Kafka at {where}: {self._settings.scrub(error_text(error))}") from None
+            raise Unavailable(f"no answer from Kafka at {where}: {self._settings.text_of(error)}") from None
         exists = topic_exists(found)
         if not exists:
             said = f"topic {topic!r} at {where}: {self._settings.scrub(topic_text(found))}"

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
-from sparkbolt.connectors.kafka.kafka_cluster import error_text, made, topic_exists, topic_text
+from sparkbolt.connectors.kafka.kafka_cluster import topic_exists, topic_text
 from sparkbolt.connectors.kafka.kafka_partition import Source, is_topic
 from sparkbolt.connectors.kafka.kafka_sender import Sender, is_refusal
 from sparkbolt.core.model import arguments
@@ -122,7 +122,7 @@ def send(settings: ClientSettings, sender: Sender, messages: Iterable[Sent]) -> 
     def report(number: int, error: Any) -> None:
         if error is None:
             return
-        why = settings.scrub(error_text(error))
+        why = settings.text_of(error)
         if is_refusal(error):
             refused[number] = why
         else:
@@ -212,7 +212,7 @@ def read_topic(settings: ClientSettings, topic: str) -> TopicRead:
         LettersNotTakenError: The brokers do not answer.
     """
     kafka = client_library()
-    consumer = made(settings, kafka.Consumer, settings.consumer("sparkbolt-dlq"))
+    consumer = settings.new("Consumer", settings.consumer("sparkbolt-dlq"))
     found = TopicRead()
     known: set[str] = set()
     try:
@@ -221,7 +221,7 @@ def read_topic(settings: ClientSettings, topic: str) -> TopicRead:
         if exists is None:
             raise LettersNotTakenError(f"topic {topic!r} cannot be read at present: {topic_text(about)}")
         if not exists:
-            raise ConfigError(f"there is no topic {topic!r} of dead letters at {settings.scrub(settings.brokers)}")
+            raise ConfigError(f"there is no topic {topic!r} of dead letters at {settings.where}")
         consumer.assign([kafka.TopicPartition(topic, number, kafka.OFFSET_BEGINNING) for number in about.partitions])
         ended: set[int] = set()
         until = time.monotonic() + READ_SECS
@@ -238,7 +238,7 @@ def read_topic(settings: ClientSettings, topic: str) -> TopicRead:
                 elif error.code() == kafka.KafkaError._PARTITION_EOF:
                     ended.add(message.partition())
     except kafka.KafkaException as error:
-        raise LettersNotTakenError(settings.scrub(error_text(error))) from None
+        raise LettersNotTakenError(settings.text_of(error)) from None
     finally:
         consumer.close()
     return found

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
-from sparkbolt.connectors.kafka.kafka_cluster import error_text, made
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +71,6 @@ class Sender:
         self._settings, self._secs, self._batch = settings, deliver_secs, batch
         self._properties = settings.producer(**{"linger.ms": 5, **(properties or {})})
         self._properties["message.timeout.ms"] = int(deliver_secs * 1000)
-        self._properties["error_cb"] = lambda _: None
         if batch is not None:
             self._properties["batch.num.messages"] = batch
         self._sent = self._in_flight = 0
@@ -83,7 +81,7 @@ class Sender:
         self._connect()
 
     def _connect(self) -> None:
-        self._producer: Any = made(self._settings, client_library().Producer, self._properties)
+        self._producer: Any = self._settings.new("Producer", self._properties)
 
     def send(self, topic: str, message: Mapping[str, Any], report: Report) -> None:
         """Pass a message to the producer.
@@ -148,7 +146,7 @@ class Sender:
 
     def _renew(self, error: Exception) -> None:
         """Replace the producer: after a fatal error it accepts no message and fails those in flight."""
-        why = self._settings.scrub(error_text(error))
+        why = self._settings.text_of(error)
         log.warning("Kafka's producer cannot go on (%s): the messages in flight fail, and a new one is created", why)
         old, left = self._producer, 1
         while self._in_flight and left:

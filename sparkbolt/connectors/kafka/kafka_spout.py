@@ -9,12 +9,13 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from sparkbolt.connectors.argument_pickle import PicklesArguments
-from sparkbolt.connectors.kafka.broker_watcher import Look, Watcher, Wish
+from sparkbolt.connectors.kafka.broker_watcher import Watcher, Wish
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_cluster import Cluster, Topics
 from sparkbolt.connectors.kafka.kafka_dead_letters import KafkaDeadLetters, raw_of
@@ -30,7 +31,7 @@ from sparkbolt.connectors.kafka.message_decoder import (
     check_decoding,
 )
 from sparkbolt.connectors.kafka.message_sizes import Sizes
-from sparkbolt.connectors.kafka.offset_planner import OffsetPlanner, OutOfRange
+from sparkbolt.connectors.kafka.offset_planner import Look, OffsetPlanner, OutOfRange
 from sparkbolt.connectors.kafka.offset_stores import (
     OtherTopology,
     Owner,
@@ -241,30 +242,16 @@ class KafkaSpout(PicklesArguments, PartitionedSpout):
             ConfigError: Reading cannot go on: offsets are gone and ``out_of_range`` is ``fail``, for example.
         """
         assert self._watcher is not None
-        look = self._watcher.look
-        if look.problem is not None:
-            raise look.problem
+        if self._watcher.look.problem is not None:
+            raise self._watcher.look.problem
+        look = self._look()
         if self._reserved is not None:
             ranges = self._take_reserved()
-            return [*ranges, *self._planner.marks(progress, ranges, look.logs, look.ids)]
+            return [*ranges, *self._planner.marks(progress, ranges, look)]
         budget = self._allowed(progress, budget)
         if budget < 1:
             return []
-        logs = look.logs
-        if self.stop_at_end:
-            for place in self._stop_later & logs.keys():
-                self._stop_at[place] = logs[place].end
-            self._stop_later &= look.silent
-            logs = {place: log_.up_to(self._stop_at.get(place, 0)) for place, log_ in logs.items()}
-        ranges, gaps = self._planner.plan(
-            progress,
-            logs,
-            look.firsts,
-            self._earlier(look),
-            budget=budget,
-            now_s=look.asked_s,
-            ids=look.ids,
-        )
+        ranges, gaps = self._planner.plan(progress, look, budget=budget)
         for gap in gaps:
             log.error("%s", gap)
             self._skipped += gap.skipped
@@ -277,11 +264,19 @@ class KafkaSpout(PicklesArguments, PartitionedSpout):
         if self.once and ranges:
             self._reserved = ranges, self._watcher.tell(self._stored({r.source: r.end for r in ranges}), soon=True)
             return []
-        return [*ranges, *self._planner.marks(progress, ranges, logs, look.ids)]
+        return [*ranges, *self._planner.marks(progress, ranges, look)]
 
-    def _earlier(self, look: Look) -> Mapping[KafkaPartition, Intervals]:
-        """Return what an earlier run has finished and need not be read, unless this checkpoint knows better."""
-        return {place: spans for place, spans in look.finished.items() if place not in self._elsewhere}
+    def _look(self) -> Look:
+        """Return the brokers' state, as far as this checkpoint is concerned: what it knows better is left out."""
+        assert self._watcher is not None
+        look = self._watcher.look
+        finished = {place: spans for place, spans in look.finished.items() if place not in self._elsewhere}
+        logs = look.logs
+        if self.stop_at_end:
+            self._stop_at |= {place: logs[place].end for place in self._stop_later & logs.keys()}
+            self._stop_later &= look.silent
+            logs = {place: log_.up_to(self._stop_at.get(place, 0)) for place, log_ in logs.items()}
+        return replace(look, logs=logs, finished=finished)
 
     def _take_reserved(self) -> list[Range]:
         """Return the reserved ranges, as soon as the offsets store has them."""
@@ -326,19 +321,11 @@ class KafkaSpout(PicklesArguments, PartitionedSpout):
         """With ``stop_at_end``, whether everything is planned that existed when the topology started."""
         if not self.stop_at_end or self._watcher is None or self._stop_later:
             return False
-        look = self._watcher.look
-        return self._planner.planned_to(
-            self._stop_at, progress, look.firsts, self._earlier(look), places=look.logs, ids=look.ids
-        )
+        return self._planner.planned_to(self._stop_at, progress, self._look())
 
     def unread(self, progress: Mapping[str, int]) -> dict[str, bool]:
         """List the kafka_partitions and whether they have messages now; without those read to their ends."""
-        assert self._watcher is not None
-        look = self._watcher.look
-        logs = look.logs
-        if self.stop_at_end:
-            logs = {place: log_.up_to(self._stop_at.get(place, log_.end)) for place, log_ in logs.items()}
-        sources = self._planner.unread(progress, logs, look.firsts, self._earlier(look))
+        sources = self._planner.unread(progress, self._look())
         return {source: more for source, more in sources.items() if more or not self.stop_at_end}
 
     def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:

@@ -8,12 +8,12 @@ leader was elected), reading goes on as another source.
 Rule 4: a topic with another id than the one that was read is another topic, even if it has already grown beyond the
 part that was read.
 
-Pure: the brokers' answers and the time are arguments.
+Pure: the brokers' answers, with their time, are an argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -21,6 +21,7 @@ from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition, Source, m
 from sparkbolt.connectors.kafka.message_sizes import Sizes
 from sparkbolt.core.base.intervals import Intervals, first_outside, subtract
 from sparkbolt.core.model.ranges import Range
+from sparkbolt.errors import ConfigError
 
 OutOfRange = Literal["earliest", "latest", "match", "fail"]
 
@@ -55,6 +56,29 @@ class TopicIds:
 
 
 NO_IDS = TopicIds()
+
+
+@dataclass(frozen=True)
+class Look:
+    """The brokers' state when they were last asked."""
+
+    logs: Mapping[KafkaPartition, PartitionLog] = field(default_factory=dict)
+    firsts: Mapping[KafkaPartition, int] = field(default_factory=dict)
+    """Where to begin with each kafka_partition that the checkpoint does not know; if it is missing here, it waits."""
+    finished: Mapping[KafkaPartition, Intervals] = field(default_factory=dict)
+    """Offsets that need not be read, because an earlier run has finished them."""
+    problem: ConfigError | None = None
+    """Why reading is impossible for good; None if it is possible."""
+    silent: frozenset[KafkaPartition] = frozenset()
+    """Kafka_partitions that exist but whose end is unknown yet, because they have no leader, for example."""
+    ids: TopicIds = NO_IDS
+    """The topics' ids; never newer than ``logs``, and missing while the topic may be another one than before."""
+    asked_s: float = 0.0
+    """When the brokers were asked for the ends of ``logs``, in seconds of the monotonic clock."""
+
+    def done(self, source: Source) -> Intervals:
+        """Return the offsets of a source that need not be read."""
+        return self.finished.get(source.place, ()) if source.turn == 0 else ()
 
 
 @dataclass(frozen=True)
@@ -126,9 +150,10 @@ class Named(NamedTuple):
 class OffsetPlanner:
     """Plans ranges of offsets; its only state follows from a ``Gap``, until the ledger's progress has it.
 
-    >>> planner = OffsetPlanner(parallelism=2)
-    >>> place = KafkaPartition("orders", 0)
-    >>> planner.plan({"orders/0": 40}, {place: PartitionLog(0, 100)}, {}, {}, budget=1000, now_s=0.0)
+    Everywhere ``progress`` is the end of the planned part of each source that was ever planned.
+
+    >>> planner, place = OffsetPlanner(parallelism=2), KafkaPartition("orders", 0)
+    >>> planner.plan({"orders/0": 40}, Look({place: PartitionLog(0, 100)}), budget=1000)
     ([Range(task=0, source='orders/0', start=40, end=100)], [])
     """
 
@@ -146,59 +171,27 @@ class OffsetPlanner:
     _first: dict[KafkaPartition, Named] = field(default_factory=dict)
     """The first source of each kafka_partition that was ever planned."""
 
-    def _current(self, place: KafkaPartition, progress: Mapping[str, int]) -> Named:
-        """Return the source that now stands for a kafka_partition."""
-        named = self._first.get(place)
-        if named is None:
-            named = self._first[place] = Named.of(Source(*place))
-        while named.later_name in progress or named.later in self._resumes:
-            named = Named.of(named.later)
-        return named
-
-    def plan(
-        self,
-        progress: Mapping[str, int],
-        logs: Mapping[KafkaPartition, PartitionLog],
-        firsts: Mapping[KafkaPartition, int],
-        finished: Mapping[KafkaPartition, Intervals],
-        *,
-        budget: int,
-        now_s: float,
-        ids: TopicIds = NO_IDS,
-    ) -> tuple[list[Range], list[Gap]]:
-        """Return the next ranges, and the gaps that were found.
-
-        Args:
-            progress: The end of the planned part of each source that was ever planned.
-            logs: What the brokers have.
-            firsts: Where to begin with a kafka_partition that was never planned; if it is missing here, it waits.
-            finished: Offsets that need not be read, because an earlier run has finished them.
-            budget: How many offsets all ranges may cover.
-            now_s: When the brokers gave ``logs``, in seconds of a monotonic clock.
-            ids: The topics' ids.
-        """
+    def plan(self, progress: Mapping[str, int], look: Look, *, budget: int) -> tuple[list[Range], list[Gap]]:
+        """Return the next ranges, of at most ``budget`` offsets in all, and the gaps that were found."""
         known = marked(progress)
         gaps: list[Gap] = []
-        places = sorted(logs)
         room: dict[int, tuple[Source, int, int]] = {}
-        for index, place in enumerate(places):
-            named = self._current(place, progress)
-            source, start = named.source, self._next_of(named, progress, firsts.get(place, -1))
+        for index, place in enumerate(sorted(look.logs)):
+            named, start = self._next(place, progress, look)
+            source, log = named.source, look.logs[place]
             if start < 0:
                 continue
-            log = logs[place]
-            was, now = _id_of(named, place, known, ids), ids.now.get(place.topic)
-            if self._awaits_id(place, was, now, now_s):
+            was, now = _id_of(named, place, known, look.ids), look.ids.now.get(place.topic)
+            if self._awaits_id(place, was, now, look.asked_s):
                 continue
-            other = (was, now) if was and now and was != now else None
-            gap = self._made_again(source, start, log, other) if other else self._gap(source, start, log, now_s)
+            gap = self._gap(source, start, log, look.asked_s, (was, now) if was and now and was != now else None)
             if gap is not None:
                 gaps.append(gap)
                 if gap.resume is None:
                     continue
                 source, start = gap.resume, gap.offset
                 self._resumes[source] = start
-            start = first_outside(start, finished.get(place, ()) if source.turn == 0 else ())
+            start = first_outside(start, look.done(source))
             most = min(log.end - start, self.max_poll_records or log.end)
             if most > 0:
                 room[index] = (source, start, most)
@@ -210,10 +203,82 @@ class OffsetPlanner:
         ranges: list[Range] = []
         for index in sorted(shares):
             source, start, _ = room[index]
-            done = finished.get(source.place, ()) if source.turn == 0 else ()
-            for first, end in subtract([(start, start + shares[index])], done):
+            for first, end in subtract([(start, start + shares[index])], look.done(source)):
                 ranges.append(Range(index % self.parallelism, str(source), first, end))
         return ranges, gaps
+
+    def unread(self, progress: Mapping[str, int], look: Look) -> dict[str, bool]:
+        """Return the source of each kafka_partition, and whether the brokers have messages of it behind ``progress``.
+
+        >>> planner, place = OffsetPlanner(parallelism=1), KafkaPartition("orders", 0)
+        >>> planner.unread({"orders/0": 9}, Look({place: PartitionLog(0, 10)}))
+        {'orders/0': True}
+        """
+        found = {}
+        for place, log in look.logs.items():
+            named, start = self._next(place, progress, look)
+            found[named.name] = first_outside(max(start, log.first), look.done(named.source)) < log.end
+        return found
+
+    def planned_to(self, ends: Mapping[KafkaPartition, int], progress: Mapping[str, int], look: Look) -> bool:
+        """Whether everything up to these ends is planned, for the topics that exist now.
+
+        If the topic id of the positions is known, and the kafka_partition exists, the answer is False until the
+        existing topic's id is known.
+
+        >>> planner, place = OffsetPlanner(parallelism=1), KafkaPartition("orders", 0)
+        >>> progress, logs = {"orders/0": 9, "orders/0#Xk5q": 1}, {place: PartitionLog(0, 9)}
+        >>> for now in ({}, {"orders": "Xk5q"}, {"orders": "Yw8a"}):
+        ...     planner.planned_to({place: 9}, progress, Look(logs, ids=TopicIds(now)))
+        False
+        True
+        False
+        """
+        known = marked(progress)
+        for place, end in ends.items():
+            named, start = self._next(place, progress, look)
+            was, now = _id_of(named, place, known, look.ids), look.ids.now.get(place.topic)
+            is_doubtful = was and place in look.logs and now not in ("", was)
+            if is_doubtful or first_outside(start, look.done(named.source)) < end:
+                return False
+        return True
+
+    def marks(self, progress: Mapping[str, int], ranges: Sequence[Range], look: Look) -> list[Range]:
+        """Return marks: ranges without records that tell the ledger to which topic the positions of sources belong.
+
+        Each mark is planned once: with the first ranges of its source, or as soon as the id is known.
+
+        >>> planner, look = OffsetPlanner(2), Look({KafkaPartition("orders", 0): PartitionLog(0, 9)})
+        >>> planner.marks({}, [Range(0, "orders/0", 0, 9)], Look(look.logs, ids=TopicIds({"orders": "Xk5q"})))
+        [Range(task=0, source='orders/0#Xk5q', start=0, end=1)]
+        """
+        known = marked(progress)
+        begins = {range_.source for range_ in ranges}
+        found = []
+        for index, place in enumerate(sorted(look.logs)):
+            named = self._current(place, progress)
+            turn = named.source.turn
+            if (named.place, turn) in known or (named.name not in progress and named.name not in begins):
+                continue
+            topic_id = _id_of(named, place, {}, look.ids) or look.ids.now.get(place.topic)
+            if topic_id:
+                found.append(Range(index % self.parallelism, mark_of(named.source, topic_id), turn, turn + 1))
+        return found
+
+    def _current(self, place: KafkaPartition, progress: Mapping[str, int]) -> Named:
+        """Return the source that now stands for a kafka_partition."""
+        named = self._first.get(place)
+        if named is None:
+            named = self._first[place] = Named.of(Source(*place))
+        while named.later_name in progress or named.later in self._resumes:
+            named = Named.of(named.later)
+        return named
+
+    def _next(self, place: KafkaPartition, progress: Mapping[str, int], look: Look) -> tuple[Named, int]:
+        """Return the source that now stands for a kafka_partition, and its next offset; -1 if it is unknown."""
+        named = self._current(place, progress)
+        start = max(progress.get(named.name, -1), self._resumes.get(named.source, -1))
+        return named, start if start >= 0 else look.firsts.get(place, -1)
 
     def _awaits_id(self, place: KafkaPartition, was: str | None, now: str | None, now_s: float) -> bool:
         """Whether the brokers may still tell that the topic is another one than the one that was read."""
@@ -222,121 +287,22 @@ class OffsetPlanner:
             return False
         return now_s - self._unnamed_since.setdefault(place, now_s) < UNNAMED_SECS
 
-    def _next_of(self, named: Named, progress: Mapping[str, int], first: int) -> int:
-        """Return the next offset of a source: ``first`` if it was never planned; -1 if it is unknown."""
-        start = max(progress.get(named.name, -1), self._resumes.get(named.source, -1))
-        return start if start >= 0 else first
-
-    def unread(
-        self,
-        progress: Mapping[str, int],
-        logs: Mapping[KafkaPartition, PartitionLog],
-        firsts: Mapping[KafkaPartition, int],
-        finished: Mapping[KafkaPartition, Intervals],
-    ) -> dict[str, bool]:
-        """Return the source of each kafka_partition, and whether the brokers have messages of it behind ``progress``.
-
-        >>> planner, place = OffsetPlanner(parallelism=1), KafkaPartition("orders", 0)
-        >>> planner.unread({"orders/0": 9}, {place: PartitionLog(0, 10)}, {}, {})
-        {'orders/0': True}
-        """
-        found = {}
-        for place, log in logs.items():
-            named = self._current(place, progress)
-            start = max(self._next_of(named, progress, firsts.get(place, -1)), log.first)
-            found[named.name] = (
-                first_outside(start, finished.get(place, ()) if named.source.turn == 0 else ()) < log.end
-            )
-        return found
-
-    def planned_to(
-        self,
-        ends: Mapping[KafkaPartition, int],
-        progress: Mapping[str, int],
-        firsts: Mapping[KafkaPartition, int],
-        finished: Mapping[KafkaPartition, Intervals],
-        *,
-        places: Container[KafkaPartition],
-        ids: TopicIds,
-    ) -> bool:
-        """Whether everything up to these ends is planned, for the topics that exist now.
-
-        If the topic id of the positions is known, and the kafka_partition exists (is in ``places``), the answer is
-        False until ``ids`` has the existing topic's id.
-
-        >>> planner, place = OffsetPlanner(parallelism=1), KafkaPartition("orders", 0)
-        >>> progress = {"orders/0": 9, "orders/0#Xk5q": 1}
-        >>> for now in ({}, {"orders": "Xk5q"}, {"orders": "Yw8a"}):
-        ...     planner.planned_to({place: 9}, progress, {}, {}, places=[place], ids=TopicIds(now))
-        False
-        True
-        False
-        """
-        known = marked(progress)
-        for place, end in ends.items():
-            named = self._current(place, progress)
-            was, now = _id_of(named, place, known, ids), ids.now.get(place.topic)
-            done = finished.get(place, ()) if named.source.turn == 0 else ()
-            if first_outside(self._next_of(named, progress, firsts.get(place, -1)), done) < end:
-                return False
-            if was and place in places and now not in ("", was):
-                return False
-        return True
-
-    def marks(
-        self,
-        progress: Mapping[str, int],
-        ranges: Sequence[Range],
-        places: Iterable[KafkaPartition],
-        ids: TopicIds,
-    ) -> list[Range]:
-        """Return marks: ranges without records that tell the ledger to which topic the positions of sources belong.
-
-        Each mark is planned once: with the first ranges of its source, or as soon as the id is known.
-
-        >>> planner, place = OffsetPlanner(parallelism=2), KafkaPartition("orders", 0)
-        >>> planner.marks({}, [Range(0, "orders/0", 0, 9)], [place], TopicIds({"orders": "Xk5q"}))
-        [Range(task=0, source='orders/0#Xk5q', start=0, end=1)]
-        """
-        known = marked(progress)
-        begins = {range_.source for range_ in ranges}
-        found = []
-        for index, place in enumerate(sorted(places)):
-            named = self._current(place, progress)
-            turn = named.source.turn
-            if (named.place, turn) in known or (named.name not in progress and named.name not in begins):
-                continue
-            topic_id = _id_of(named, place, {}, ids) or ids.now.get(place.topic)
-            if topic_id:
-                found.append(Range(index % self.parallelism, mark_of(named.source, topic_id), turn, turn + 1))
-        return found
-
-    def _made_again(self, source: Source, start: int, log: PartitionLog, ids: tuple[str, str]) -> Gap:
-        """Return the gap to another topic of the same name: the old one's next offsets are gone, whatever it has."""
+    def _gap(
+        self, source: Source, start: int, log: PartitionLog, now_s: float, ids: tuple[str, str] | None
+    ) -> Gap | None:
+        """Return the gap if the next offset does not exist, or is of another topic (``ids``)."""
+        is_behind = ids is None and start > log.end
+        if is_behind and now_s - self._behind_since.setdefault(source, now_s) < BACKWARDS_SECS:
+            return None
         self._behind_since.pop(source, None)
+        if ids is None and log.first <= start <= log.end:
+            return None
         if self.out_of_range == "fail":
             return Gap(source, start, log, None, ids=ids)
         nearest = max(log.first, min(start, log.end))
         offset = {"earliest": log.first, "latest": log.end}.get(self.out_of_range, nearest)
-        return Gap(source, start, log, source._replace(turn=source.turn + 1), offset, ids)
-
-    def _gap(self, source: Source, start: int, log: PartitionLog, now_s: float) -> Gap | None:
-        """Return the gap if the next offset does not exist; ``out_of_range`` decides where reading goes on."""
-        if start > log.end:
-            since = self._behind_since.setdefault(source, now_s)
-            if now_s - since < BACKWARDS_SECS:
-                return None
-            del self._behind_since[source]
-            if self.out_of_range == "fail":
-                return Gap(source, start, log, None)
-            later = source._replace(turn=source.turn + 1)
-            return Gap(source, start, log, later, log.first if self.out_of_range == "earliest" else log.end)
-        self._behind_since.pop(source, None)
-        if start >= log.first:
-            return None
-        if self.out_of_range == "fail":
-            return Gap(source, start, log, None)
-        return Gap(source, start, log, source, log.end if self.out_of_range == "latest" else log.first)
+        resume = source if ids is None and not is_behind else source._replace(turn=source.turn + 1)
+        return Gap(source, start, log, resume, offset, ids)
 
     def _shares(self, room: Mapping[int, int], budget: int) -> dict[int, int]:
         """Spread the budget evenly; a kafka_partition that has less than an even share leaves the rest to others."""

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
-from sparkbolt.connectors.kafka.kafka_cluster import error_text, made
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.connectors.kafka.message_decoder import all_of
 from sparkbolt.core.base.ids import I64
@@ -158,7 +157,7 @@ class PartitionReader:
         self._said = ""
         properties = settings.consumer(group, **fetching(max_bytes, alone=alone))
         properties["isolation.level"] = "read_committed" if read_committed else "read_uncommitted"
-        self._consumer = made(settings, self._kafka.Consumer, {**properties, "error_cb": self._hear})
+        self._consumer = settings.new("Consumer", properties, self._hear)
         self._at: int | None = None
         """End of the last range; the next messages are in ``_held``, then in the consumer. None: unknown."""
         self._held: list[Any] = []
@@ -178,7 +177,7 @@ class PartitionReader:
         return self._at
 
     def _hear(self, error: Any) -> None:
-        self._said = self._settings.scrub(error.str())
+        self._said = self._settings.text_of(error)
 
     def chunks(self, start: int, end: int, enough: int | None = None) -> Iterator[MessageChunk | BadRecord]:
         """Yield the messages of [start, end), in chunks.
@@ -294,7 +293,7 @@ class PartitionReader:
         begin, end = walk.begin, walk.end
         self._assigned = False
         if error.code() not in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
-            self._said = self._settings.scrub(error.str())
+            self._said = self._settings.text_of(error)
             raise self._away(begin, end)
         first, last = self._log(begin, end)
         if first <= begin < last:  # it exists after all: another leader has answered
@@ -317,7 +316,7 @@ class PartitionReader:
         try:
             low, high = self._consumer.get_watermark_offsets(place, timeout=AWAY_SECS)
         except self._kafka.KafkaException as error:
-            self._said = self._settings.scrub(error_text(error))
+            self._said = self._settings.text_of(error)
             raise self._away(begin, end) from None
         if min(low, high) < 0:  # no answer
             raise self._away(begin, end)
@@ -326,7 +325,7 @@ class PartitionReader:
     def _away(self, begin: int, end: int) -> SourceUnavailable:
         said = f": {self._said}" if self._said else ""
         return SourceUnavailable(
-            f"no answer from the Kafka brokers at {self._settings.scrub(self._settings.brokers)} while reading "
+            f"no answer from the Kafka brokers at {self._settings.where} while reading "
             f"{self._place}@{begin} to {end}{said}"
         )
 

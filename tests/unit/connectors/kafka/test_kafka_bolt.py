@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from sparkbolt import Config
 from sparkbolt.bolts import KafkaBolt
+from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import ConfigError
 
@@ -57,7 +58,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Producer]:
         producers.append(Producer())
         return producers[-1]
 
-    monkeypatch.setattr("sparkbolt.connectors.kafka.kafka_sender.made", make)
+    monkeypatch.setattr(ClientSettings, "new", make)
     return producers
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.connectors.kafka import kafka_spout as spout_module
-from sparkbolt.connectors.kafka import partition_reader as reading
+from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout
@@ -152,13 +152,14 @@ def test_a_new_life_begins_small_again(kafka, name):
 
 def test_consumers_fetch_little_ahead_where_max_bytes_is_small_and_the_users_properties_win(kafka, name, monkeypatch):
     given: list[dict[str, Any]] = []
-    really = reading.made
+    really = ClientSettings.new
 
-    def made(settings, kind, properties):
-        given.append(properties)
-        return really(settings, kind, properties)
+    def new(settings, kind, properties, on_error=None):
+        if "queued.max.messages.kbytes" in properties:
+            given.append(properties)
+        return really(settings, kind, properties, on_error)
 
-    monkeypatch.setattr(reading, "made", made)
+    monkeypatch.setattr(ClientSettings, "new", new)
     kafka.produce(name, ["a", "b"], kafka_partition=0)
     for more in ({}, {"fetch.message.max.bytes": 200_000}):
         group = f"{name}{len(given)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,6 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError
 
 from sparkbolt.connectors.kafka import broker_watcher as watching
-from sparkbolt.connectors.kafka import kafka_dead_letters as dead_letters
 from sparkbolt.connectors.kafka import offset_planner as planning
 from sparkbolt.connectors.kafka.broker_watcher import Watcher, Wish
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
@@ -102,8 +102,7 @@ def test_a_topic_that_was_made_again_and_has_outgrown_the_old_one_is_not_read_be
 
     def next_ranges() -> list[Range]:
         watcher._once()
-        look = watcher.look
-        return planner.plan(progress, look.logs, look.firsts, {}, budget=100, now_s=0.0, ids=look.ids)[0]
+        return planner.plan(progress, replace(watcher.look, asked_s=0.0), budget=100)[0]
 
     assert [next_ranges() for _ in range(4)] == [[]] * 4
     brokers.ends = between
@@ -135,7 +134,7 @@ def test_a_topic_of_dead_letters_that_is_not_known_at_present_is_not_missing(err
     consumer = SimpleNamespace(
         list_topics=lambda topic, timeout: SimpleNamespace(topics={topic: metadata(error)}), close=lambda: None
     )
-    monkeypatch.setattr(dead_letters, "made", lambda *_: consumer)
+    monkeypatch.setattr(ClientSettings, "new", lambda *_: consumer)
     with pytest.raises(raised):
         read_topic(ClientSettings("127.0.0.1:9"), "orders.dlq")
 

@@ -9,6 +9,7 @@ from sparkbolt.connectors.kafka.offset_planner import (
     BACKWARDS_SECS,
     NO_IDS,
     UNNAMED_SECS,
+    Look,
     OffsetPlanner,
     PartitionLog,
     TopicIds,
@@ -19,8 +20,12 @@ A, B = TopicIds({"orders": "A"}), TopicIds({"orders": "B"})
 ORDERS = [KafkaPartition("orders", number) for number in range(4)]
 
 
-def plan(planner, progress, logs, *, firsts=None, finished=None, budget=1000, now_s=0.0):
-    return planner.plan(progress, logs, firsts or {}, finished or {}, budget=budget, now_s=now_s)
+def plan(planner, progress, logs, *, firsts=None, finished=None, budget=1000, now_s=0.0, ids=NO_IDS):
+    return planner.plan(progress, Look(logs, firsts or {}, finished or {}, ids=ids, asked_s=now_s), budget=budget)
+
+
+def marks_of(planner, progress, ranges, ids, places=ORDERS):
+    return planner.marks(progress, ranges, Look(dict.fromkeys(places, PartitionLog(0, 900)), ids=ids))
 
 
 def test_a_budget_is_spread_evenly_and_what_a_short_log_leaves_goes_to_the_others():
@@ -108,26 +113,24 @@ def test_a_topic_made_again_goes_on_as_another_source_since_positions_only_rise(
 def test_a_topic_with_another_id_is_another_one_though_it_has_what_comes_next(out_of_range, start, skipped):
     planner, progress = OffsetPlanner(1, out_of_range), {"orders/0": 500, "orders/0#A": 1}
     logs = {ORDERS[0]: PartitionLog(10, 900)}
-    ranges, gaps = planner.plan(progress, logs, {}, {}, budget=1000, now_s=0.0, ids=A)
+    ranges, gaps = plan(planner, progress, logs, ids=A)
     assert (ranges, gaps) == ([Range(0, "orders/0", 500, 900)], [])
-    ranges, (gap,) = planner.plan(progress, logs, {}, {}, budget=1000, now_s=0.0, ids=B)
+    ranges, (gap,) = plan(planner, progress, logs, ids=B)
     assert (gap.resume, gap.offset, gap.skipped) == (Source("orders", 0, 1), start, skipped)
     assert "the topic was made again (its id was A and is B)" in str(gap)
     logs = {ORDERS[0]: PartitionLog(10, 905)}
-    ranges, gaps = planner.plan(progress, logs, {}, {}, budget=1000, now_s=0.0, ids=B)
+    ranges, gaps = plan(planner, progress, logs, ids=B)
     assert (ranges, gaps) == ([Range(0, "orders/0~1", start, 905)], []), "it is told once"
-    marks = planner.marks(progress, ranges, logs, B)
+    marks = marks_of(planner, progress, ranges, B, logs)
     assert marks == [Range(0, "orders/0#B", 1, 2)]
     progress |= {one.source: one.end for one in (*ranges, *marks)}
-    ranges, gaps = OffsetPlanner(1, out_of_range).plan(
-        progress, {ORDERS[0]: PartitionLog(10, 999)}, {}, {}, budget=1000, now_s=0.0, ids=B
-    )
+    ranges, gaps = plan(OffsetPlanner(1, out_of_range), progress, {ORDERS[0]: PartitionLog(10, 999)}, ids=B)
     assert (ranges, gaps) == ([Range(0, "orders/0~1", 905, 999)], []), "also by the next driver"
 
 
 def test_a_topic_with_another_id_stops_the_topology_where_that_was_asked_for():
     planner, progress = OffsetPlanner(1, "fail"), {"orders/0": 5, "orders/0#A": 1}
-    _, (gap,) = planner.plan(progress, {ORDERS[0]: PartitionLog(0, 9)}, {}, {}, budget=9, now_s=0.0, ids=B)
+    _, (gap,) = plan(planner, progress, {ORDERS[0]: PartitionLog(0, 9)}, budget=9, ids=B)
     assert gap.resume is None
     assert str(gap).endswith("out_of_range is 'fail'")
 
@@ -135,21 +138,21 @@ def test_a_topic_with_another_id_stops_the_topology_where_that_was_asked_for():
 def test_a_mark_is_planned_once_and_not_before_its_source_is_read():
     planner = OffsetPlanner(2)
     ranges = [Range(0, "orders/0", 0, 9)]
-    assert planner.marks({}, ranges, ORDERS, NO_IDS) == [], "nobody knows the id"
-    assert planner.marks({}, ranges, ORDERS, A) == [Range(0, "orders/0#A", 0, 1)]
-    assert planner.marks({"orders/1": 7}, [], ORDERS, A) == [Range(1, "orders/1#A", 0, 1)], "it became known later"
-    assert planner.marks({"orders/1": 7, "orders/1#A": 1}, [], ORDERS, A) == []
+    assert marks_of(planner, {}, ranges, NO_IDS) == [], "nobody knows the id"
+    assert marks_of(planner, {}, ranges, A) == [Range(0, "orders/0#A", 0, 1)]
+    assert marks_of(planner, {"orders/1": 7}, [], A) == [Range(1, "orders/1#A", 0, 1)], "it became known later"
+    assert marks_of(planner, {"orders/1": 7, "orders/1#A": 1}, [], A) == []
 
 
 def test_a_new_checkpoint_notices_a_topic_that_is_another_one_than_its_stored_offsets_are_of():
     planner, logs, firsts = OffsetPlanner(1), {ORDERS[0]: PartitionLog(0, 900)}, {ORDERS[0]: 500}
     unknown, other = TopicIds({}, {ORDERS[0]: "A"}), TopicIds({"orders": "B"}, {ORDERS[0]: "A"})
-    assert planner.plan({}, logs, firsts, {}, budget=100, now_s=0.0, ids=unknown) == ([], [])
-    ranges, _ = planner.plan({}, logs, firsts, {}, budget=100, now_s=UNNAMED_SECS, ids=unknown)
-    marks = planner.marks({}, ranges, logs, unknown)
+    assert plan(planner, {}, logs, firsts=firsts, budget=100, ids=unknown) == ([], [])
+    ranges, _ = plan(planner, {}, logs, firsts=firsts, budget=100, now_s=UNNAMED_SECS, ids=unknown)
+    marks = marks_of(planner, {}, ranges, unknown, logs)
     assert (ranges, marks) == ([Range(0, "orders/0", 500, 600)], [Range(0, "orders/0#A", 0, 1)])
     for progress in ({}, {"orders/0": 600, "orders/0#A": 1}):
-        ranges, (gap,) = OffsetPlanner(1).plan(progress, logs, firsts, {}, budget=1000, now_s=0.0, ids=other)
+        ranges, (gap,) = plan(OffsetPlanner(1), progress, logs, firsts=firsts, ids=other)
         assert ranges == [Range(0, "orders/0~1", 0, 900)]
         assert "its id was A and is B" in str(gap)
 
@@ -158,7 +161,8 @@ def test_what_is_read_to_its_end_is_finished_unless_it_is_another_topic_that_is_
     progress, place, ends = {"orders/0": 9, "orders/0#A": 1}, ORDERS[0], {ORDERS[0]: 9}
 
     def finished(ids, *, places=(place,), planner=None):
-        return (planner or OffsetPlanner(1)).planned_to(ends, progress, {place: 9}, {}, places=places, ids=ids)
+        look = Look(dict.fromkeys(places, PartitionLog(0, 9)), {place: 9}, ids=ids)
+        return (planner or OffsetPlanner(1)).planned_to(ends, progress, look)
 
     assert finished(A)
     assert not finished(NO_IDS), "the brokers have not said which one it is"
@@ -166,13 +170,13 @@ def test_what_is_read_to_its_end_is_finished_unless_it_is_another_topic_that_is_
     assert finished(NO_IDS, places=()), "none is there"
     assert not finished(B)
     planner = OffsetPlanner(1)
-    planner.plan(progress, {place: PartitionLog(0, 9)}, {}, {}, budget=1, now_s=0.0, ids=B)
+    plan(planner, progress, {place: PartitionLog(0, 9)}, budget=1, ids=B)
     assert not finished(B, planner=planner), "of the other one nothing is planned"
 
 
 def test_a_topic_whose_id_is_not_known_now_is_not_read_on_until_it_is_told_or_does_not_come():
     progress, logs, planner = {"orders/0": 500, "orders/0#A": 1}, {ORDERS[0]: PartitionLog(0, 900)}, OffsetPlanner(1)
-    next_ranges = lambda now_s, ids=NO_IDS: planner.plan(progress, logs, {}, {}, budget=1000, now_s=now_s, ids=ids)  # noqa: E731
+    next_ranges = lambda now_s, ids=NO_IDS: plan(planner, progress, logs, now_s=now_s, ids=ids)  # noqa: E731
     rest = ([Range(0, "orders/0", 500, 900)], [])
     assert next_ranges(0.0) == ([], [])
     assert next_ranges(1.0, A) == rest
@@ -192,5 +196,5 @@ def test_a_kafka_partition_has_more_to_read_until_it_is_planned_to_the_end_of_it
     planner = OffsetPlanner(parallelism=1)
     one, other, empty = (KafkaPartition("orders", number) for number in range(3))
     logs = {one: PartitionLog(5, 10), other: PartitionLog(0, 10), empty: PartitionLog(7, 7)}
-    sources = planner.unread({"orders/0": 3, "orders/1": 8}, logs, {empty: 7}, {other: [(8, 10)]})
+    sources = planner.unread({"orders/0": 3, "orders/1": 8}, Look(logs, {empty: 7}, {other: [(8, 10)]}))
     assert sources == {"orders/0": True, "orders/1": False, "orders/2": False}

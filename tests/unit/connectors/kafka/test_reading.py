@@ -64,7 +64,7 @@ class Message:
 def reader(monkeypatch: pytest.MonkeyPatch) -> tuple[PartitionReader, Consumer]:
     clock = Clock()
     consumer = Consumer(clock)
-    monkeypatch.setattr(reading, "made", lambda settings, make, properties: consumer)
+    monkeypatch.setattr(ClientSettings, "new", lambda *_: consumer)
     settings = ClientSettings("localhost:1")
     return PartitionReader(settings, "g", KafkaPartition("t", 0), read_committed=True, clock=clock), consumer
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from sparkbolt.connectors.kafka import kafka_sender as sending
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_sender import Sender
 
@@ -44,11 +43,11 @@ class Producer:
 def producers(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> list[Producer]:
     made: list[Producer] = []
 
-    def make(settings: Any, kind: Any, properties: dict[str, Any]) -> Producer:
+    def make(_: Any, kind: str, properties: dict[str, Any]) -> Producer:
         made.append(Producer(properties.get("batch.num.messages", 10_000), getattr(KafkaError, request.param)))
         return made[-1]
 
-    monkeypatch.setattr(sending, "made", make)
+    monkeypatch.setattr(ClientSettings, "new", make)
     return made
 
 

@@ -16,7 +16,7 @@ from sparkbolt.connectors.kafka import partition_reader as reading
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.connectors.kafka.message_sizes import GROWTH, READS, UNKNOWN_BYTES, Sizes
-from sparkbolt.connectors.kafka.offset_planner import OffsetPlanner, PartitionLog
+from sparkbolt.connectors.kafka.offset_planner import Look, OffsetPlanner, PartitionLog
 from sparkbolt.connectors.kafka.partition_reader import FETCHED_BYTES_MIN, FETCHING, fetching
 from sparkbolt.core.model.ranges import Range
 from sparkbolt.errors import EnoughRead
@@ -105,9 +105,9 @@ def test_a_plan_has_no_more_than_fits():
     sizes = known(1000, **{"orders/0": 10, "orders/1": 40})
     planner = OffsetPlanner(1, sizes=sizes)
     logs = dict.fromkeys(places, PartitionLog(0, 10_000))
-    ranges, _ = planner.plan({"orders/0": 7, "orders/1": 0}, logs, {}, {}, budget=10_000, now_s=0.0)
+    ranges, _ = planner.plan({"orders/0": 7, "orders/1": 0}, Look(logs), budget=10_000)
     assert ranges == [Range(0, "orders/0", 7, 55), Range(0, "orders/1", 0, 13)]
-    ranges, _ = planner.plan({"orders/0": 7, "orders/1": 0}, logs, {}, {}, budget=10, now_s=0.0)
+    ranges, _ = planner.plan({"orders/0": 7, "orders/1": 0}, Look(logs), budget=10)
     assert [range_.end - range_.start for range_ in ranges] == [5, 5], "the budget in offsets holds as well"
 
 
@@ -168,7 +168,7 @@ def read_in_steps(log: list[Message], pieces: list[int], ends: list[int], enough
     consumer = Consumer(log, pieces)
     ticks = itertools.count()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "made", lambda *_: consumer)
+        patch.setattr(ClientSettings, "new", lambda *_: consumer)
         reader = reading.PartitionReader(
             ClientSettings("localhost:1"),
             "g",
