@@ -23,7 +23,8 @@ from sparkbolt.connectors.lookup.lookup_sources import RefusedLookupError
 from sparkbolt.connectors.sql import sql_rows
 from sparkbolt.connectors.sql.sql_rows import RowRefusedError, SqlRow, WriterSettings
 from sparkbolt.connectors.sql.sql_table import TableSettings
-from sparkbolt.connectors.sql.sql_writer import WHOLE, Author, CommitRefusedError, SqlWriter
+from sparkbolt.connectors.sql.sql_writer import WHOLE, Author, SqlWriter
+from sparkbolt.connectors.txid_note import CommitRefusedError
 from sparkbolt.errors import Unavailable
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver

@@ -167,8 +167,8 @@ class KafkaBolt(Committer):
 
         Raises:
             Unavailable: The brokers are away, or someone has to change something there.
-            KafkaCommitError: A message is refused, another driver has taken over, or nobody knows whether the messages
-                are there.
+            CommitRefusedError: A message is refused, another driver has taken over, or nobody knows whether the
+                messages are there.
         """
         if not self._committer.commit(txid, rows):
             log.info("%s: the messages of txid %d were committed before", self, txid)

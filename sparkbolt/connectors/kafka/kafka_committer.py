@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_cluster import topic_exists, topic_text
 from sparkbolt.connectors.kafka.kafka_sender import is_refusal
+from sparkbolt.connectors.txid_note import CommitRefusedError, TxidNote
 from sparkbolt.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -50,10 +51,6 @@ CHECK_SECS = 60.0
 """How long what brokers say of a topic is believed."""
 UNKNOWN_RETENTION_SECS = 3600.0
 """How long a marker is believed to stay where the brokers do not say it."""
-
-
-class KafkaCommitError(Exception):
-    """A transaction cannot be committed, and waiting does not mend it."""
 
 
 class KafkaCommitter:
@@ -88,9 +85,9 @@ class KafkaCommitter:
         """The consumer group of the marker, and the transactional id."""
         self._producer: Any = None
         self._metadata: Any = None
-        self._last: tuple[int, str] | None = None
-        """The txid of the marker, and how many messages it is of; valid while there is a producer."""
-        self._returned: tuple[int, str] | None = None
+        self._last: TxidNote | None = None
+        """The marker; valid while there is a producer."""
+        self._returned: TxidNote | None = None
         """The last txid whose commit has returned here, and how many messages it had."""
         self._ended = 0
         """The last txid whose transaction was told to commit here."""
@@ -104,8 +101,8 @@ class KafkaCommitter:
         Raises:
             Unavailable: The brokers are away, or someone has to change something there. The same call may succeed
                 later; it also finds out what became of a commit whose end nobody saw.
-            KafkaCommitError: A message is refused, another driver has taken over, or nobody knows whether the messages
-                are there. Nothing of them is sent by this call.
+            CommitRefusedError: A message is refused, another driver has taken over, or nobody knows whether the
+                messages are there. Nothing of them is sent by this call.
         """
         topic = min(message[1] for message in messages)
         refused: list[tuple[Any, Any]] = []
@@ -126,7 +123,7 @@ class KafkaCommitter:
         except BaseException:
             self._drop()
             raise
-        self._last = self._returned = txid, str(len(messages))
+        self._last = self._returned = TxidNote(txid, len(messages))
         return True
 
     def close(self) -> None:
@@ -151,8 +148,8 @@ class KafkaCommitter:
             consumer.close()
         self._producer = producer
 
-    def _marker(self, consumer: Any, topic: str, txid: int) -> tuple[int, str] | None:
-        """Return the last txid that is committed and how many messages it has; None if nothing says so.
+    def _marker(self, consumer: Any, topic: str, txid: int) -> TxidNote | None:
+        """Return the last txid that is committed; None if nothing says so.
 
         The consumer reads what is committed, so it waits for an offset whose transaction is about to end. An admin
         client can ask for it, too, but librdkafka 2.16 then ends the process, and does not list a first offset at all.
@@ -167,9 +164,7 @@ class KafkaCommitter:
         except kafka.KafkaException as error:
             if error.args[0].code() == kafka.KafkaError._TIMED_OUT and self._is_unended(topic):
                 if self._returned is not None and self._ended < txid:
-                    log.warning(
-                        "Kafka: the end of the transaction of txid %s was lost; the next one ends it", self._returned[0]
-                    )
+                    log.warning("Kafka: the end of txid %s was lost; the next commit ends it", self._returned.txid)
                     return self._returned
                 raise Unavailable(
                     f"the group {self.group} holds an offset of a transaction of which the brokers do not know the end"
@@ -180,7 +175,7 @@ class KafkaCommitter:
             raise kafka.KafkaException(answer.error)
         if answer.offset <= 0:
             return None
-        return answer.offset, (answer.metadata or "").rstrip("\0")
+        return TxidNote(answer.offset, int((answer.metadata or "").rstrip("\0")))
 
     def _is_unended(self, topic: str) -> bool:
         """Whether brokers tell the marker at once to those who do not wait for the ends of transactions."""
@@ -198,17 +193,8 @@ class KafkaCommitter:
         """Whether the messages were committed before."""
         if self._last is None:
             return self._is_lost(txid, topic, messages)
-        last, count = self._last
-        if last < txid:
-            return False
-        if (last, count) == (txid, str(len(messages))):
-            return True
-        raise KafkaCommitError(
-            f"the group {self.group} says that txid {last} is committed with {count or '?'} messages, and this is txid "
-            f"{txid} with {len(messages)}: another driver goes on with this checkpoint or a copy of it, and this one "
-            "sends nothing. If an older copy of the checkpoint was put back on purpose, delete the group "
-            "(kafka-consumer-groups --delete --group ...); what was sent since is sent again"
-        )
+        mend = "delete the group (kafka-consumer-groups --delete --group ...)"
+        return self._last.has(txid, len(messages), f"the group {self.group}", mend)
 
     def _is_lost(self, txid: int, topic: str, messages: Sequence[Message]) -> bool:
         """Decide where there is no marker: it may have been forgotten; return whether to skip the messages."""
@@ -219,7 +205,7 @@ class KafkaCommitter:
         if self._in_doubt != "stop":
             log.warning("Kafka: txid %s is in doubt, and in_doubt=%r", place, self._in_doubt)
             return self._in_doubt == "skip"
-        raise KafkaCommitError(
+        raise CommitRefusedError(
             f"nobody knows whether the {len(messages)} messages of txid {txid} are in Kafka: they are "
             f"{age_secs / 3600:.0f} hours old, and brokers forget the offsets of the group {self.group}, which would "
             f"say it, after offsets.retention.minutes. Look in topic {topic!r} for the header {TXID_HEADER}={place}; "
@@ -278,7 +264,7 @@ class KafkaCommitter:
         where = self._settings.where
         fenced = inner.code() in (codes._FENCED, codes.PRODUCER_FENCED, codes.INVALID_PRODUCER_EPOCH)
         if fenced and secs < 0.9 * self._timeout_secs:
-            return KafkaCommitError(
+            return CommitRefusedError(
                 f"another producer with the transactional id {self.group} has taken over ({text}): another driver goes "
                 "on with this checkpoint or a copy of it, and this one sends nothing more"
             )
@@ -286,7 +272,7 @@ class KafkaCommitter:
         if bad and self._single:
             said, message = bad[0]
             key = message.key()
-            return KafkaCommitError(
+            return CommitRefusedError(
                 f"topic {message.topic()!r} at {where} refuses {len(bad)} messages of txid {txid}, first the one "
                 f"with key {key!r:.100} and value {message.value()!r:.200}: {self._settings.text_of(said)}"
             )

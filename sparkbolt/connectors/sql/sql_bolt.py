@@ -253,7 +253,8 @@ class SqlBolt(Committer):
         Raises:
             Unavailable: The database is away, or the table has to be changed by someone.
             RowRefusedError: The database refuses a row, which is named; nothing is written.
-            CommitRefusedError: The note is of another driver that goes on with the checkpoint or with a copy of it.
+            CommitRefusedError: The database refuses the commit as a whole.
+            CheckpointError: The note is of another driver that goes on with the checkpoint or with a copy of it.
         """
         assert self._writer is not None, "begin comes first"
         if not self._writer.commit(txid, rows):

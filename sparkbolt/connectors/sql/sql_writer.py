@@ -30,6 +30,7 @@ import sqlalchemy as sa
 from sparkbolt.connectors.sql.sql_link import Trouble, engine_of, error_text, place_of, trouble_of
 from sparkbolt.connectors.sql.sql_rows import RowInserter, RowRefusedError, SqlRow, WriterSettings
 from sparkbolt.connectors.sql.sql_table import Target, commits_table, ddl, described
+from sparkbolt.connectors.txid_note import CommitRefusedError, TxidNote
 from sparkbolt.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -41,10 +42,6 @@ PROBE = -1
 """The task of a note that is written and rolled back to learn whether the database takes rows."""
 TRIES = 2
 """After how many failures of a transaction, such as by a deadlock, it is repeated in search of a row at fault."""
-
-
-class CommitRefusedError(Exception):
-    """A transaction cannot be committed as a whole."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,8 @@ class SqlWriter:
             Unavailable: The database is away, or the table has to be changed by someone. The same call may succeed
                 later; it also finds out what became of a commit whose end nobody saw.
             RowRefusedError: The database refuses a row, which is named; nothing is written.
-            CommitRefusedError: What is noted is not of this topology's past; nothing is written.
+            CommitRefusedError: The database refuses the commit as a whole; nothing is written.
+            CheckpointError: The note is of another driver that goes on with the checkpoint or with a copy of it.
         """
         try:
             is_new = self._commit(number, [SqlRow(0, values) for values in rows])
@@ -229,9 +227,8 @@ class SqlWriter:
     def _commit(self, number: int, rows: Sequence[SqlRow]) -> bool:
         with self._begun(rows) as (connection, transaction, target):
             note = self._locked(connection)
-            if note is not None and note.micro_batch >= number:
+            if note is not None and self._is_committed(note, number, len(rows)):
                 transaction.rollback()
-                self._check_note(note, number, len(rows))
                 return False
             refused = self._insert(connection, target, rows, range(len(rows)), whole=True)
             if refused:
@@ -244,18 +241,11 @@ class SqlWriter:
             transaction.commit()
         return True
 
-    def _check_note(self, note: Any, number: int, count: int) -> None:
-        """Refuse to skip what is not known to be written."""
-        if note.micro_batch == number and note.rows_written == count:
-            return
-        author = self._author
-        raise CommitRefusedError(
-            f"{self._settings.commits} says that txid {note.micro_batch} of checkpoint {author.checkpoint} is "
-            f"committed by {author.component} with {note.rows_written} rows, and this is txid {number} with {count}: "
-            "another driver goes on with this checkpoint or a copy of it, and this one writes nothing. If an older "
-            f"copy of the checkpoint was put back on purpose, delete the row of {self._settings.commits} with this "
-            f"checkpoint, this component and task {WHOLE}; what was written since is written again"
-        )
+    def _is_committed(self, note: Any, number: int, count: int) -> bool:
+        author, commits = self._author, self._settings.commits
+        mend = f"delete the row of {commits} with this checkpoint, this component and task {WHOLE}"
+        where = f"{commits} (checkpoint {author.checkpoint}, component {author.component})"
+        return TxidNote(note.micro_batch, note.rows_written).has(number, count, where, mend)
 
     def _transact(self, number: int, rows: Sequence[SqlRow]) -> dict[int, RowRefusedError]:
         with self._begun(rows) as (connection, transaction, target):

@@ -1,35 +1,24 @@
 """DeltaBolt: appends tuples to a Delta table, without Spark's connector.
 
-Rule 1: the rows and the number of their micro-batch are one commit of Delta's log (an application transaction). A
-micro-batch whose number the table has already is not written again.
-Rule 2: only the driver opens the table, so what delta-rs starts (threads) is never forked.
-
-Prior art: ``txnAppId`` and ``txnVersion`` of Delta on Spark.
+The rows and the number of their micro-batch are one commit of Delta's log (an application transaction), as by
+``txnAppId`` and ``txnVersion`` of Delta on Spark. Only the driver opens the table, so no thread of delta-rs is forked.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from sparkbolt.connectors.tables.table_committer import (
-    TableCommitter,
-    fitting,
-    owner_of,
-    partition_columns,
-    refuse_older,
-    typed,
-)
+from sparkbolt.connectors.tables.table_committer import TableAppender
 from sparkbolt.connectors.tables.table_schema import SchemaGiven
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.errors import ConfigError, Unavailable
+from sparkbolt.errors import ConfigError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -37,7 +26,7 @@ if TYPE_CHECKING:
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class DeltaBolt(TableCommitter):
+class DeltaBolt(TableAppender):
     """Appends its tuples to a Delta table; each micro-batch becomes one version of the table.
 
     The package ``deltalake`` writes (``pip install 'sparkbolt[delta]'``); Spark needs no connector. The driver commits
@@ -77,83 +66,60 @@ class DeltaBolt(TableCommitter):
         Raises:
             ConfigError: an argument is wrong, or the package is not installed.
         """
-        super().__init__(schema)
         if find_spec("deltalake") is None:
             raise ConfigError("DeltaBolt needs the package deltalake: pip install 'sparkbolt[delta]'")
         path = os.fspath(table) if isinstance(table, os.PathLike) else table
         given = arguments.text("table", path, "the directory or the URL of a table")
-        self.table = given if re.match("[a-zA-Z][a-zA-Z0-9+.-]*://", given) else os.path.abspath(given)
-        self.partition_by = partition_columns(partition_by, self._schema) or None
-        self.schema_mode: Literal["merge"] | None = None
-        if schema_mode is not None:
-            self.schema_mode = arguments.one_of("schema_mode", schema_mode, ("merge",))
+        place = given if re.match("[a-zA-Z][a-zA-Z0-9+.-]*://", given) else os.path.abspath(given)
+        super().__init__(place, schema, partition_by, schema_mode)
         options = arguments.properties("storage_options", storage_options)
         self.storage_options = {key: str(value) for key, value in options.items()}
 
     def open(self, context: TopologyContext) -> None:
-        """Remember under which name the micro-batches are counted."""
-        self._app = owner_of(context)
+        """Driver: begin with no open table."""
+        super().open(context)
         self._opened: DeltaTable | None = None
 
-    def commit_table(self, txid: int, table: pa.Table) -> None:
-        """Append the rows, unless the table has this micro-batch.
-
-        Raises:
-            Unavailable: the storage is away or full, or another writer was faster too often.
-            TypeError: the rows cannot be cast to the columns of the table.
-        """
-        from deltalake import CommitProperties, Transaction, write_deltalake
-
-        with _away(self.table):
-            opened = self._open()  # and it is kept for the next commit only if this one succeeds
-            if opened is not None:
-                written = opened.transaction_version(self._app)
-                refuse_older(f"table {self.table}", written or 0, txid)
-                if written == txid:
-                    self._opened = opened
-                    return
-                columns = pa.schema(opened.schema().to_arrow())
-                table = fitting(table, self.table, columns, more=self.schema_mode is not None)
-            else:
-                table = typed(table)
-            write_deltalake(
-                self.table if opened is None else opened,
-                table,
-                mode="append",
-                partition_by=self.partition_by if opened is None else None,
-                schema_mode=self.schema_mode if opened is not None else None,
-                storage_options=self.storage_options if opened is None else None,
-                commit_properties=CommitProperties(
-                    custom_metadata={"sparkbolt.txid": str(txid)}, app_transactions=[Transaction(self._app, txid)]
-                ),
-            )
-            self._opened = opened
-
-    def _open(self) -> DeltaTable | None:
-        """The newest version of the table; None if there is no table."""
+    def look(self, columns: pa.Schema) -> tuple[int | None, pa.Schema | None]:
+        """Driver: open the newest version of the table."""
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.update_incremental()
-            return opened
+        opened, self._opened = self._opened, None  # an error leaves no table open
         try:
-            return DeltaTable(self.table, storage_options=self.storage_options)
+            if opened is None:
+                opened = DeltaTable(self.table, storage_options=self.storage_options)
+            else:
+                opened.update_incremental()
         except TableNotFoundError:
+            if opened is not None:
+                raise
+            return None, None
+        self._opened = opened
+        return opened.transaction_version(self._owner), pa.schema(opened.schema().to_arrow())
+
+    def append(self, txid: int, rows: pa.Table) -> None:
+        """Driver: write a version of the table, which is created if there is none."""
+        from deltalake import CommitProperties, Transaction, write_deltalake
+
+        opened, self._opened = self._opened, None
+        write_deltalake(
+            self.table if opened is None else opened,
+            rows,
+            mode="append",
+            partition_by=(self.partition_by or None) if opened is None else None,
+            schema_mode=self.schema_mode if opened is not None else None,
+            storage_options=self.storage_options if opened is None else None,
+            commit_properties=CommitProperties(
+                custom_metadata={"sparkbolt.txid": str(txid)}, app_transactions=[Transaction(self._owner, txid)]
+            ),
+        )
+        self._opened = opened
+
+    def outage(self, error: Exception) -> str | None:
+        """Return what an error says if time mends it."""
+        from deltalake.exceptions import CommitFailedError, TableNotFoundError
+
+        if not isinstance(error, OSError | CommitFailedError | TableNotFoundError):
             return None
-
-    def __str__(self) -> str:
-        return f"DeltaBolt({self.table})"
-
-
-@contextmanager
-def _away(table: str) -> Iterator[None]:
-    """Turn what time mends into ``Unavailable``."""
-    from deltalake.exceptions import CommitFailedError, TableNotFoundError
-
-    try:
-        yield
-    except (OSError, CommitFailedError, TableNotFoundError) as error:
-        said = " ".join(_COLOURS.sub("", str(error)).replace("↳", "").split())
-        raise Unavailable(f"table {table} cannot be written ({said:.300})") from error
+        return " ".join(_COLOURS.sub("", str(error)).replace("↳", "").split())

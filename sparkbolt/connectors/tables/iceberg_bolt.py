@@ -1,44 +1,30 @@
 """IcebergBolt: appends tuples to an Iceberg table, without Spark's connector.
 
-Rule 1: the rows and the number of their micro-batch are one commit of the table: the number is a property of the table
-and of the snapshot. A micro-batch whose number the table has already is not written again.
-Rule 2: a commit that meets another writer's is not tried again by the library: that writer may have been an older
-driver with the same micro-batch, so the table is asked first.
-
-Prior art: ``DeltaBolt``.
+The rows and the number of their micro-batch are one commit of the table: the number is a property of the table and of
+the snapshot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.types as _is
 
-from sparkbolt.connectors.tables.table_committer import (
-    TableCommitter,
-    fitting,
-    owner_of,
-    partition_columns,
-    refuse_older,
-    typed,
-)
-from sparkbolt.connectors.tables.table_schema import SchemaGiven
+from sparkbolt.connectors.tables.table_committer import TableAppender
+from sparkbolt.connectors.tables.table_schema import SchemaGiven, with_parts
 from sparkbolt.core.base.exceptions import line_of
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.errors import ConfigError, Unavailable
+from sparkbolt.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-_RETRIES = "commit.retry.num-retries"
 
-
-class IcebergBolt(TableCommitter):
+class IcebergBolt(TableAppender):
     """Appends its tuples to an Iceberg table; each micro-batch becomes one snapshot of the table.
 
     The package ``pyiceberg`` writes (``pip install 'sparkbolt[iceberg]'``); Spark needs no runtime of Iceberg. The
@@ -81,76 +67,79 @@ class IcebergBolt(TableCommitter):
         Raises:
             ConfigError: an argument is wrong, or the package is not installed.
         """
-        super().__init__(schema)
         if find_spec("pyiceberg") is None:
             raise ConfigError("IcebergBolt needs the package pyiceberg: pip install 'sparkbolt[iceberg]'")
-        self.table = arguments.text("table", table, "the name of a table, with its namespace")
+        super().__init__(
+            arguments.text("table", table, "the name of a table, with its namespace"), schema, partition_by, schema_mode
+        )
         if "." not in self.table.strip("."):
             raise ConfigError(f"table={self.table!r:.80} has no namespace, expected a name such as 'shop.orders'")
         self.catalog = arguments.text("catalog", catalog, "the name of a catalog")
         given = arguments.properties("properties", properties)
         self.properties = {key: str(value) for key, value in given.items()}
-        self.partition_by = partition_columns(partition_by, self._schema)
-        self.schema_mode: Literal["merge"] | None = None
-        if schema_mode is not None:
-            self.schema_mode = arguments.one_of("schema_mode", schema_mode, ("merge",))
 
     def open(self, context: TopologyContext) -> None:
-        """Remember under which name the micro-batches are counted."""
-        self._owner = owner_of(context)
+        """Driver: begin without the catalog."""
+        super().open(context)
         self._catalog: Any = None
 
-    def commit_table(self, txid: int, table: pa.Table) -> None:
-        """Append the rows, unless the table has this micro-batch.
-
-        Raises:
-            Unavailable: the catalog or the storage is away, or another writer was faster.
-            TypeError: the rows cannot be cast to the columns of the table.
-        """
+    def look(self, columns: pa.Schema) -> tuple[int | None, pa.Schema | None]:
+        """Driver: load the table as it is now; create it if there is none."""
         from pyiceberg.catalog import load_catalog
-
-        with _away(self.table):
-            if self._catalog is None:
-                self._catalog = load_catalog(self.catalog, **self.properties)
-            opened = self._opened(typed(table.slice(0, 0)).schema)
-            written = int(opened.properties.get(self._owner, 0))
-            refuse_older(f"table {self.table}", written, txid)
-            if written == txid:
-                return
-            merge = self.schema_mode is not None
-            rows = fitting(table, self.table, _columns_of(opened), more=merge)
-            opened.metadata.properties[_RETRIES] = "0"  # rule 2; it is not written to the table
-            with opened.transaction() as transaction:
-                if merge:
-                    with transaction.update_schema() as columns:
-                        columns.union_by_name(rows.schema)
-                transaction.set_properties({self._owner: str(txid)})
-                transaction.append(rows, snapshot_properties={"sparkbolt.txid": str(txid)})
-
-    def end(self) -> None:
-        """Driver: release the catalog's connections."""
-        catalog, self._catalog = getattr(self, "_catalog", None), None
-        if catalog is not None and hasattr(catalog, "close"):  # since pyiceberg 0.11
-            catalog.close()
-
-    def _opened(self, columns: pa.Schema) -> Table:
-        """The table as it is now; it is created if there is none."""
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
-        opened: Table
+        if self._catalog is None:
+            self._catalog = load_catalog(self.catalog, **self.properties)
         try:
-            opened = self._catalog.load_table(self.table)
+            self._opened: Table = self._catalog.load_table(self.table)
         except (NoSuchTableError, NoSuchNamespaceError):
             self._catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
             creation = self._catalog.create_table_transaction(self.table, schema=columns)
             with creation, creation.update_spec() as spec:
                 for name in self.partition_by:
                     spec.add_identity(name)
-            opened = self._catalog.load_table(self.table)
-        return opened
+            self._opened = self._catalog.load_table(self.table)
+        noted = self._opened.properties.get(self._owner)
+        return None if noted is None else int(noted), _columns_of(self._opened)
 
-    def __str__(self) -> str:
-        return f"IcebergBolt({self.table})"
+    def append(self, txid: int, rows: pa.Table) -> None:
+        """Driver: write a snapshot of the table.
+
+        The library does not retry a commit that meets another writer's: that writer may have been an older driver with
+        the same micro-batch, so the table is asked first.
+        """
+        self._opened.metadata.properties["commit.retry.num-retries"] = "0"  # it is not written to the table
+        with self._opened.transaction() as transaction:
+            if self.schema_mode is not None:
+                with transaction.update_schema() as columns:
+                    columns.union_by_name(rows.schema)
+            transaction.set_properties({self._owner: str(txid)})
+            transaction.append(rows, snapshot_properties={"sparkbolt.txid": str(txid)})
+
+    def outage(self, error: Exception) -> str | None:
+        """Return what an error says if time mends it, such as that of a catalog's database."""
+        from pyiceberg import exceptions
+
+        passing = (
+            OSError,
+            exceptions.CommitFailedException,
+            exceptions.CommitStateUnknownException,
+            exceptions.ServerError,
+            exceptions.ServiceUnavailableError,
+            exceptions.TooManyRequestsError,
+            exceptions.AuthorizationExpiredError,
+            exceptions.TableAlreadyExistsError,
+            exceptions.WaitingForLockException,
+        )
+        kind = type(error)
+        is_of_database = kind.__module__.startswith("sqlalchemy.") and kind.__name__ == "OperationalError"
+        return line_of(error) if isinstance(error, passing) or is_of_database else None
+
+    def end(self) -> None:
+        """Driver: release the catalog's connections."""
+        catalog, self._catalog = getattr(self, "_catalog", None), None
+        if catalog is not None and hasattr(catalog, "close"):  # since pyiceberg 0.11
+            catalog.close()
 
 
 def _columns_of(table: Table) -> pa.Schema:
@@ -170,39 +159,6 @@ def _small(kind: pa.DataType) -> pa.DataType:
         return pa.string()
     if _is.is_large_binary(kind):
         return pa.binary()
-    if _is.is_list(kind) or _is.is_large_list(kind):
-        return pa.list_(_small(kind.value_type))
-    if _is.is_map(kind):
-        return pa.map_(_small(kind.key_type), _small(kind.item_type))
-    if _is.is_struct(kind):
-        return pa.struct([pa.field(field.name, _small(field.type), nullable=field.nullable) for field in kind])
-    return kind
-
-
-@contextmanager
-def _away(table: str) -> Iterator[None]:
-    """Turn what time mends into ``Unavailable``."""
-    from pyiceberg import exceptions
-
-    passing = (
-        OSError,
-        exceptions.CommitFailedException,
-        exceptions.CommitStateUnknownException,
-        exceptions.ServerError,
-        exceptions.ServiceUnavailableError,
-        exceptions.TooManyRequestsError,
-        exceptions.AuthorizationExpiredError,
-        exceptions.TableAlreadyExistsError,
-        exceptions.WaitingForLockException,
-    )
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, passing) or _is_of_database(error):
-            raise Unavailable(f"table {table} cannot be written ({line_of(error):.300})") from error
-        raise
-
-
-def _is_of_database(error: Exception) -> bool:
-    """Whether the database of a catalog is away; SQLAlchemy is there only with such a catalog."""
-    return type(error).__module__.startswith("sqlalchemy.") and type(error).__name__ == "OperationalError"
+    if _is.is_large_list(kind):
+        kind = pa.list_(kind.value_field)
+    return with_parts(kind, _small)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.types as _is
@@ -25,12 +25,14 @@ from sparkbolt.connectors.tables.table_schema import (
     schema_of,
     types_of,
 )
+from sparkbolt.connectors.txid_note import TxidNote
 from sparkbolt.core.base.arrow_values import array_of
+from sparkbolt.core.model import arguments
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.components import ColumnBolt, TopologyContext
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.core.model.unsent import note_unsent
-from sparkbolt.errors import CheckpointError, ConfigError
+from sparkbolt.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
     from sparkbolt.core.model.interfaces import ColumnCollector
@@ -125,6 +127,89 @@ class TableCommitter(KeptFrames):
         """Driver: write the rows of a micro-batch, as ``Committer.commit``."""
 
 
+class TableAppender(TableCommitter):
+    """A bolt that appends each micro-batch to a table as one commit, which holds the number of the micro-batch.
+
+    A micro-batch whose number the table has already is not written again.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        schema: SchemaGiven,
+        partition_by: str | Sequence[str] | None,
+        schema_mode: Literal["merge"] | None,
+    ) -> None:
+        """Check and store the arguments.
+
+        Args:
+            table: the name of the table.
+            schema: the columns; None if they follow the values of each micro-batch.
+            partition_by: columns by which a table that is created is partitioned.
+            schema_mode: ``merge`` adds columns to the table that it does not have yet.
+
+        Raises:
+            ConfigError: an argument is wrong.
+        """
+        super().__init__(schema)
+        self.table = table
+        self.partition_by = columns_of("partition_by", partition_by)
+        names = self.partition_by if self._schema is None else self._schema.arrow.names
+        for column in self.partition_by:
+            if column not in names:
+                hint = did_you_mean(column, names)
+                raise ConfigError(f"partition_by={column!r} is none of the columns {names}{hint}")
+        self.schema_mode: Literal["merge"] | None = None
+        if schema_mode is not None:
+            self.schema_mode = arguments.one_of("schema_mode", schema_mode, ("merge",))
+
+    def open(self, context: TopologyContext) -> None:
+        """Driver: remember under which name the micro-batches are counted."""
+        self._owner = f"sparkbolt-{context.checkpoint_id}-{context.component}"
+
+    def commit_table(self, txid: int, table: pa.Table) -> None:
+        """Append the rows, unless the table has this micro-batch.
+
+        Raises:
+            CheckpointError: the table has a later micro-batch of this checkpoint.
+            TypeError: the rows cannot be cast to the columns of the table.
+            Unavailable: the storage is away or full, or another writer was faster.
+        """
+        try:
+            noted, columns = self.look(typed(table).schema)
+            place = f"table {self.table}"
+            if noted is not None and TxidNote(noted).has(txid, table.num_rows, place, "write to another table"):
+                return
+            if columns is None:
+                self.append(txid, typed(table))
+            else:
+                self.append(txid, fitting(table, self.table, columns, more=self.schema_mode is not None))
+        except Exception as error:
+            reason = self.outage(error)
+            if reason is None:
+                raise
+            raise Unavailable(f"table {self.table} cannot be written ({reason:.300})") from error
+
+    @abstractmethod
+    def look(self, columns: pa.Schema) -> tuple[int | None, pa.Schema | None]:
+        """Driver: return the last micro-batch that the table has, and its columns; None if it has none.
+
+        Args:
+            columns: those of the rows, for a table that is to be created here.
+        """
+
+    @abstractmethod
+    def append(self, txid: int, rows: pa.Table) -> None:
+        """Driver: append rows with the columns of the table, and the number of the micro-batch, in one commit."""
+
+    @abstractmethod
+    def outage(self, error: Exception) -> str | None:
+        """Return what an error says if time mends it; None if it does not."""
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.table})"
+
+
 def joined(tables: Sequence[pa.Table], schema: TableSchema | None) -> pa.Table:
     """Return one table of several.
 
@@ -173,38 +258,6 @@ def _packed(batch: pa.RecordBatch) -> bytes:
         writer.write_batch(batch)
     packed: bytes = sink.getvalue().to_pybytes()
     return packed
-
-
-def owner_of(context: TopologyContext) -> str:
-    """The name under which a target counts the micro-batches of a component and a checkpoint."""
-    return f"sparkbolt-{context.checkpoint_id}-{context.component}"
-
-
-def refuse_older(target: str, last: int, txid: int) -> None:
-    """Stop a driver whose checkpoint is older than what a target has of it.
-
-    Raises:
-        CheckpointError: the target has a later micro-batch than this one.
-    """
-    if last > txid:
-        raise CheckpointError(
-            f"{target} has txid {last} of this checkpoint, and this is txid {txid}: another driver goes on with it or "
-            "with a copy of it, or an older copy was put back; this one writes nothing"
-        )
-
-
-def partition_columns(given: str | Sequence[str] | None, schema: TableSchema | None) -> list[str]:
-    """Return the columns by which a user partitions a table.
-
-    Raises:
-        ConfigError: they are no names, or none of the columns.
-    """
-    columns = columns_of("partition_by", given)
-    names = columns if schema is None else schema.arrow.names
-    for column in columns:
-        if column not in names:
-            raise ConfigError(f"partition_by={column!r} is none of the columns {names}{did_you_mean(column, names)}")
-    return columns
 
 
 def fitting(rows: pa.Table, table: str, columns: pa.Schema, *, more: bool) -> pa.Table:

@@ -183,7 +183,7 @@ def _plain(kind: Any, lacks: Lacks = ()) -> Any:
         return pa.timestamp(kind.unit, "UTC")
     if _is.is_struct(kind) and not kind.num_fields:
         raise TypeError("an empty dict has no columns")
-    return _with_parts(kind, lambda part: _plain(part, lacks))
+    return with_parts(kind, lambda part: _plain(part, lacks))
 
 
 def _with_room(kind: Any) -> Any:
@@ -194,10 +194,10 @@ def _with_room(kind: Any) -> Any:
     """
     if _is.is_dictionary(kind):
         return pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
-    return _with_parts(kind, _with_room)
+    return with_parts(kind, _with_room)
 
 
-def _with_parts(kind: Any, convert: Callable[[Any], Any]) -> Any:
+def with_parts(kind: Any, convert: Callable[[Any], Any]) -> Any:
     """Return a type with other types within it, if it is a struct, a list or a map."""
     if _is.is_struct(kind):
         return pa.struct([field.with_type(convert(field.type)) for field in kind])
@@ -218,7 +218,7 @@ def known(kind: Any) -> Any:
     >>> known(pa.list_(pa.null()))
     ListType(list<item: string>)
     """
-    return pa.string() if _is.is_null(kind) else _with_parts(kind, known)
+    return pa.string() if _is.is_null(kind) else with_parts(kind, known)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 from sparkbolt import Config, TopologyBuilder
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
-from sparkbolt.connectors.kafka.kafka_committer import KafkaCommitError, KafkaCommitter
+from sparkbolt.connectors.kafka.kafka_committer import KafkaCommitter
+from sparkbolt.connectors.txid_note import CommitRefusedError, TxidNote
 from sparkbolt.core.model.committers import take_rows
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.tuples import Origin, Tuple
@@ -70,10 +71,10 @@ def meaning(code: int, *refused: int, secs: float = 1.0, fatal: bool = False) ->
     ("error", "kind", "words"),
     [
         (meaning(KafkaError._TIMED_OUT), Unavailable, "no commit to Kafka at localhost:1"),
-        (meaning(KafkaError._FENCED, fatal=True), KafkaCommitError, "another driver goes on with this checkpoint"),
+        (meaning(KafkaError._FENCED, fatal=True), CommitRefusedError, "another driver goes on with this checkpoint"),
         (meaning(KafkaError._FENCED, secs=100.0), Unavailable, "no commit"),
         (meaning(KafkaError.TOPIC_AUTHORIZATION_FAILED), Unavailable, "no commit"),
-        (meaning(KafkaError._INCONSISTENT, KafkaError._PURGE_QUEUE, KafkaError.MSG_SIZE_TOO_LARGE), KafkaCommitError,
+        (meaning(KafkaError._INCONSISTENT, KafkaError._PURGE_QUEUE, KafkaError.MSG_SIZE_TOO_LARGE), CommitRefusedError,
          "refuses 1 messages of txid 7, first the one with key b'k' and value b'vvv"),
         (meaning(KafkaError._INCONSISTENT, KafkaError._MSG_TIMED_OUT), Unavailable, "timed out"),
     ],
@@ -112,8 +113,8 @@ def test_a_lost_end_is_that_of_a_commit_that_has_returned_or_nobody_knows(monkey
     monkeypatch.setattr(KafkaCommitter, "_is_unended", lambda self, topic: True)
     with pytest.raises(Unavailable, match="of which the brokers do not know the end"):
         committer._marker(Unended(), "words", 11)  # a new driver knows of no commit
-    committer._returned, committer._ended = (10, "20"), 10
-    assert committer._marker(Unended(), "words", 11) == (10, "20")
+    committer._returned, committer._ended = TxidNote(10, 20), 10
+    assert committer._marker(Unended(), "words", 11) == TxidNote(10, 20)
     committer._ended = 11  # its answer was not seen
     with pytest.raises(Unavailable, match="of which the brokers do not know the end"):
         committer._marker(Unended(), "words", 11)
