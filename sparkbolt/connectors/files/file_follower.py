@@ -31,18 +31,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
 
-from sparkbolt.connectors.files.file_identity import FileId, files_in
-from sparkbolt.connectors.files.followed_file import (
-    SEARCHES_MAX,
-    FileChange,
-    FileSight,
-    Followed,
-    Inode,
-    Progress,
-    adds_to,
-)
-from sparkbolt.connectors.files.plain_file import PlainFile, escape, find_files, tell_passed_over
-from sparkbolt.connectors.files.unpacked_file import DAMAGE_SECS, UnpackedFile, is_compressed, tell_if_packed
+from sparkbolt.connectors.files.file_identity import FileId
+from sparkbolt.connectors.files.file_search import Inode, adds_to, files_beside, inode_of
+from sparkbolt.connectors.files.followed_file import SEARCHES_MAX, FileChange, FileSight, Followed, Progress
+from sparkbolt.connectors.files.plain_file import escape, find_files, tell_passed_over
+from sparkbolt.connectors.files.unpacked_file import DAMAGE_SECS, is_compressed, open_content, tell_if_packed
 
 log = logging.getLogger(__name__)
 
@@ -73,8 +66,6 @@ class Follower:
         """Files that are gone or were emptied, as this look has found; a copy may continue them."""
         self._generations: dict[tuple[int, int], int] = {}
         """The last generation of each file, by inode and time of creation."""
-        self._paths: dict[str, int] = {}
-        """Positions by path, from checkpoints in which sources were only paths."""
         self._known: set[str] = set()
         """The sources of the checkpoint."""
         self._copies: dict[str, tuple[int, int]] = {}
@@ -137,9 +128,7 @@ class Follower:
         found: dict[FileId, int] = {}
         for source in progress.keys() - self._known:
             id_ = FileId.parse(source)
-            if id_ is None:
-                self._paths[source] = progress[source]
-            elif id_.source not in self.live and id_.source not in self._gone:
+            if id_ is not None and id_.source not in self.live and id_.source not in self._gone:
                 found[id_] = progress[source]
         self._known.update(progress)
         for id_ in found:
@@ -153,7 +142,6 @@ class Follower:
         for id_ in sorted(last.values(), key=lambda id_: (not id_.birth, -id_.length)):
             self._gone[id_.source] = one = Followed(id_, id_.path, None, found[id_])
             one.searches = 1
-            self._paths.pop(id_.path, None)
 
     # Looking for files.
 
@@ -178,16 +166,16 @@ class Follower:
         """Find files that have moved, by inode, among the patterns and beside their old names."""
         if not self._gone:
             return
-        folders = {folder for one in self._gone.values() if one.searches > 0 for folder in one.folders}
+        names = [name for one in self._gone.values() if one.searches > 0 for name in (one.path, one.id.path)]
         places: dict[int, list[str]] = {}
-        for path in dict.fromkeys([*found, *(path for folder in sorted(folders) for path in files_in(folder))]):
-            inode = _inode(path)
+        for path in dict.fromkeys([*found, *files_beside(names)]):
+            inode = inode_of(path)
             if inode is not None:
                 places.setdefault(inode[1], []).append(path)
         taken = self._taken()
         for source, one in list(self._gone.items()):
             for path in places.get(one.id.inode, ()) if not one.continued else ():
-                if _inode(path) in taken or not one.comes_back_as(path, one.position(progress)):
+                if inode_of(path) in taken or not one.comes_back_as(path, one.position(progress)):
                     continue
                 if source in self._told:
                     self._told.discard(source)
@@ -205,7 +193,7 @@ class Follower:
         self._there = {path: one for one in known for path in (one.path, one.target)}
         self._marks = {one.place: one for one in self.live.values() if one.id.is_mark}
         for path in paths:
-            inode = _inode(path)
+            inode = inode_of(path)
             if inode is not None and inode not in taken:
                 try:
                     if self._meet(path, progress, first=first):
@@ -229,29 +217,25 @@ class Follower:
             return False
         if any(self._continues(one, met, progress) for one in self._changed):
             return True
-        begin = self._paths.get(path, 0)
         before = max((one.position(progress) for one in self._gone.values() if _lay_there(one, met)), default=0)
-        if before or begin > met.size:
+        if before:
             log.warning(
                 "%s was emptied or written anew since it was read up to byte %d: what it holds now is read from its "
                 "start; lines that it gained behind that byte and then lost are not read: look for them in a copy "
                 "beside it, such as %s",
                 escape(path),
-                max(before, begin),
+                before,
                 escape(f"{os.path.realpath(path)}.1"),
             )
-            begin = 0
         tell_if_packed(path, met.head)
-        self._begin_with(met, _before_end(path, begin), since)
-        self._paths.pop(path, None)
+        self._begin_with(met, 0, since)
         return True
 
     def _seek_copy(self, one: Followed, progress: Progress) -> None:
         """Look beside a file that has changed for a copy that continues it and that no pattern names."""
         taken = self._taken()
-        folders = {os.path.dirname(one.path), os.path.dirname(one.target)}
-        for path in chain.from_iterable(map(files_in, sorted(folders))):
-            if not one.may_be_continued_by(path) or _inode(path) in taken:
+        for path in files_beside([one.path]):
+            if not one.may_be_continued_by(path) or inode_of(path) in taken:
                 continue
             try:
                 if self._continues(one, FileSight.of(path), progress):
@@ -359,14 +343,6 @@ def _lay_there(one: Followed, met: FileSight) -> bool:
     return one.device is None and one.id.path == met.path and one.id.inode == met.inode
 
 
-def _inode(path: str) -> Inode | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 def _before_end(path: str, position: int) -> int:
     """Return where to begin with a file that was read up to ``position`` under another name.
 
@@ -375,5 +351,5 @@ def _before_end(path: str, position: int) -> int:
     """
     if position < 2:
         return position
-    with closing(UnpackedFile(path) if is_compressed(path) else PlainFile(path)) as file:
+    with closing(open_content(path)) as file:
         return position if file.read_at(position - 2, 1, position - 2) == b"\n" else position - 1

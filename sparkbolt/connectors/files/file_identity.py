@@ -21,13 +21,11 @@ one machine after a restart.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sparkbolt.connectors.files.plain_file import PlainFile, escape, find_files, unescape
-from sparkbolt.connectors.files.unpacked_file import UnpackedFile, is_compressed
+from sparkbolt.connectors.files.plain_file import PlainFile, escape, unescape
+from sparkbolt.connectors.files.unpacked_file import UnpackedFile
 
 HEAD_BYTES = 512
 """How many bytes of a file's beginning its digest covers, if it has so many when it is found."""
@@ -115,66 +113,3 @@ def path_of(source: str) -> str:
 
 def _digest(head: bytes) -> str:
     return hashlib.blake2b(head, digest_size=8).hexdigest()
-
-
-def open_file(id_: FileId, known: str | None, patterns: Sequence[str]) -> tuple[str, PlainFile | UnpackedFile]:
-    """Find and open the file with this identity; return its current path and the open file.
-
-    The search covers the last known path (``known``), the path of the identity, all names beside it, and the files
-    that ``patterns`` name.
-
-    Raises:
-        FileNotFoundError: It is at none of these places.
-    """
-    seen: set[str] = set()
-    for path in _places(id_, known, patterns):
-        if path in seen:
-            continue
-        seen.add(path)
-        try:
-            file = _opened(id_, path)
-        except OSError:
-            continue
-        if file is not None:
-            return path, file
-    raise FileNotFoundError(id_.source)
-
-
-def _opened(id_: FileId, path: str) -> PlainFile | UnpackedFile | None:
-    if os.stat(path).st_ino != id_.inode:
-        return None
-    file = UnpackedFile(path) if is_compressed(path) else PlainFile(path)
-    if id_.is_born_with(file) and id_.has_head(file.read_at(0, id_.length, 0)):
-        return file
-    file.close()
-    return None
-
-
-def _places(id_: FileId, known: str | None, patterns: Sequence[str]) -> Iterator[str]:
-    if known is not None:
-        yield known
-    yield id_.path
-    for folder in folders_of(id_.path):
-        yield from files_in(folder)
-    yield from find_files(patterns).files
-
-
-def folders_of(path: str) -> set[str]:
-    """Return where a renamed file may be: the directory of its path and that of the path's link target."""
-    return {os.path.dirname(path), os.path.dirname(os.path.realpath(path))}
-
-
-def files_in(folder: str) -> Iterable[str]:
-    """Return the files in a directory, sorted; empty if there is no such directory."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entry.path for entry in entries if _is_file(entry))
-    except OSError:
-        return []
-
-
-def _is_file(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_file()
-    except OSError:  # a link that leads back to itself
-        return False

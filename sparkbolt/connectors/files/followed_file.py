@@ -8,19 +8,17 @@ planned later, when the file may be gone.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from sparkbolt.connectors.files.file_identity import HEAD_BYTES, FileId, files_in, folders_of
+from sparkbolt.connectors.files.file_identity import HEAD_BYTES, FileId
+from sparkbolt.connectors.files.file_search import Inode, is_copy
 from sparkbolt.connectors.files.plain_file import PlainFile
-from sparkbolt.connectors.files.unpacked_file import UnpackedEnd, UnpackedFile, head_of, is_compressed
+from sparkbolt.connectors.files.unpacked_file import UnpackedEnd, UnpackedFile, head_of, is_compressed, open_content
 
-Inode: TypeAlias = tuple[int | None, int]
-"""(Device, inode)."""
 Progress: TypeAlias = Mapping[str, int]
 """End of the planned part, by source."""
 
@@ -29,12 +27,6 @@ MARK_BYTES = 256
 """How many bytes before the last seen position are remembered (the mark); they must be unchanged when more is read."""
 SEARCHES_MAX = 60
 """Number of looks in which a missing file is searched for beside its old name; the patterns are always searched."""
-_COPY_MARKS = (".", "-", "_", "~")
-"""One of these characters separates the name of a file from what the name of its copy adds."""
-
-_NUMBER = re.compile(r"[._-]\d+$")
-_ENDING = re.compile(r"\.[^./]*$")
-"""What a rotation replaces at the end of a name: always its number; its extension, in ``a.1.log``, only by a copy."""
 
 
 class FileChange(Enum):
@@ -120,9 +112,9 @@ class Followed:
         return self.device, self.id.inode
 
     @property
-    def folders(self) -> set[str]:
-        """The directories in which it may be found under another name."""
-        return folders_of(self.path) | folders_of(self.id.path)
+    def names(self) -> tuple[str, ...]:
+        """The paths by which copies of it are recognized."""
+        return self.path, self.target, self.id.path
 
     def position(self, progress: Progress) -> int:
         """Return how far the file is planned."""
@@ -243,15 +235,12 @@ class Followed:
         """Whether a new file has the name of a copy of this one, which was emptied or is gone."""
         if self.unpacked is not None or not self._mark or self.continued:
             return False
-        if path == self.path or not (self.emptied or is_compressed(path)):
-            return False
-        end = _ENDING if self.emptied else _NUMBER
-        return any(adds_to(end.sub("", name), path) for name in (self.path, self.target, self.id.path))
+        return (self.emptied or is_compressed(path)) and is_copy(path, self.names)
 
     def is_continued_by(self, path: str) -> bool:
         """Whether a new file holds what was read of this one, judged by its beginning and the mark."""
         try:
-            with closing(UnpackedFile(path) if is_compressed(path) else PlainFile(path)) as file:
+            with closing(open_content(path)) as file:
                 return self._is_content_of(file)
         except OSError:
             return False
@@ -260,61 +249,6 @@ class Followed:
         """Close open files."""
         if self.unpacked is not None:
             self.unpacked.close()
-
-
-def adds_to(name: str, path: str) -> bool:
-    """Whether a path is that of a copy: it has more characters than the name, and a mark between them."""
-    behind = path[len(name) :]
-    return path.startswith(name) and behind[:1] in _COPY_MARKS and "/" not in behind
-
-
-def open_copy(id_: FileId, start: int, end: int) -> PlainFile | UnpackedFile | None:
-    """Find and open a copy of a followed file that was emptied or is gone, for content that was planned before.
-
-    A copy has a rotation's name, is not older than the file, has its beginning, and a line begins at ``start``. If
-    several such copies differ there, none is returned.
-
-    Args:
-        id_: the file.
-        start: the first position to be read.
-        end: the position behind the last one.
-    """
-    if id_.is_mark or is_compressed(id_.path):
-        return None
-    names = {id_.path, os.path.realpath(id_.path)}
-    stems = names | {_ENDING.sub("", name) for name in names}
-    paths = [path for folder in folders_of(id_.path) for path in files_in(folder) if path not in names]
-    found: PlainFile | UnpackedFile | None = None
-    seen = b""
-    for path in paths:
-        if not any(adds_to(stem, path) for stem in stems):
-            continue
-        try:
-            file = UnpackedFile(path) if is_compressed(path) else PlainFile(path)
-        except OSError:
-            continue
-        content = _content_of(id_, file, start, end)
-        if found is not None and content and content != seen:
-            file.close()
-            found.close()
-            return None
-        if found is None and content:
-            found, seen = file, content
-        else:
-            file.close()
-    return found
-
-
-def _content_of(id_: FileId, file: PlainFile | UnpackedFile, start: int, end: int) -> bytes:
-    """What a copy of a file holds from ``start`` on, up to ``end`` or further; empty if it is no copy of it."""
-    if id_.birth and file.birth and file.birth < id_.birth:
-        return b""
-    before = max(0, start - 1)
-    if not id_.has_head(file.read_at(0, id_.length, 0)):
-        return b""
-    content = file.read_at(before, max(end - before, MARK_BYTES), before)
-    whole = len(content) >= end - before and (start == 0 or content[:1] == b"\n")
-    return content if whole else b""
 
 
 def _whole_head(file: PlainFile, size: int) -> bytes:

@@ -16,12 +16,12 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from sparkbolt.connectors.argument_pickle import PicklesArguments
-from sparkbolt.connectors.files.file_identity import FileId, open_file, path_of
+from sparkbolt.connectors.files.file_identity import FileId, path_of
 from sparkbolt.connectors.files.file_planner import FilePlanner
-from sparkbolt.connectors.files.followed_file import open_copy
+from sparkbolt.connectors.files.file_search import open_copy, open_file
 from sparkbolt.connectors.files.lines import LINE_BYTES_LIMIT, LineRules, Lines, lines_of
 from sparkbolt.connectors.files.plain_file import PlainFile, escape, unescape
-from sparkbolt.connectors.files.unpacked_file import UnpackedFile, is_compressed
+from sparkbolt.connectors.files.unpacked_file import UnpackedFile, open_content
 from sparkbolt.core.model import arguments
 from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
 from sparkbolt.core.model.ranges import BadRecord, Range
@@ -238,8 +238,7 @@ class TextSpout(PicklesArguments, PartitionedSpout):
         if kept is not None and kept.oldest <= max(0, range_.start - 1):
             return self._unpacked.pop(range_.source)
         if id_ is None:
-            path = unescape(range_.source)
-            return UnpackedFile(path) if is_compressed(path) else PlainFile(path)
+            return open_content(unescape(range_.source))
         try:
             place, file = open_file(id_, self._places.get(range_.source), self.patterns)
         except FileNotFoundError:

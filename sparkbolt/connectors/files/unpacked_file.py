@@ -392,6 +392,15 @@ class UnpackedFile:
         self._members.close()
 
 
+def open_content(path: str) -> PlainFile | UnpackedFile:
+    """Open a file for what it holds, which is unpacked if the file is compressed.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+    return UnpackedFile(path) if is_compressed(path) else PlainFile(path)
+
+
 def head_of(path: str, size: int) -> bytes:
     """Return the first ``size`` bytes of the unpacked content; fewer if there are not so many before its end or damage.
 

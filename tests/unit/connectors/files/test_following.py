@@ -21,7 +21,7 @@ from sparkbolt import RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.connectors.files.file_identity import path_of
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.ranges import BadRecord, Range
+from sparkbolt.core.model.ranges import BadRecord
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import JsonLinesSpout, TextSpout
 from tests.unit.connectors.files.tails import Tail, append, rotate
@@ -304,35 +304,6 @@ def test_a_link_to_the_file_in_use_is_the_file(tmp_path: Path) -> None:
     link.symlink_to(tmp_path / "1.log")
     assert sorted(current.read()) == ["day 1", "end of 1", "late"]
     assert every.read() == ["late"]
-
-
-def test_a_checkpoint_of_paths_alone_goes_on_where_it_was_and_notices_the_next_rotation(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    log = tmp_path / "a.log"
-    append(log, "one", "two")
-    tail = Tail(log, {str(log): 4})
-    assert tail.read() == ["two"]
-    append(log, "three")
-    tail.start()
-    rotate(log)
-    append(log, "four", "five", "six")
-    assert tail.read() == ["three", "four", "five", "six"]
-    assert tail.lines_of([Range(0, str(Path(f"{log}.1")), 4, 8)]) == ["two"], "what waits of it is read by its path"
-
-    done = tmp_path / "done.log"
-    append(done, "one")
-    tail = Tail(done, {str(done): 4})
-    assert tail.read() == [], "nothing is new, and yet a plan names its file"
-    rotate(done)
-    append(done, "two, which is longer")
-    tail.start()
-    assert tail.read() == ["two, which is longer"]
-
-    short = tmp_path / "short.log"
-    append(short, "x")
-    assert Tail(short, {str(short): 400}).read() == ["x"]
-    assert "emptied or written anew since it was read up to byte 400" in caplog.text
 
 
 def test_a_line_of_a_rotated_file_is_given_again_and_set_aside_with_its_bytes(tmp_path: Path) -> None:
