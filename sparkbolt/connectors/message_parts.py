@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from sparkbolt.api.tuples import Tuple
 from sparkbolt.connectors.json_values import json_of
-from sparkbolt.core.model.tuples import Tuple
 
 Part: TypeAlias = str | Callable[[Tuple], Any] | None
 """A part of a message: the name of a field, or a function of the tuple."""

@@ -16,14 +16,14 @@ import cloudpickle
 import pytest
 
 from sparkbolt import Config
+from sparkbolt.api.committers import take_rows
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.connectors.kafka import kafka_committer as committing
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_committer import KafkaCommitter
 from sparkbolt.connectors.txid_note import CommitRefusedError
-from sparkbolt.core.model.committers import take_rows
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.errors import CheckpointError, Unavailable
 from tests.patience import PATIENCE_SECS
 from tests.services import Kafka

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Protocol
 
+from sparkbolt.api.ranges import Range
 from sparkbolt.connectors.files.file_follower import Follower
 from sparkbolt.connectors.files.plain_file import PlainFile, escape, find_files, tell_passed_over
 from sparkbolt.connectors.files.unpacked_file import (
@@ -26,7 +27,6 @@ from sparkbolt.connectors.files.unpacked_file import (
     is_compressed,
     tell_if_packed,
 )
-from sparkbolt.core.model.ranges import Range
 from sparkbolt.errors import ConfigError
 
 RANGES_MAX = 64

@@ -9,10 +9,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from sparkbolt.api import arguments
+from sparkbolt.api.components import PartitionedSpout
+from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.connectors.files.text_spout import Paths, TextSpout
-from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import PartitionedSpout
-from sparkbolt.core.model.ranges import BadRecord, Range
 
 
 class JsonLinesSpout(TextSpout):

@@ -15,6 +15,9 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from sparkbolt.api import arguments
+from sparkbolt.api.components import PartitionedSpout, TopologyContext
+from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.connectors.files.file_identity import FileId, path_of
 from sparkbolt.connectors.files.file_planner import FilePlanner
@@ -22,9 +25,6 @@ from sparkbolt.connectors.files.file_search import open_copy, open_file
 from sparkbolt.connectors.files.lines import LINE_BYTES_LIMIT, LineRules, Lines, lines_of
 from sparkbolt.connectors.files.plain_file import PlainFile, escape, unescape
 from sparkbolt.connectors.files.unpacked_file import UnpackedFile, open_content
-from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
-from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.errors import ConfigError
 
 log = logging.getLogger(__name__)

@@ -14,12 +14,12 @@ import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
+from sparkbolt.base.intervals import Intervals
 from sparkbolt.connectors.kafka.kafka_cluster import BrokersAwayError, Cluster, Topics
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.connectors.kafka.offset_planner import Look, PartitionLog, TopicIds
 from sparkbolt.connectors.kafka.offset_stores import OffsetsStore, OtherTopology, Owner, Scope, Stored
 from sparkbolt.connectors.kafka.start_offsets import Start, StartAt, Where
-from sparkbolt.core.base.intervals import Intervals
 from sparkbolt.errors import ConfigError
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from sparkbolt.core.model import arguments
+from sparkbolt.api import arguments
 from sparkbolt.errors import ConfigError
 
 OnError: TypeAlias = Callable[[Any], None]

@@ -17,22 +17,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sparkbolt.api import arguments
+from sparkbolt.api.committers import Committer
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.tuples import Tuple
+from sparkbolt.api.unsent import note_unsent
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_committer import IN_DOUBT, TXID_HEADER, KafkaCommitter, TopicChecks
 from sparkbolt.connectors.kafka.kafka_sender import Sender
 from sparkbolt.connectors.message_parts import Part, encoded, part_of
-from sparkbolt.core.model import arguments
-from sparkbolt.core.model.committers import Committer
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.tuples import Tuple
-from sparkbolt.core.model.unsent import note_unsent
 from sparkbolt.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
+    from sparkbolt.api.interfaces import BoltCollector
     from sparkbolt.connectors.kafka.kafka_committer import Message
-    from sparkbolt.core.model.interfaces import BoltCollector
 
 
 class KafkaBolt(Committer):

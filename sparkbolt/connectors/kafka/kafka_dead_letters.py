@@ -18,14 +18,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from sparkbolt.api import arguments
+from sparkbolt.api.causes import Cause
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.dead_letters import DeadLetter, RawMessage
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_cluster import topic_exists, topic_text
 from sparkbolt.connectors.kafka.kafka_partition import Source, is_topic
 from sparkbolt.connectors.kafka.kafka_sender import Sender, is_refusal
-from sparkbolt.core.model import arguments
-from sparkbolt.core.model.causes import Cause
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.dead_letters import DeadLetter, RawMessage
 from sparkbolt.errors import ConfigError, SparkboltError
 
 STREAMS = "__streams.errors."

@@ -14,6 +14,14 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from sparkbolt.api import arguments
+from sparkbolt.api.components import PartitionedSpout, TopologyContext
+from sparkbolt.api.dead_letters import DeadLetters, DeadLetterSink, RawMessage
+from sparkbolt.api.ranges import BadRecord, Range
+from sparkbolt.api.reports import SourceView
+from sparkbolt.api.retry import RetryPolicy
+from sparkbolt.api.trace_context import traceparent_of
+from sparkbolt.base.intervals import Intervals, clip, first_outside, size, union
 from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.connectors.kafka.broker_watcher import Watcher, Wish
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
@@ -43,14 +51,6 @@ from sparkbolt.connectors.kafka.offset_stores import (
 )
 from sparkbolt.connectors.kafka.partition_reader import MessageChunk, PartitionReader
 from sparkbolt.connectors.kafka.start_offsets import Start, StartSpec
-from sparkbolt.core.base.intervals import Intervals, clip, first_outside, size, union
-from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
-from sparkbolt.core.model.dead_letters import DeadLetters, DeadLetterSink, RawMessage
-from sparkbolt.core.model.ranges import BadRecord, Range
-from sparkbolt.core.model.reports import SourceView
-from sparkbolt.core.model.retry import RetryPolicy
-from sparkbolt.core.model.trace_context import traceparent_of
 from sparkbolt.errors import ConfigError
 
 log = logging.getLogger(__name__)

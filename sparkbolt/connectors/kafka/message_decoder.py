@@ -15,10 +15,10 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import pyarrow as pa
 
+from sparkbolt.api import arguments
+from sparkbolt.api.ranges import BadRecord
+from sparkbolt.base.ids import I64
 from sparkbolt.connectors.kafka.client_settings import client_library, scrubbed
-from sparkbolt.core.base.ids import I64
-from sparkbolt.core.model import arguments
-from sparkbolt.core.model.ranges import BadRecord
 from sparkbolt.errors import ConfigError, SourceUnavailable, Unavailable
 
 Named = Literal["bytes", "text", "json", "avro", "protobuf"]

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from sparkbolt.base.intervals import clip, size
 from sparkbolt.connectors.kafka.kafka_cluster import Cluster
 from sparkbolt.connectors.kafka.kafka_spout import KafkaSpout
 from sparkbolt.connectors.kafka.offset_stores import Scope, store_of
-from sparkbolt.core.base.intervals import clip, size
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from sparkbolt.api.ranges import Range
+from sparkbolt.base.intervals import Intervals, first_outside, subtract
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition, Source, mark_of, marked
 from sparkbolt.connectors.kafka.message_sizes import Sizes
-from sparkbolt.core.base.intervals import Intervals, first_outside, subtract
-from sparkbolt.core.model.ranges import Range
 from sparkbolt.errors import ConfigError
 
 OutOfRange = Literal["earliest", "latest", "match", "fail"]

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from sparkbolt.base.intervals import Interval, Intervals
 from sparkbolt.connectors.kafka.kafka_cluster import Cluster
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
-from sparkbolt.core.base.intervals import Interval, Intervals
 from sparkbolt.errors import ConfigError
 from sparkbolt.files import local
 

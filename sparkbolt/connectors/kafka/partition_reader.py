@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from sparkbolt.api.ranges import BadRecord
+from sparkbolt.base.ids import I64
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.connectors.kafka.message_decoder import all_of
-from sparkbolt.core.base.ids import I64
-from sparkbolt.core.model.ranges import BadRecord
 from sparkbolt.errors import EnoughRead, SourceUnavailable
 
 CHUNK_MESSAGES = 10_000

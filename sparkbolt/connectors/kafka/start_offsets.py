@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias, cast, get_args
 
+from sparkbolt.base.words import Word
 from sparkbolt.connectors.kafka.kafka_cluster import Topics, is_among
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition, Source
 from sparkbolt.connectors.kafka.offset_stores import OtherTopology, Owner, Stored
-from sparkbolt.core.base.words import Word
 from sparkbolt.errors import ConfigError
 
 Named = Literal["earliest", "latest", "uncommitted-earliest", "uncommitted-latest"]

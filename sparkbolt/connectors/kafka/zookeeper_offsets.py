@@ -15,10 +15,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sparkbolt.api import arguments
 from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.connectors.kafka.offset_stores import Owner, Scope, Stored
-from sparkbolt.core.model import arguments
 from sparkbolt.errors import ConfigError, SparkboltError
 
 CONNECT_SECS = 15.0

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 
+from sparkbolt.api import arguments
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.retry import RetryPolicy
+from sparkbolt.base.throttle import Throttle
 from sparkbolt.connectors.decoder import Decoder
 from sparkbolt.connectors.kestrel.kestrel_link import KestrelConnection
 from sparkbolt.connectors.queue_spout import RETRY, BadMessage, QueueSpout
-from sparkbolt.core.base.throttle import Throttle
-from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.errors import ConfigError
 
 log = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from sparkbolt.api import arguments
 from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.connectors.sql.sql_link import (
     WITHOUT_ZONES,
@@ -26,7 +27,6 @@ from sparkbolt.connectors.sql.sql_link import (
     without_zone,
 )
 from sparkbolt.connectors.sql.sql_search import find_refused
-from sparkbolt.core.model import arguments
 from sparkbolt.errors import ConfigError, Unavailable
 
 _AWAY = frozenset({408, 425, 429, 502, 503, 504})

@@ -13,17 +13,17 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from sparkbolt.api import arguments
+from sparkbolt.api.components import AsyncBolt, TopologyContext
+from sparkbolt.api.tuples import Tuple
+from sparkbolt.api.unsent import note_unsent
 from sparkbolt.connectors.message_parts import Part, encoded, part_of
 from sparkbolt.connectors.rabbitmq.rabbitmq_link import parameters_of, pika, place_of
 from sparkbolt.connectors.rabbitmq.rabbitmq_publisher import Publisher
-from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import AsyncBolt, TopologyContext
-from sparkbolt.core.model.tuples import Tuple
-from sparkbolt.core.model.unsent import note_unsent
 from sparkbolt.errors import ConfigError, FailedException
 
 if TYPE_CHECKING:
-    from sparkbolt.core.model.interfaces import BasicCollector
+    from sparkbolt.api.interfaces import BasicCollector
 
 PERSISTENT, TRANSIENT = 2, 1
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from sparkbolt.api import arguments
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.connectors.decoder import Decoder
 from sparkbolt.connectors.queue_spout import RETRY, BadMessage, QueueSpout
 from sparkbolt.connectors.rabbitmq.rabbitmq_link import (
@@ -20,9 +23,6 @@ from sparkbolt.connectors.rabbitmq.rabbitmq_link import (
     parameters_of,
     place_of,
 )
-from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.retry import RetryPolicy
 
 PREFETCH_MAX = 65_535
 """The protocol encodes the prefetch count in 16 bits."""

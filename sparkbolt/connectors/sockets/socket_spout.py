@@ -13,10 +13,10 @@ from itertools import count
 from time import monotonic
 from typing import Any
 
+from sparkbolt.api import arguments
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.connectors.queue_spout import QueueSpout
-from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from sparkbolt.api import arguments
+from sparkbolt.api.components import TopologyContext
 from sparkbolt.connectors.tables.table_committer import TableAppender
 from sparkbolt.connectors.tables.table_schema import SchemaGiven
-from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.types as _is
 
+from sparkbolt.api import arguments
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.base.exceptions import line_of
 from sparkbolt.connectors.tables.table_committer import TableAppender
 from sparkbolt.connectors.tables.table_schema import SchemaGiven, with_parts
-from sparkbolt.core.base.exceptions import line_of
-from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import ConfigError
 
 if TYPE_CHECKING:

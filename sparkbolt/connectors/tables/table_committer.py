@@ -14,6 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import pyarrow as pa
 import pyarrow.types as _is
 
+from sparkbolt.api import arguments
+from sparkbolt.api.committers import CommittingBolt
+from sparkbolt.api.components import ColumnBolt, TopologyContext
+from sparkbolt.api.config import did_you_mean
+from sparkbolt.api.unsent import note_unsent
+from sparkbolt.base.arrow_values import array_of
 from sparkbolt.connectors.tables.table_schema import (
     ColumnsSoFar,
     Lacks,
@@ -26,16 +32,10 @@ from sparkbolt.connectors.tables.table_schema import (
     types_of,
 )
 from sparkbolt.connectors.txid_note import TxidNote
-from sparkbolt.core.base.arrow_values import array_of
-from sparkbolt.core.model import arguments
-from sparkbolt.core.model.committers import CommittingBolt
-from sparkbolt.core.model.components import ColumnBolt, TopologyContext
-from sparkbolt.core.model.config import did_you_mean
-from sparkbolt.core.model.unsent import note_unsent
 from sparkbolt.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
-    from sparkbolt.core.model.interfaces import ColumnCollector
+    from sparkbolt.api.interfaces import ColumnCollector
 
 
 class KeptFrames(ColumnBolt, CommittingBolt):

@@ -12,10 +12,10 @@ import pytest
 from pika import BasicProperties
 
 from sparkbolt import RetryPolicy, TopologyBuilder, bolt
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
 from sparkbolt.connectors.decoder import Decoder
 from sparkbolt.connectors.rabbitmq.rabbitmq_link import Delivered, Disposition, Link, RabbitMQDelivery
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import BadMessage, QueueSpout, RabbitMQSpout

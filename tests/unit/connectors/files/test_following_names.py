@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sparkbolt import RetryPolicy, TopologyBuilder, bolt
-from sparkbolt.cli import main
 from sparkbolt.connectors.files.file_identity import FileId, path_of
 from sparkbolt.connectors.files.plain_file import escape
+from sparkbolt.faces.cli import main
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import TextSpout
 from tests.unit.connectors.files.tails import Tail, append, rotate

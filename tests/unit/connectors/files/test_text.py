@@ -17,15 +17,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
+from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.connectors.files import file_planner as planning
 from sparkbolt.connectors.files import lines
 from sparkbolt.connectors.files import unpacked_file as unpacking
 from sparkbolt.connectors.files.file_follower import Follower
 from sparkbolt.connectors.files.file_identity import path_of
 from sparkbolt.connectors.files.plain_file import escape, unescape
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts import TextSpout
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.cli import main
+from sparkbolt.api.dead_letters import Attempt, DeadLetter, RawMessage
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_dead_letters import KafkaDeadLetters, letter_of, message_of, read_topic
-from sparkbolt.core.model.dead_letters import Attempt, DeadLetter, RawMessage
-from sparkbolt.operate.letters.topic import LetterTopic
+from sparkbolt.control.letters.topic import LetterTopic
+from sparkbolt.faces.cli import main
 from sparkbolt.spouts.kafka import MockKafka
 
 

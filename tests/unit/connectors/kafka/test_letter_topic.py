@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from sparkbolt import Bolt, Config, DeadLetter, RetryPolicy, Spout, TopologyBuilder
-from sparkbolt.cli import main
+from sparkbolt.api.dead_letters import Attempt, RawMessage
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_dead_letters import READ_SECS, letter_of, message_of, read_topic
-from sparkbolt.core.model.dead_letters import Attempt, RawMessage
+from sparkbolt.faces.cli import main
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import TextSpout
 from sparkbolt.spouts.kafka import KafkaDeadLetters

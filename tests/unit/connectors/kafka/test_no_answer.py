@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError
 
+from sparkbolt.api.ranges import Range
 from sparkbolt.connectors.kafka import broker_watcher as watching
 from sparkbolt.connectors.kafka import offset_planner as planning
 from sparkbolt.connectors.kafka.broker_watcher import Watcher, Wish
@@ -20,7 +21,6 @@ from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.connectors.kafka.offset_planner import OffsetPlanner, PartitionLog
 from sparkbolt.connectors.kafka.offset_stores import Owner
 from sparkbolt.connectors.kafka.start_offsets import Start
-from sparkbolt.core.model.ranges import Range
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from tests.kafka import SEEN, close, run, run_to_end, spout, topology

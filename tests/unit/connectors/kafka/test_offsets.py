@@ -12,6 +12,8 @@ from types import SimpleNamespace
 import pytest
 from kazoo.handlers.threading import KazooTimeoutError
 
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
@@ -26,8 +28,6 @@ from sparkbolt.connectors.kafka.offset_stores import (
 )
 from sparkbolt.connectors.kafka.start_offsets import Start
 from sparkbolt.connectors.kafka.zookeeper_offsets import ZooKeeperAwayError, ZooKeeperOffsets, node_of, record_of
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
 from sparkbolt.errors import ConfigError
 from sparkbolt.files.local import temporary_name
 from sparkbolt.spouts import KafkaSpout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sparkbolt.api.ranges import Range
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition, Source
 from sparkbolt.connectors.kafka.offset_planner import (
     BACKWARDS_SECS,
@@ -14,7 +15,6 @@ from sparkbolt.connectors.kafka.offset_planner import (
     PartitionLog,
     TopicIds,
 )
-from sparkbolt.core.model.ranges import Range
 
 A, B = TopicIds({"orders": "A"}), TopicIds({"orders": "B"})
 ORDERS = [KafkaPartition("orders", number) for number in range(4)]

@@ -9,15 +9,15 @@ import pytest
 
 from sparkbolt import Config, TopologyBuilder
 from sparkbolt.bolts import KafkaBolt
-from sparkbolt.cli import main
-from sparkbolt.cli.check import examine, report_lines
-from sparkbolt.cli.graph import text_drawing
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_cluster import BrokersAwayError
 from sparkbolt.connectors.kafka.kafka_dead_letters import read_topic
-from sparkbolt.drawing.svg import svg_drawing
+from sparkbolt.control.letters.topic import client_properties
 from sparkbolt.errors import ConfigError
-from sparkbolt.operate.letters.topic import client_properties
+from sparkbolt.faces.cli import main
+from sparkbolt.faces.cli.check import examine, report_lines
+from sparkbolt.faces.cli.graph import text_drawing
+from sparkbolt.faces.drawing.svg import svg_drawing
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout
 from tests.kafka import Keep, run_to_end, spout, topology

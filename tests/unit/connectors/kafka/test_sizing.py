@@ -12,13 +12,13 @@ from confluent_kafka import KafkaError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from sparkbolt.api.ranges import Range
 from sparkbolt.connectors.kafka import partition_reader as reading
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.connectors.kafka.message_sizes import GROWTH, READS, UNKNOWN_BYTES, Sizes
 from sparkbolt.connectors.kafka.offset_planner import Look, OffsetPlanner, PartitionLog
 from sparkbolt.connectors.kafka.partition_reader import FETCHED_BYTES_MIN, FETCHING, fetching
-from sparkbolt.core.model.ranges import Range
 from sparkbolt.errors import EnoughRead
 
 MIB = 1 << 20

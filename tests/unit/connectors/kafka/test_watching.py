@@ -10,9 +10,9 @@ import pytest
 from sparkbolt.connectors.kafka import broker_watcher as watching
 from sparkbolt.connectors.kafka.kafka_cluster import BrokersAwayError, Cluster
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
-from sparkbolt.core.model.lane import lay_out
-from sparkbolt.core.worker.worker import context_of
+from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.worker.worker import context_of
 from tests.kafka import SEEN, close, committed, run, run_to_end, spout, topology
 
 pytestmark = pytest.mark.slow

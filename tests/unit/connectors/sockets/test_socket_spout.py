@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
 from sparkbolt.connectors.sockets import socket_spout as tcp
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts import SocketSpout
 

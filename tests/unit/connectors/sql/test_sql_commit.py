@@ -11,11 +11,11 @@ import pytest
 import sqlalchemy as sa
 
 from sparkbolt import Config
+from sparkbolt.api.committers import take_rows
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.bolts import SqlBolt
 from sparkbolt.connectors.sql.sql_rows import RowRefusedError
-from sparkbolt.core.model.committers import take_rows
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.errors import CheckpointError, Unavailable
 from tests.unit.connectors.sql.sqlite import CHECKPOINT, Settled, query
 

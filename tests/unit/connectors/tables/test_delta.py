@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
 from sparkbolt.bolts import DeltaBolt
 from sparkbolt.connectors.tables.table_committer import _packed
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
 from sparkbolt.errors import CheckpointError, ConfigError, Unavailable
 
 
