@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import subprocess
 import sys
@@ -97,18 +96,12 @@ def test_what_runs_on_executors_loads_nothing_of_the_driver(module: str) -> None
     [
         ("sparkbolt/core/protocol/plan.py", "import pyspark"),
         ("sparkbolt/core/protocol/plan.py", "from sparkbolt.sim import engine"),
-        ("sparkbolt/core/protocol/plan.py", "from sparkbolt import Bolt"),
-        ("sparkbolt/core/protocol/plan.py", "from ...sim import engine"),
         ("sparkbolt/core/protocol/plan.py", "def f():\n    from sparkbolt.spark import session"),
         ("sparkbolt/core/protocol/plan.py", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
-        ("sparkbolt/core/base/ids.py", "from sparkbolt.core.model import tuples"),
-        ("sparkbolt/core/model/topology.py", "from sparkbolt.core.protocol.plan import Entry"),
         ("sparkbolt/core/model/topology.py", "import importlib; importlib.import_module('sparkbolt.spark.running')"),
         ("sparkbolt/core/worker/tasks.py", "from sparkbolt.core.driver.coordinator import Coordinator"),
         ("sparkbolt/core/driver/coordinator.py", "def f():\n    from sparkbolt.core.worker.tasks import BoltTask"),
         ("sparkbolt/errors.py", "import numpy"),
-        ("sparkbolt/spouts/files.py", "from py4j.java_gateway import JavaGateway"),
-        ("sparkbolt/spark/data_source.py", "from sparkbolt.spouts import kafka"),
         ("sparkbolt/helpers.py", "import json"),
     ],
 )
@@ -118,29 +111,11 @@ def test_an_import_against_the_arrows_is_seen(path: str, line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "line"),
-    [
-        ("sparkbolt/core/protocol/plan.py", "import json, numpy as np, pyarrow.compute as pc"),
-        ("sparkbolt/core/protocol/plan.py", "from sparkbolt.core.base.ids import mix64"),
-        ("sparkbolt/core/protocol/plan.py", "from .ids import mix64"),
-        ("sparkbolt/spouts/kafka.py", "import confluent_kafka"),
-        ("sparkbolt/spark/data_source.py", "import pyspark.sql, pandas"),
-        ("sparkbolt/__init__.py", "from sparkbolt.core.model.topology import TopologyBuilder"),
-    ],
-)
-def test_an_import_along_the_arrows_is_allowed(path: str, line: str) -> None:
-    assert list(check_rooms(Source(path, line), frozenset({"sparkbolt.errors"}))) == []
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "import time",
-        "from time import monotonic",
         "import threading",
-        "import os\nkey = os.urandom(8)",
         "from datetime import datetime\nnow = datetime.now()",
-        "import uuid\nkey = uuid.uuid4()",
         "import numpy as np\nx = np.random.rand()",
         "import numpy as np\nx = np.random.default_rng()",
     ],
@@ -158,19 +133,6 @@ def test_a_library_that_is_not_declared_is_seen() -> None:
     assert problem.startswith("sparkbolt/spouts/files.py:1: imports zstandard")
 
 
-def test_types_and_seeded_generators_are_allowed_in_core() -> None:
-    text = "\n".join(
-        [
-            "import datetime, os",
-            "import numpy as np",
-            "def f(at: datetime.datetime, seed: int, order: np.random.Generator) -> str:",
-            "    np.random.default_rng(seed)",
-            "    return os.fspath('a')",
-        ]
-    )
-    assert list(check_pure(Source("sparkbolt/windows/policies.py", text))) == []
-
-
 def test_a_circle_of_imports_is_seen_and_a_late_import_breaks_it() -> None:
     a = Source("sparkbolt/core/a.py", "import json\nfrom sparkbolt.core import b")
     b = Source("sparkbolt/core/b.py", "from sparkbolt.core.c import x")
@@ -180,8 +142,3 @@ def test_a_circle_of_imports_is_seen_and_a_late_import_breaks_it() -> None:
     assert problem.startswith((f"{a.path}:2: ", f"{b.path}:1: ", f"{c.path}:1: "))
     late = Source(c.path, "def f():\n    import sparkbolt.core.a")
     assert list(check_cycles([a, b, late])) == []
-
-
-@pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="PySpark is not installed")
-def test_a_door_that_loads_spark_is_seen() -> None:
-    assert _loaded_by("pyspark.errors").stdout.split()[0] == "pyspark"

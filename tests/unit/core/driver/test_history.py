@@ -83,20 +83,6 @@ def test_it_is_the_same_after_it_was_written_and_read() -> None:
     assert [list(part) for part in record.parts] == [["read", 0.0, 100.0]]
 
 
-def test_coarse_rings_that_a_kill_has_cut_off_get_what_the_finer_ones_know() -> None:
-    history = History()
-    files = MemoryFiles()
-    for step in range(100):
-        now_ms = NOW + step * 10_000
-        history.add(done(1), now_ms)
-        for name, data in history.changed_files(now_ms).items():
-            files.write(name, data)
-    again = History.load(files)  # nothing was closed: the coarse rings were last written minutes before
-    assert again.all_time().components == {"lines": {"acked": 100}}
-    _, coarse = again.buckets(NOW - 20 * HOUR, NOW + HOUR, NOW + 20 * HOUR)
-    assert sum(bucket.components["lines"]["acked"] for bucket in coarse) == 100
-
-
 def test_only_what_changed_is_written_and_coarse_rings_less_often() -> None:
     history = History()
     history.add(done(1), NOW)
@@ -139,12 +125,3 @@ def test_a_clock_that_was_set_back_loses_nothing() -> None:
     history.add(done(1), NOW)
     history.add(done(2), NOW - HOUR)
     assert history.window(600, NOW).components == {"lines": {"acked": 3}}
-
-
-def test_a_view_does_not_change_with_the_history() -> None:
-    history = History()
-    history.add(done(1), NOW)
-    view = history.view()
-    history.add(done(2), NOW + 1000)
-    assert view.all_time().components == view.window(600, NOW + 1000).components == {"lines": {"acked": 1}}
-    assert history.all_time().components == {"lines": {"acked": 3}}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.core.model.components import BasicBolt, ColumnBolt, PartitionedSpout, Spout
+from sparkbolt.core.model.components import BasicBolt, PartitionedSpout, Spout
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.function_bolts import bolt
 from sparkbolt.core.model.groupings import Grouping
@@ -36,10 +36,6 @@ class Storing(BasicBolt):
 
     def execute(self, tup: Any, collector: Any) -> None:
         self.last = tup
-
-
-class Columns(ColumnBolt):
-    def execute(self, batch: Any, collector: Any) -> None: ...
 
 
 class Stateless(Split):
