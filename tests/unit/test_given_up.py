@@ -25,7 +25,7 @@ from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.driver.ledger.partition_manager import Retry
 from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.driver.retry_entries import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLAN_MAX, letter_entries
-from sparkbolt.core.worker.dead_letter_reader import READS_MAX, REFUSALS_MAX
+from sparkbolt.core.worker.dead_letter_reader import READS_MAX
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
 
@@ -151,27 +151,6 @@ def test_what_is_given_up_is_finished_only_when_its_letter_is_durable() -> None:
     assert run.engine.coordinator.finished
 
 
-def test_a_sink_that_is_away_is_not_waited_for_as_often_as_there_are_letters() -> None:
-    class Grim(BasicBolt):
-        def execute(self, tup: Any, collector: Any) -> None:
-            raise ValueError("no")
-
-    run = Run(Numbers(40), Grim())
-    run.grave.away = True
-    asked = []
-    for _ in range(60):
-        before = run.grave.asked
-        if run.engine.step() is None:
-            run.engine.now_ms += 500
-        asked.append(run.grave.asked - before)
-    assert max(asked) == REFUSALS_MAX
-    assert (run.finished, run.counts.waiting) == (0, 40)
-    run.grave.away = False
-    run.steps(secs=70)
-    assert sorted(letter.position for letter in run.grave.letters) == list(range(40))
-    assert run.engine.coordinator.finished
-
-
 def test_nothing_is_remembered_of_a_message_that_is_acked_at_last() -> None:
     class Moody(BasicBolt):
         def execute(self, tup: Any, collector: Any) -> None:
@@ -259,25 +238,6 @@ def test_letters_that_wait_outlive_the_driver_and_the_compaction_of_the_log() ->
     [letter] = run.grave.letters
     assert [attempt.number for attempt in letter.attempts] == [1, 2, 3]
     assert run.counts.dead_letters == 1
-
-
-def test_a_topology_that_starts_again_without_dead_letters_sets_aside_what_waits() -> None:
-    run = Run(Numbers())
-    run.grave.away = True
-    run.steps()
-    builder = TopologyBuilder("t")
-    builder.set_spout("numbers", Numbers(), dead_letters="log:")
-    builder.set_bolt("bolt", Picky()).shuffle_grouping("numbers")
-    engine = LocalEngine(builder.build())
-    engine.files, engine.last_commit = run.engine.files, run.engine.last_commit
-    engine.restart()
-    engine.now_ms = 60_000
-    promotion = engine.step()
-    assert promotion is not None
-    [tree] = promotion.failed
-    assert (tree.outcome, tree.letter) == ("set_aside", True)
-    assert "has no sink of dead letters any more" in tree.fail.reason
-    assert engine.ledger.finished["numbers"]["numbers"] == 10
 
 
 # Plans.

@@ -277,18 +277,6 @@ def test_a_spout_is_told_of_its_sources_after_each_promotion_and_after_a_restart
     assert WORLD.told[-1][SOURCE].finished == 30
 
 
-def test_a_clock_that_is_set_back_holds_up_no_retry() -> None:
-    WORLD.fails = lambda number, attempt: number == 3 and attempt == 1
-    engine = LocalEngine(topology(Log(10), retry=PATIENT), now_ms=10_000_000)
-    coordinator = engine.coordinator
-    engine.step()
-    assert coordinator.next_plan(9_000_000, 10_000.05) is None
-    due_ms = coordinator.next_due_ms(9_000_000, 10_000.05)
-    assert due_ms is not None
-    assert 9_000_050 <= due_ms <= 9_000_065, "time goes on a tenth slower until the clock has come up"
-    assert coordinator.next_plan(9_000_000, 10_000.12) is not None
-
-
 def test_what_cannot_be_read_is_not_tried_again() -> None:
     class Broken(Log):
         def records(self, number: int) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
@@ -353,20 +341,6 @@ def test_a_source_that_is_away_is_an_error_line_once_an_interval(caplog: pytest.
         f"log: {SOURCE} is away, from 14 on: the broker does not answer; it is asked again 0.1 s later, for nothing "
         "new, until it is there"
     ]
-
-
-def test_each_message_that_is_given_up_without_dead_letters_is_an_error_line_with_its_identity_and_counted(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    WORLD.fails = lambda number, attempt: number % 3 == 0
-    policy = RetryPolicy(max_retries=1, min_backoff=timedelta(0))
-    built = topology(Log(60), retry=policy, max_error_report_per_interval=100)
-    engine = announced(built)
-    lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert len(lines) == 20 == engine.ledger.metrics.of("log").set_aside
-    for number, line in zip(range(0, 60, 3), lines, strict=True):
-        assert line.startswith("set aside after 2 attempt(s): root ")
-        assert f"{SOURCE}@{number}, attempt 2" in line
 
 
 def test_where_nothing_is_tracked_what_a_source_that_is_away_did_not_give_is_lost_and_reported() -> None:

@@ -105,14 +105,6 @@ def test_a_traced_message_tells_what_was_kept_and_what_became_of_it_later() -> N
         assert (story.message_id, story.ended_in, story.why) == ("'a b'", 1, "")
 
 
-def test_a_share_chooses_about_so_many_trees() -> None:
-    with TopologyTestDriver(topology(0.25)) as driver:
-        for _ in range(400):
-            driver.feed("lines", {"line": "ack"}, message_id=1)
-        driver.run_until_idle()
-        assert 70 < len(ledger_of(driver).traced) < 130
-
-
 def test_a_predicate_that_raises_traces_nothing_and_is_reported_once_a_micro_batch() -> None:
     with TopologyTestDriver(topology(lambda tup: tup["nothing"])) as driver:
         fed(driver, "ack")

@@ -15,7 +15,6 @@ from sparkbolt import (
     Bolt,
     Config,
     Direct,
-    EngineError,
     InvalidTopology,
     Spout,
     Topology,
@@ -184,26 +183,6 @@ def test_state_outlives_a_restart_and_unfinished_messages_do_not(driver: Topolog
     assert (driver.acked("lines"), driver.failed("lines")) == ([1, 4], [])
     assert driver.metrics().of("lines").acked == 2
     assert driver.executed("count") == 3
-
-
-def test_no_more_messages_are_open_than_max_spout_pending_allows() -> None:
-    with TopologyTestDriver(words(max_spout_pending=2)) as driver:
-        for message_id in range(4):
-            driver.feed("lines", {"line": "lost"}, message_id=message_id)
-        driver.run_until_idle()
-        assert driver.executed("split") == 2
-        assert driver.pending("lines") == [0, 1, 2, 3]
-        driver.advance(timedelta(seconds=31))
-        assert driver.executed("split") == 4
-        assert [failure.message_id for failure in driver.failed("lines")] == [0, 1]
-
-
-def test_a_topology_stops_at_an_error_where_on_error_says_so() -> None:
-    with TopologyTestDriver(words(on_error="stop")) as driver:
-        driver.feed("lines", {"line": "worse"}, message_id=1)
-        with pytest.raises(EngineError, match=r"'split' raised, and its on_error is 'stop': .*ValueError: worse"):
-            driver.run_until_idle()
-        assert [failure.message_id for failure in driver.failed("lines")] == [1]
 
 
 class Sender(Spout):

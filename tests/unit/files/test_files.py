@@ -333,14 +333,6 @@ def test_of_two_processes_that_create_the_same_files_one_creates_each(root: Path
     assert len(os.listdir(root / "lives")) == 200
 
 
-def test_a_private_directory_is_for_its_user_alone(root: Path) -> None:
-    files = LocalFiles(str(root), private=True)
-    files.write("tokens/a", b"secret")
-    assert files.create("tokens/b", b"secret")
-    assert [oct(path.stat().st_mode)[-3:] for path in (root, root / "tokens")] == ["700", "700"]
-    assert [oct(path.stat().st_mode)[-3:] for path in (root / "tokens").iterdir()] == ["600", "600"]
-
-
 def test_a_directory_that_must_not_come_back_is_not_made_again(root: Path) -> None:
     root.mkdir()
     files = LocalFiles(str(root), keeps_root=False)
@@ -349,13 +341,3 @@ def test_a_directory_that_must_not_come_back_is_not_made_again(root: Path) -> No
         with pytest.raises(FileNotFoundError):
             write("lives/0", b"a")
     assert not root.exists()
-
-
-def test_a_checksum_of_older_content_goes_with_it(root: Path) -> None:
-    files = LocalFiles(str(root))
-    checksum = root / "spark" / ".metadata.crc"
-    for change in (lambda: files.write("spark/metadata", b"new"), lambda: files.remove("spark/metadata")):
-        files.write("spark/metadata", b"old")
-        checksum.touch()
-        change()
-        assert not checksum.exists()

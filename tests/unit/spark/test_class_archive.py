@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from sparkbolt.spark.class_archive import KEPT_MAX, TRIED_SECS, ClassArchive, archive_for
+from sparkbolt.spark.class_archive import ClassArchive, archive_for
 from tests.unit.operate.test_home import wait_for
 
 pytest.importorskip("pyspark")
@@ -47,13 +46,6 @@ def archive(cache: Path) -> ClassArchive:
     return ClassArchive(str(cache / "classes-1.jsa"))
 
 
-def put(archive: ClassArchive) -> None:
-    """Make an archive of what a JVM would have written."""
-    written = Path(archive.folder, "written")
-    written.write_text("classes")
-    archive.made(str(written))
-
-
 def test_each_java_and_each_spark_has_its_own(java: str, spark: str, cache: Path) -> None:
     first = archive_for(java, spark)
     assert first is not None
@@ -76,29 +68,6 @@ def test_where_the_user_has_chosen_there_is_none(java: str, spark: str, monkeypa
         assert archive_for(java, spark) is None
     assert archive_for(None, spark) is None
     assert archive_for(java, spark) is not None
-
-
-def test_what_is_there_or_was_tried_today_is_not_made_again(archive: ClassArchive) -> None:
-    Path(archive.log_path).write_text("Java has said no")
-    assert not archive.is_wanted()
-    before = os.stat(archive.log_path).st_mtime - TRIED_SECS - 1
-    os.utime(archive.log_path, (before, before))
-    assert archive.is_wanted()
-    put(archive)
-    assert not archive.is_wanted()
-
-
-def test_the_last_ones_that_were_used_are_kept(archive: ClassArchive, cache: Path) -> None:
-    for age in range(KEPT_MAX + 2):
-        old = cache / f"classes-old{age}.jsa"
-        old.write_text("old")
-        os.utime(old, (1000 - age, 1000 - age))
-    Path(archive.log_path).write_text("said")
-    written = cache / "written"
-    written.write_text("new")
-    archive.made(str(written))
-    assert Path(archive.path).read_text().startswith("new")
-    assert sorted(path.name for path in cache.iterdir()) == ["classes-1.jsa", "classes-old0.jsa", "classes-old1.jsa"]
 
 
 def test_it_is_made_once_while_the_process_runs_or_when_it_ends(cache: Path, java: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import logging
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,7 +16,6 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-import sparkbolt.telemetry
 from sparkbolt import BasicBolt, Config, ConfigError, MicroBatchReport, Promotion, Topology, TopologyBuilder
 from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.sim.engine import LocalEngine
@@ -235,19 +233,6 @@ def test_an_exporter_that_is_not_installed_is_an_error_that_says_what_to_install
     with caplog.at_level(logging.ERROR, "sparkbolt"):
         assert sink_for(topology(), None) is None, "the environment keeps no topology from starting"
     assert "they cannot be sent" in caplog.text
-
-
-def test_without_the_extra_the_environment_changes_nothing_and_the_name_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    monkeypatch.delitem(sys.modules, "sparkbolt.telemetry.otel")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318")
-    with caplog.at_level(logging.INFO, "sparkbolt"):
-        assert sink_for(topology(), None) is None
-    assert [record.levelname for record in caplog.records] == ["INFO"]
-    with pytest.raises(ConfigError, match=r"pip install 'sparkbolt\[otel\]'"):
-        _ = sparkbolt.telemetry.OpenTelemetry
 
 
 # The wire.

@@ -97,37 +97,6 @@ def test_a_stream_is_not_idle_because_nobody_listened(restart: bool) -> None:
         assert run.shown() == ["b", "d", "a", "c"]
 
 
-@pytest.mark.parametrize("idle", [None, secs(2)])
-def test_the_watermark_moves_at_the_same_times_whatever_is_killed(idle: Any) -> None:
-    """Ticks run the task between its tuples; a kill in between, and another process, change nothing.
-
-    |a........b..|
-    """
-    seen = []
-    for kills in ((), (4, 5), range(8), (6, 11)):
-        windowed = Show().with_tumbling_window(secs(1)).with_timestamp_field("at").with_watermark_interval(secs(3))
-        if idle is not None:
-            windowed.with_idle_stream_timeout(idle)
-        builder = TopologyBuilder("kills")
-        builder.set_spout("source", Source())
-        declared = builder.set_bolt("show", windowed, tick_tuple_freq_secs=0.5)
-        declared.global_grouping("source").global_grouping("source", "other")
-        with TopologyTestDriver(builder.build()) as driver:
-            run, marks = Run(driver), []
-            for half in range(60):
-                if half / 2 in kills:
-                    driver.restart()
-                if half % 7 == 0 and half not in (14, 21, 28):
-                    run.feed("a", at=5000 + half * 1000)
-                if half % 11 == 0:
-                    run.feed("b", at=4000 + half * 1000, stream="other")
-                driver.advance(secs(0.5))
-                marks.append(driver.metrics().of("show").watermark_ms)
-            seen.append((marks, run.shown()))
-    assert len(set(seen[0][0])) > 3
-    assert seen == [seen[0]] * len(seen)
-
-
 @pytest.mark.parametrize(("slide", "late"), [(10, 1), (20, 1), (5, 0)])
 def test_what_comes_for_the_end_of_a_window_that_has_fired_is_late_if_no_other_window_has_it(
     slide: int, late: int
@@ -143,15 +112,6 @@ def test_what_comes_for_the_end_of_a_window_that_has_fired_is_late_if_no_other_w
         driver.advance(secs(2))
         assert driver.metrics().of("show").late_tuples == late
         assert ("b" in "".join(run.shown())) == (late == 0)
-
-
-def test_two_streams_of_one_task_come_one_after_the_other_within_a_micro_batch() -> None:
-    with TopologyTestDriver(topology(Show().with_tumbling_window(Count(4)), other=True)) as driver:
-        run = Run(driver)
-        for number, name in enumerate("abcdefgh"):
-            run.feed(name, stream=("default", "other")[number % 2])
-        driver.run_until_idle()
-        assert run.shown() == ["aceg", "bdfh"]
 
 
 def test_a_tuple_without_a_time_fails_alone_and_for_good() -> None:

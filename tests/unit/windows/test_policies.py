@@ -8,8 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkbolt.windows import (
-    CountEvictionPolicy,
-    CountTriggerPolicy,
     Event,
     EvictionContext,
     EvictionPolicy,
@@ -73,21 +71,6 @@ def test_a_timer_fires_for_each_interval_that_has_passed_a_millisecond_before_it
     manager.add("b", 10)  # in the timer's millisecond: the next window
     manager.advance(25)
     assert seen == [("a", 9), ("b", 19)]
-
-
-def test_old_events_are_expired_also_when_nothing_triggers() -> None:
-    expired: list[Event] = []
-    manager = WindowManager(
-        CountEvictionPolicy(10),
-        CountTriggerPolicy(1000),
-        on_activation=lambda *window: None,
-        on_expiry=expired.extend,
-    )
-    manager.start(now_ms=0)
-    for number in range(250):
-        manager.add(number, number)
-    assert len(expired) == 190
-    assert len(manager.waiting) == 60
 
 
 @given(

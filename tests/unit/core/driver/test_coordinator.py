@@ -199,17 +199,6 @@ def test_micro_batches_take_about_the_target_from_the_first_ones_on(cost_ms: flo
         assert all(650 < elapsed < 1600 for _, elapsed in found[9:]), found
 
 
-def test_a_pace_follows_what_a_position_costs_and_what_a_micro_batch_costs() -> None:
-    rate = RateController(1000, 1000, 10**7)
-    assert 650 < paced(rate, 0.5, 300, 30)[-1][1] < 1600
-    slower = paced(rate, 5.0, 300, 30, start_ms=0)
-    assert 650 < slower[-1][1] < 1600, slower
-    faster = paced(rate, 0.05, 300, 30, start_ms=0)
-    assert 650 < faster[-1][1] < 1600, faster
-    heavier = paced(rate, 0.05, 1500, 60, start_ms=0)
-    assert heavier[-1][1] > 2200, "as much time for work as the floor takes, also where the floor rises"
-
-
 def test_a_micro_batch_of_a_spout_is_small_at_first_and_no_more_waits_than_the_next_two_take() -> None:
     builder = TopologyBuilder("t", Config(micro_batch_target_ms=1000))
     builder.set_spout("endless", Endless(), parallelism=3)
@@ -236,21 +225,6 @@ def test_a_micro_batch_of_a_spout_is_small_at_first_and_no_more_waits_than_the_n
     assert max(sizes) < 600
     assert max(allowed) < 300
     assert all(200 < size < 400 for size in sizes[-4:]), sizes
-
-
-def test_a_task_that_has_little_leaves_its_share_to_the_others() -> None:
-    builder = TopologyBuilder("t")
-    builder.set_spout("endless", Endless(), parallelism=3)
-    builder.set_bolt("drop", Drop()).shuffle_grouping("endless")
-    coordinator = LocalEngine(builder.build()).coordinator
-    few, many, none = coordinator.buffers.values()
-    few.waiting.append(record(0))
-    few.again.extend((60_000, number, *record(number)) for number in range(20))
-    many.waiting.extend(map(record, range(100)))
-    plan = coordinator.next_plan(0, 0.0)
-    assert plan is not None
-    assert sorted((entry.task, entry.reserved) for entry in plan.entries) == [(few.number, 1), (many.number, 9)]
-    assert not none.planned
 
 
 def record(number: int) -> tuple[Record, int]:

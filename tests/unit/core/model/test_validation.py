@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.core.model.components import BasicBolt
 from sparkbolt.core.model.topology import TopologyBuilder
 from sparkbolt.errors import InvalidTopology
 from tests.topologies import Count, Split
@@ -41,20 +40,6 @@ def test_an_unknown_stream_is_a_mistake() -> None:
     builder = words()
     builder.set_bolt("count", Count()).shuffle_grouping("lines", "errors")
     assert "which 'lines' does not declare: it declares ['default', 'odd', 'named']" in the_mistake(builder)
-
-
-def test_outputs_that_were_forgotten_are_a_mistake_that_says_how_to_give_them() -> None:
-    class Forgetful(BasicBolt):
-        def execute(self, tup: Any, collector: Any) -> None: ...
-
-    for stream, outputs in (("default", '["field", ...]'), ("odd", '{"odd": ["field", ...]}')):
-        builder = words()
-        builder.set_bolt("bolt", Forgetful()).shuffle_grouping("split")
-        builder.set_bolt("next", Count()).shuffle_grouping("bolt", stream)
-        assert the_mistake(builder) == (
-            f"bolt 'next': it subscribes to stream {stream!r} of 'bolt', which 'bolt' does not declare: it declares "
-            f"none: give it outputs = {outputs}"
-        )
 
 
 def test_a_field_of_another_stream_is_a_mistake_though_storm_lets_it_pass() -> None:
@@ -129,12 +114,6 @@ def test_a_grouping_that_cannot_be_pickled_is_a_mistake() -> None:
     grouping.lock = threading.Lock()  # type: ignore[attr-defined]
     builder.set_bolt("count", Count()).grouping("split", grouping)
     assert the_mistake(builder).startswith("bolt 'count': its grouping custom(Anywhere) cannot be pickled")
-
-
-def test_a_second_subscription_to_the_same_stream_is_a_mistake_though_storm_replaces_in_silence() -> None:
-    builder = words()
-    builder.set_bolt("count", Count()).shuffle_grouping("split").fields_grouping("split", ["word"])
-    assert "bolt 'count': it subscribes twice to stream 'default' of 'split'" in the_mistake(builder)
 
 
 @pytest.mark.parametrize(

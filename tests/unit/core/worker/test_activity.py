@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from sparkbolt import BasicBolt, Bolt, ColumnBolt, Count, TopologyBuilder, WindowedBolt, bolt
 from sparkbolt.core.model.components import BoltBase
-from sparkbolt.core.model.progress import Activity, Doing, Progress, Sight
+from sparkbolt.core.model.progress import Activity, Doing, Sight
 from sparkbolt.core.worker.activity import ActivityMonitor, Hangs, Looker, progress_of, sight_of
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
@@ -148,20 +147,3 @@ def test_a_hang_is_told_once_then_at_growing_distance_and_anew_for_another_tuple
     assert hangs.worth(hung(1, 31, number=1))
     assert hangs.worth(hung(2, 31))
     assert not hangs.worth({})
-
-
-def test_a_micro_batch_in_words() -> None:
-    words: Any = [
-        Progress().sentence,
-        Progress(4, 0.2).sentence,
-        Progress(4, 75, 2, 3, {"a": (5, 1200)}).sentence,
-        Progress(4, 75, 2, 3, {}, (3, 8)).sentence,
-        Progress(4, 75, 2, 3, {"a": (5, 1200)}, committing=True).sentence,
-    ]
-    assert words == [
-        "no micro-batch runs",
-        "micro-batch 4 runs for 0 s",
-        "micro-batch 4 runs for 1 min 15 s: level 2 of 3, 1,200 executed so far",
-        "micro-batch 4 runs for 1 min 15 s: level 2 of 3, 3 of 8 spark_tasks done",
-        "micro-batch 4 runs for 1 min 15 s: it is being committed, 1,200 executed so far",
-    ]

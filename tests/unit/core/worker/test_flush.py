@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Spout, TopologyBuilder, WindowedBolt
+from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Spout, TopologyBuilder
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
 
@@ -208,68 +207,3 @@ def test_a_flush_that_raises_fails_what_the_task_got() -> None:
 
 
 # When it is called.
-
-
-class Holding(Bolt):
-    """Keeps its tuples for ever, and counts its flushes."""
-
-    def prepare(self, context: Any) -> None:
-        self.context = context
-        self.held: list[Any] = []
-
-    transient = ("context",)
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        self.held.append(tup)
-
-    def flush(self) -> None:
-        FLUSHED.append((self.context.micro_batch_id, self.context.task, []))
-
-
-def test_flush_is_not_called_where_the_task_got_nothing() -> None:
-    builder = TopologyBuilder("holding", Config(max_attempts=1))
-    builder.set_spout("numbers", Fed())
-    builder.set_bolt("hold", Holding(), parallelism=2).fields_grouping("numbers", ["n"])
-    with TopologyTestDriver(builder.build()) as driver:
-        driver.feed("numbers", [1], message_id=1)
-        driver.run_until_idle()
-        assert len(FLUSHED) == 1
-        driver.advance(timedelta(seconds=40))  # those who hold what times out are asked in a micro-batch without rows
-        assert [tree.cause for tree in driver.failed("numbers")] == ["timeout"]
-        assert len(FLUSHED) == 1
-
-
-class Writing(WindowedBolt):
-    """Gathers its windows, and writes them in flush."""
-
-    outputs = ["ends"]
-
-    def prepare(self, context: Any) -> None:
-        self.ends: list[int] = []
-
-    def execute(self, window: Any, collector: Any) -> None:
-        self.ends.append(len(window.get()))
-
-    def flush(self) -> Iterator[list[Any]]:
-        FLUSHED.append((0, 0, self.ends))
-        yield [self.ends]
-        self.ends = []
-
-
-def test_flush_of_a_windowed_bolt_follows_the_windows_of_its_micro_batch() -> None:
-    builder = TopologyBuilder("windows")
-    builder.set_spout("numbers", Fed())
-    second = timedelta(seconds=1)
-    windowed = Writing().with_tumbling_window(second).with_timestamp_field("n").with_watermark_interval(second / 2)
-    builder.set_bolt("write", windowed).shuffle_grouping("numbers")
-    builder.set_bolt("forget", Holding()).shuffle_grouping("write")
-    with TopologyTestDriver(builder.build()) as driver:
-        driver.feed("numbers", [500], message_id=1)
-        driver.run_until_idle()
-        assert [ends for _, _, ends in FLUSHED if ends] == []
-        driver.advance(second)
-        driver.feed("numbers", [5500], message_id=2)
-        driver.run_until_idle()
-        assert [ends for _, _, ends in FLUSHED if ends] == [[1]]
-        assert driver.emitted("write")[-1] == [[1]]
-        assert sorted(driver.acked("numbers")) == [1, 2]

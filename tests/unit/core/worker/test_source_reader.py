@@ -11,8 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkbolt.core.driver.ledger.ledger import Ledger
-from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.model.components import Bolt, ColumnBolt, TopologyContext
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.ranges import BadRecord, Range
@@ -31,7 +29,6 @@ from tests.unit.core.worker.reading import (
     FailAtFirst,
     Numbers,
     run,
-    topology,
     what_came_again,
 )
 
@@ -114,28 +111,6 @@ def test_a_record_with_wrong_values_fails_alone(values: Any) -> None:
     assert {tree.position for tree in failed} == {20, 40}
 
 
-def test_a_range_that_waits_to_be_read_again_outlives_a_restart_and_a_compaction() -> None:
-    SEEN.clear()
-    Numbers.tried.clear()
-    engine = LocalEngine(topology(Numbers(raising(0, times=1))))
-    engine.step()
-    waiting = engine.ledger.take_retries(9)
-    assert [(retry.position, retry.end) for retry in waiting] == [(0, 50)]
-    again = Ledger.restore(engine.ledger.snapshot(), **ledger_settings(engine.lane))
-    assert again.take_retries(9) == waiting
-    engine.restart()
-    while engine.step() is not None:
-        pass
-    assert set(SEEN) == set(range(COUNT))
-
-
-def test_on_error_stop_stops_where_reading_raises() -> None:
-    engine = LocalEngine(topology(Numbers(raising(0)), on_error="stop"))
-    engine.step()
-    assert engine.failure is not None
-    assert "'numbers' raised, and its on_error is 'stop'" in engine.failure
-
-
 class BadFirst(Numbers):
     """Once gives a record that cannot be read before the columns of earlier ones."""
 
@@ -195,16 +170,6 @@ def test_the_rest_of_a_range_that_is_too_large_comes_next_and_before_anything_ne
     assert rests[0].fail.reason == "n from 10 up to 50 is read later: that is enough"
     numbers = engine.ledger.metrics.of("numbers")
     assert (numbers.errors, numbers.failed, numbers.retried) == (0, len(failed) - 2, 0)
-
-
-def test_the_rest_of_a_range_that_is_too_large_outlives_a_restart() -> None:
-    SEEN.clear()
-    Numbers.tried.clear()
-    engine = LocalEngine(topology(Numbers(enough_at(*range(7, COUNT, 7)))))
-    while not engine.coordinator.finished:
-        engine.step()
-        engine.restart()
-    assert set(SEEN) == set(range(COUNT))
 
 
 class Pairs(Columns):
