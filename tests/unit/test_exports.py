@@ -79,7 +79,7 @@ def test_what_is_at_the_door_says_what_it_is(name: str) -> None:
 
 
 def test_start_and_run_take_what_those_take_who_do_it() -> None:
-    from sparkbolt.cli import program
+    from sparkbolt.faces.cli import program
     from sparkbolt.spark import running, starting
 
     there = set(inspect.signature(starting.start).parameters) - {"topology"}

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 
 from sparkbolt import BasicBolt, Bolt, Config, Spout, Topology, TopologyBuilder
-from sparkbolt.core.driver.ledger.ledger import Ledger
-from sparkbolt.core.driver.ledger.settings import spout_infos
-from sparkbolt.core.driver.ledger.story_store import Stories
-from sparkbolt.core.model.causes import Cause, MessageOutcome
-from sparkbolt.core.model.reports import Fail, FailedTree
-from sparkbolt.core.model.story import VALUES_CHARACTERS_MAX, Hop, merged, short, short_values
-from sparkbolt.core.model.tuples import Origin, Tuple
-from sparkbolt.core.worker.held_tuples import held_tuples
-from sparkbolt.core.worker.hop_recorder import FAILED_MAX, TRACED_MAX
+from sparkbolt.api.causes import Cause, MessageOutcome
+from sparkbolt.api.reports import Fail, FailedTree
+from sparkbolt.api.story import VALUES_CHARACTERS_MAX, Hop, merged, short, short_values
+from sparkbolt.api.tuples import Origin, Tuple
+from sparkbolt.driver.ledger.ledger import Ledger
+from sparkbolt.driver.ledger.settings import spout_infos
+from sparkbolt.driver.ledger.story_store import Stories
 from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.worker.held_tuples import held_tuples
+from sparkbolt.worker.hop_recorder import FAILED_MAX, TRACED_MAX
 from tests.topologies import Split
 
 

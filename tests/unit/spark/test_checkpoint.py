@@ -15,8 +15,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from sparkbolt.cli import main
 from sparkbolt.errors import CheckpointError, FencedError
+from sparkbolt.faces.cli import main
 from sparkbolt.files.local import LocalFiles
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.checkpoint_lock import lock

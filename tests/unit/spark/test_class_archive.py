@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparkbolt.spark.class_archive import ClassArchive, archive_for
-from tests.unit.operate.test_home import wait_for
+from tests.unit.control.test_home import wait_for
 
 pytest.importorskip("pyspark")
 

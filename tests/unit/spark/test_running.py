@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import EngineError
-from sparkbolt.core.model.outage import Outage, Phase
+from sparkbolt.api.outage import Outage, Phase
 from sparkbolt.sim.engine import LocalEngine
 
 pytest.importorskip("pyspark")

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.ranges import BadRecord, Range
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
+from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.spouts import GeneratorSpout
 
 

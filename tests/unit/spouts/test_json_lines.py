@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
-from sparkbolt.core.model.ranges import BadRecord, Range
+from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.spouts import JsonLinesSpout
 
 LINES = ['{"a":1,"b":"x"}', "", '{"b":[1],"c":2}', "[1]", "{", '{"a":{"k":null}}', "  "]

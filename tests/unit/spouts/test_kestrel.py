@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import Config, TopologyBuilder, bolt
-from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.api.components import TopologyContext
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KestrelSpout
 from tests.services.kestrel import Kestrel

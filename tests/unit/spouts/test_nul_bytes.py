@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkbolt.core.model.ranges import Range
+from sparkbolt.api.ranges import Range
 from sparkbolt.spouts import TextSpout
 from tests.unit.spouts.tails import Tail
 from tests.unit.spouts.test_text import by_columns, by_rows, drain

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from sparkbolt import Count, WindowedBolt
-from sparkbolt.core.driver.ledger.ledger import FailedTree
+from sparkbolt.driver.ledger.ledger import FailedTree
 from sparkbolt.windows import TupleWindow, WindowCollector
-from tests.unit.core.worker.test_crash_isolation import DEADLY, Died, Watched, run, through
+from tests.unit.worker.test_crash_isolation import DEADLY, Died, Watched, run, through
 
 ALL = set(range(100))
 SECOND = timedelta(seconds=1)

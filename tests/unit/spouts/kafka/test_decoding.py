@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2
 
-from sparkbolt.core.model.ranges import BadRecord
+from sparkbolt.api.ranges import BadRecord
 from sparkbolt.errors import SourceUnavailable, Unavailable
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka.executor.decoding import Schemas, Shaper

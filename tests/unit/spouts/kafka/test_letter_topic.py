@@ -8,7 +8,7 @@ import time
 import pytest
 
 from sparkbolt import Bolt, RetryPolicy
-from sparkbolt.cli import main
+from sparkbolt.faces.cli import main
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts.kafka.dead_letters import READ_SECS, message_of, read_topic
 from sparkbolt.spouts.kafka.settings import ClientSettings

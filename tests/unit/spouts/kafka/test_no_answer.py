@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError
 
-from sparkbolt.core.model.ranges import Range
+from sparkbolt.api.ranges import Range
 from sparkbolt.spouts.kafka.driver.cluster import BrokersAwayError, Cluster, topic_exists
 from sparkbolt.spouts.kafka.driver.offsets import Owner
 from sparkbolt.spouts.kafka.driver.planning import OffsetPlanner

@@ -9,11 +9,11 @@ import uuid
 import pytest
 
 from sparkbolt import Config, RetryPolicy
-from sparkbolt.cli import main
-from sparkbolt.core.driver.ledger.ledger import Ledger
-from sparkbolt.core.driver.ledger.settings import spout_infos
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.ranges import Range
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.ranges import Range
+from sparkbolt.driver.ledger.ledger import Ledger
+from sparkbolt.driver.ledger.settings import spout_infos
+from sparkbolt.faces.cli import main
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts.kafka import KafkaMessage
 from tests.kafka import SEEN, Keep, close, committed, finished, poll, run, run_to_end, spout, topology

@@ -1,0 +1,283 @@
+"""What may change about a topology while its checkpoint is kept: what moves no task just works, the rest is told."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sparkbolt import BasicBolt, Config, Count, PartitionedSpout, Range, Topology, TopologyBuilder, WindowedBolt, bolt
+from sparkbolt.api.topology_changes import changes
+from sparkbolt.layout.lane import lay_out, moved
+from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.windows import CountEvictionPolicy, CountTriggerPolicy, TimeTriggerPolicy
+from tests.unit.windows.windowed import Show, Source, secs
+
+COUNT = 60
+
+
+class Numbers(PartitionedSpout):
+    """The numbers from 0 on, some at a time."""
+
+    outputs = ["n"]
+    first_budget = 10
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
+        start = progress.get("n", 0)
+        end = min(COUNT, start + min(budget, 10))
+        return [Range(0, "n", start, end)] if end > start else []
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        return progress.get("n", 0) >= COUNT
+
+    def read(self, range_: Range) -> Iterator[tuple[int, list[int]]]:
+        for number in range(range_.start, range_.end):
+            yield number, [number]
+
+
+@bolt(outputs=["n"])
+def double(tup: Any) -> Iterator[list[int]]:
+    if not tup.is_tick:
+        yield [2 * tup["n"]]
+
+
+class CountRests(BasicBolt):
+    outputs = ["rest", "count"]
+
+    def prepare(self, context: Any) -> None:
+        self.counts: Counter[int] = Counter()
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        rest = tup["n"] % 4
+        self.counts[rest] += 1
+        collector.emit([rest, self.counts[rest]])
+
+
+class Last(BasicBolt):
+    stateless = True
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        pass
+
+
+class First(BasicBolt):
+    """Keeps state before ``double``, if it is there."""
+
+    outputs = ["n"]
+
+    def prepare(self, context: Any) -> None:
+        self.seen = 0
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.seen += 1
+        collector.emit([tup["n"]])
+
+
+def line(config: Config | None = None, **settings: Any) -> Topology:
+    """Numbers, doubled, counted; ``settings`` are those of the bolt that doubles."""
+    builder = TopologyBuilder("line", config or Config())
+    builder.set_spout("numbers", Numbers())
+    builder.set_bolt("double", double, parallelism=2, **settings).shuffle_grouping("numbers")
+    builder.set_bolt("count", CountRests()).global_grouping("double")
+    builder.set_bolt("last", Last()).shuffle_grouping("count")
+    return builder.build()
+
+
+def fork(**settings: Any) -> Topology:
+    """Two bolts that keep state, one of them behind the bolt that doubles."""
+    builder = TopologyBuilder("fork")
+    builder.set_spout("numbers", Numbers())
+    builder.set_bolt("first", First()).shuffle_grouping("numbers")
+    builder.set_bolt("double", double, **settings).shuffle_grouping("numbers")
+    builder.set_bolt("count", CountRests(), parallelism=2).fields_grouping("double", ["n"])
+    return builder.build()
+
+
+class Seen:
+    """A run of a topology, and the counts that it emitted."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.counted: Counter[tuple[int, int]] = Counter()
+        self.engine = LocalEngine(topology, capture=self._capture)
+
+    def _capture(self, component: str, index: int, stream: str, columns: Sequence[Any]) -> None:
+        if component == "count":
+            self.counted.update(zip(*columns, strict=True))
+
+    def finish(self) -> None:
+        """To the end: each count must have been emitted once, so no task has lost its state."""
+        engine = self.engine
+        while not engine.coordinator.finished:
+            engine.now_ms += 1000
+            assert engine.step() is not None or engine.coordinator.finished
+        half = range(1, COUNT // 2 + 1)
+        assert self.counted == Counter({(rest, count): 1 for rest in (0, 2) for count in half})
+
+
+CHANGES = {
+    "unfused": ({}, {"fuse": False}),
+    "fused": ({"fuse": False}, {}),
+    "a tick is new": ({}, {"tick_tuple_freq_secs": 2}),
+    "a tick is gone": ({"tick_tuple_freq_secs": 2}, {}),
+    "a tick at another rate": ({"tick_tuple_freq_secs": 2}, {"tick_tuple_freq_secs": 0.5}),
+}
+
+
+@pytest.mark.parametrize("change", list(CHANGES))
+def test_a_bolt_that_keeps_nothing_may_be_fused_or_get_a_tick_later(change: str) -> None:
+    before, after = CHANGES[change]
+    seen = Seen(line(**before))
+    engine = seen.engine
+    for _ in range(3):
+        engine.now_ms += 2500
+        assert engine.step() is not None
+    old = engine.lane.dests
+    engine.restart(line(**after))
+    assert {task: engine.lane.dests[task] for task in old} == old, "no task moves"
+    used = [*engine.lane.dests.values(), *engine.lane.acker_dests, engine.lane.feedback_dest]
+    assert len(set(used)) == len(used), "no two have one dest"
+    seen.finish()
+    assert engine.ledger.metrics.of("numbers").acked == COUNT
+    assert engine.ledger.open_trees == 0
+
+
+@pytest.mark.parametrize("change", list(CHANGES))
+def test_a_plan_of_before_is_run_by_the_topology_as_it_is_now(change: str) -> None:
+    before, after = CHANGES[change]
+    seen = Seen(line(**before))
+    engine = seen.engine
+    engine.step()
+    engine.now_ms += 2500
+    logged = engine.coordinator.next_plan(engine.now_ms, engine.now_ms / 1000)
+    assert logged is not None
+    assert logged.ticks == (("double",) if before.get("tick_tuple_freq_secs") else ())
+    engine.restart(line(**after))
+    engine.coordinator.confirm(logged, engine.now_ms / 1000)
+    assert engine.step() is not None
+    seen.finish()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ackers"), [(0, None, 2), (None, 0, 0), (None, 5, 5), (5, 1, 1), (3, None, 3)]
+)
+def test_the_number_of_ackers_may_change(before: int | None, after: int | None, ackers: int) -> None:
+    seen = Seen(line(Config(acker_tasks=before)))
+    engine = seen.engine
+    for _ in range(2):
+        engine.step()
+    engine.restart(line(Config(acker_tasks=after)))
+    assert len(engine.lane.acker_dests) == ackers
+    seen.finish()
+
+
+def test_state_that_would_be_looked_for_elsewhere_is_told() -> None:
+    begun = json.loads(json.dumps(lay_out(fork(), 2).placement()))
+    assert moved(lay_out(fork(), 2, begun), begun) == []
+    assert moved(lay_out(fork(fuse=False), 2, begun), begun) == [
+        "bolt 'count' was in the 1st of the levels that keep state, and would be in the 2nd: the likely reason is that "
+        "fuse, tick_tuple_freq_secs or stateless of a bolt was changed",
+        "there were 1 levels that keep state, and there would be 2: the likely reason is that fuse, "
+        "tick_tuple_freq_secs or stateless of a bolt was changed",
+    ]
+
+
+class Sum(WindowedBolt):
+    outputs = ["sum"]
+
+    def execute(self, window: Any, collector: Any) -> None:
+        collector.emit([sum(tup["n"] for tup in window)])
+
+
+def windowed(*, on_expiry: bool) -> Topology:
+    window = Sum().with_tumbling_window(timedelta(seconds=2))
+    builder = TopologyBuilder("windowed")
+    builder.set_spout("numbers", Numbers())
+    builder.set_bolt("sum", window.with_ack_on_expiry() if on_expiry else window).global_grouping("numbers")
+    builder.set_bolt("count", double).shuffle_grouping("sum")
+    return builder.build()
+
+
+def window_changes(before: WindowedBolt, after: WindowedBolt) -> list[str]:
+    """What a checkpoint of one windowed bolt says of another."""
+    found = []
+    for bolt_ in (before, after):
+        builder = TopologyBuilder("windowed")
+        builder.set_spout("source", Source())
+        builder.set_bolt("show", bolt_).global_grouping("source")
+        found.append(json.loads(json.dumps(builder.build().fingerprint())))
+    return [change.replace(" of 'show'", "") for change in changes(*found)]
+
+
+def in_event_time(**unit: Any) -> WindowedBolt:
+    return Show().with_window(secs(60), slide=secs(20)).with_timestamp_field("at", **unit)
+
+
+REFUSED: list[tuple[WindowedBolt, WindowedBolt, list[str]]] = [
+    (
+        Show().with_tumbling_window(secs(60)),
+        Show().with_tumbling_window(secs(120)),
+        ["the window's length was 60 s and is now 120 s", "the window's slide was 60 s and is now 120 s"],
+    ),
+    (
+        Show().with_window(Count(5)),
+        Show().with_window(secs(0.5), slide=Count(2)),
+        ["the window's length was Count(5) and is now 0.5 s", "the window's slide was Count(1) and is now Count(2)"],
+    ),
+    (
+        Show().with_session_gap(secs(60)),
+        Show().with_session_gap(secs(90)),
+        ["the session gap was 60 s and is now 90 s"],
+    ),
+    (
+        Show().with_window(secs(60)),
+        Show().with_session_gap(secs(60)),
+        ["the window's length was 60 s and is now not set", "the session gap was not set and is now 60 s"],
+    ),
+    (
+        Show().with_window(secs(60), slide=secs(20)),
+        in_event_time(),
+        ["the time was that of arrival and is now that of the field 'at'"],
+    ),
+    (
+        in_event_time(),
+        Show().with_window(secs(60), slide=secs(20)).with_timestamp_extractor(lambda tup: tup["at"]),
+        ["the time was that of the field 'at' and is now that of an extractor"],
+    ),
+    (
+        in_event_time(),
+        Show().with_window(secs(60), slide=secs(20), closed="left").with_timestamp_field("at"),
+        ["the closed side of the window was right and is now left"],
+    ),
+    (
+        in_event_time().with_key("user"),
+        in_event_time().with_key("user", "name"),
+        ["the key of the windows was 'user' and is now 'user', 'name'"],
+    ),
+    (in_event_time(), in_event_time().with_key("user"), ["the key of the windows was not set and is now 'user'"]),
+    (
+        in_event_time().with_message_id_field("name"),
+        in_event_time().with_message_id_field("at"),
+        ["the message id field was 'name' and is now 'at'"],
+    ),
+    (
+        Show().with_policies(CountEvictionPolicy(5), CountTriggerPolicy(3)),
+        Show().with_policies(CountEvictionPolicy(9), TimeTriggerPolicy(3)),
+        [
+            "the pair of policies was CountEvictionPolicy(threshold=5), CountTriggerPolicy(count=3) and is now "
+            "CountEvictionPolicy(threshold=9), TimeTriggerPolicy(interval_ms=3)"
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), REFUSED)
+def test_a_window_that_the_stored_tuples_do_not_fit_is_refused(
+    before: WindowedBolt, after: WindowedBolt, expected: list[str]
+) -> None:
+    assert window_changes(before, after) == expected
+    assert len(window_changes(after, before)) == len(expected)
+    assert window_changes(before, before) == []

@@ -1,0 +1,143 @@
+"""Our own interface answers with the documents as they are, and tells what has become of a change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from sparkbolt.control.documents import Answer
+from tests.unit.control.fake import NOW_MS, ROOT
+from tests.unit.faces.ui.operators import SCRIPT, UiOperator
+
+WORDS = "/api/v2/topologies/words"
+
+
+def get(client: TestClient, path: str, **parameters: Any) -> Any:
+    answer = client.get(path, params=parameters)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_documents_are_answered_as_they_are(client: TestClient, operator: UiOperator) -> None:
+    assert get(client, WORDS) == operator.document("words")
+    assert get(client, f"{WORDS}/series") == operator.series("words")
+    assert get(client, f"{WORDS}/micro-batches", last=3)[0]["parts"][0] == ["plan", 0.0, 30.0]
+    assert get(client, f"{WORDS}/lag") == {"lines": {"lines-0": 1_000_000, "lines-1": 234_567}}
+    assert get(client, f"{WORDS}/log", component="enrich")[0]["component"] == "enrich"
+    assert get(client, f"{WORDS}/settings")["settings"]["message_timeout_secs"] == 30.0
+
+
+def test_topologies_that_have_ended_are_listed_on_demand(client: TestClient) -> None:
+    everything = [each["name"] for each in get(client, "/api/v2/topologies")]
+    running = [each["name"] for each in get(client, "/api/v2/topologies", ended="false")]
+    assert {"orders", "nightly"} <= set(everything)
+    assert {"orders", "nightly"} & set(running) == set()
+
+
+def test_stories_are_searched_by_state_and_text(client: TestClient) -> None:
+    assert {each["state"] for each in get(client, f"{WORDS}/stories", state="open", search="")} == {"open"}
+    assert get(client, f"{WORDS}/stories", search="KeyError")[0]["root"] == ROOT
+    assert get(client, f"{WORDS}/stories", search="no such reason") == []
+    assert get(client, f"{WORDS}/stories/{ROOT}")["other_attempts"] == []
+    assert client.get(f"{WORDS}/stories/0000").status_code == 404
+
+
+def test_open_trees_are_listed_by_who_holds_them(client: TestClient) -> None:
+    found = get(client, f"{WORDS}/open-trees")
+    assert found["open_trees"] == 7_666
+    assert [(each["holder"], each["trees"], each["tuples"]) for each in found["holders"]] == [
+        ("count[0]", 2, 4),
+        ("count[1]", 1, 2),
+    ]
+    assert found["holders"][0]["oldest_ms"] == NOW_MS - 9_000
+
+
+def test_letters_are_listed_and_shown(client: TestClient) -> None:
+    letters = get(client, f"{WORDS}/letters", replayed="0")
+    assert [each["replayed"] for each in letters] == [False, False]
+    assert letters[0]["values"] == {"value": SCRIPT}
+    assert get(client, f"{WORDS}/letters/{letters[0]['id']}") == letters[0]
+    assert (
+        client.get(f"{WORDS}/letters/none").json()["detail"]
+        == "there is no dead letter 'none'; GET .../letters lists them"
+    )
+
+
+def test_windowed_bolts_tell_their_watermarks(client: TestClient) -> None:
+    [bolt] = get(client, f"{WORDS}/windows")
+    assert bolt == {
+        "component": "count",
+        "watermark_ms": NOW_MS - 5000,
+        "behind_ms": 5000,
+        "windows": 4,
+        "late_tuples": 9,
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "what"),
+    [
+        ("stories?state=lost", "failed, open, acked"),
+        ("log?last=10001", "from 1 to 10000"),
+        ("series?since_ms=-5", "from 0 on"),
+        (f"log?search={'x' * 1001}", "1000 at most"),
+    ],
+)
+def test_a_parameter_that_is_none_is_told_with_what_it_may_be(client: TestClient, path: str, what: str) -> None:
+    answer = client.get(f"{WORDS}/{path}")
+    assert answer.status_code == 400
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert what in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "asked"),
+    [
+        ("activate", None, ("activate",)),
+        ("deactivate", {}, ("deactivate",)),
+        ("kill", None, ("kill", None)),
+        ("kill", {"wait_secs": 2.5}, ("kill", 2.5)),
+        ("restart", None, ("restart",)),
+        ("settings", {"key": "log-level", "value": "debug"}, ("set", "log-level", "debug", None)),
+        (
+            "settings",
+            {"key": "log-level", "value": "debug", "component": "split"},
+            ("set", "log-level", "debug", "split"),
+        ),
+        ("rebalance", {"executors": {"split": 7}}, ("rebalance", {"parallelism": {"split": 7}, "workers": None})),
+        ("trace", {"message": "lines-0@7"}, ("trace", "lines-0@7", None)),
+        ("letters/replay", {"ids": ["a", "b"]}, ("replay", ["a", "b"], None)),
+        ("letters/a/replay", {"values": {"word": SCRIPT}}, ("replay", ["a"], {"word": SCRIPT})),
+        ("letters/a/replay", None, ("replay", ["a"], None)),
+        ("letters/a/replay", {"target": "/again.jsonl"}, ("replay", ["a"], None, "/again.jsonl")),
+        ("letters/replay", {"ids": ["a"], "target": "/again.jsonl"}, ("replay", ["a"], None, "/again.jsonl")),
+        ("letters/discard", {"ids": ["a"]}, ("discard", ["a"])),
+    ],
+)
+def test_changes_reach_the_operator_with_what_was_said(
+    writer: TestClient, operator: UiOperator, path: str, body: Any, asked: tuple[Any, ...]
+) -> None:
+    answer = writer.post(f"{WORDS}/{path}", json=body) if body is not None else writer.post(f"{WORDS}/{path}")
+    assert answer.status_code == 200, answer.text
+    [(what, topology, *more)] = operator.asked
+    assert (what, *more[:-1]) == asked
+    assert topology == operator.known[0]["id"]
+    assert more[-1] == "rest from testclient"
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (Answer(done=True, refused=False, text="it is so"), 200),
+        (Answer(done=False, refused=False, text="when its open trees have finished"), 202),
+        (Answer(done=False, refused=True, text="it does not run"), 409),
+    ],
+)
+def test_the_status_tells_what_has_become_of_a_change(
+    writer: TestClient, operator: UiOperator, answer: Answer, status: int
+) -> None:
+    operator.answers["restart"] = answer
+    found = writer.post(f"{WORDS}/restart")
+    assert (found.status_code, found.json()) == (status, answer)

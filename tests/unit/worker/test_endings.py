@@ -1,0 +1,108 @@
+"""User code that ends in an odd way: coroutines that are cancelled, methods that exit, a cleanup that raises."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkbolt import AsyncBolt, Bolt, TopologyBuilder
+from sparkbolt.testing import TopologyTestDriver
+from tests.unit.worker.emitting import BAD, Numbers, run
+
+
+class Ending(AsyncBolt):
+    """Ends in an odd way where it gets BAD."""
+
+    outputs = ["n"]
+    transient = ("way",)
+    concurrency = 2
+
+    def __init__(self, way: Callable[[], Any]) -> None:
+        self.way = way
+
+    async def execute(self, tup: Any, collector: Any) -> None:
+        await asyncio.sleep(0)
+        if tup["n"] == BAD:
+            result = self.way()
+            if result is not None:
+                await result
+        collector.emit([tup["n"]])
+
+
+def raise_(error: BaseException) -> None:
+    raise error
+
+
+def test_ctrl_c_in_a_coroutine_ends_the_program() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(Ending(lambda: raise_(KeyboardInterrupt())))
+
+
+class Leaving(Bolt):
+    """Exits where it is prepared, or cleaned up."""
+
+    outputs = ["n"]
+    stateless = True
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def prepare(self, context: Any) -> None:
+        if self.where == "prepare":
+            sys.exit(3)
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        collector.ack(tup)
+
+    def cleanup(self) -> None:
+        if self.where == "cleanup":
+            sys.exit(3)
+
+
+class LeavingWithState(Leaving):
+    stateless = False
+
+    def init_state(self, state: Any) -> None:
+        if self.where == "init_state":
+            sys.exit(3)
+
+
+@pytest.mark.parametrize("where", ["prepare", "init_state"])
+def test_a_bolt_that_exits_before_its_first_tuple_fails_what_came_for_it(where: str) -> None:
+    builder = TopologyBuilder("leaving")
+    builder.set_spout("numbers", Numbers())
+    bolt = (LeavingWithState if where == "init_state" else Leaving)(where)
+    builder.set_bolt("tested", bolt).shuffle_grouping("numbers")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.feed("numbers", [1], message_id=1)
+        driver.run_until_idle()
+        (failure,) = driver.failed("numbers")
+    assert f"{where} of 'tested' raised SystemExit: 3" in failure.story
+
+
+def test_a_bolt_that_exits_in_cleanup_raises_as_any_other_exception() -> None:
+    with pytest.raises(RuntimeError, match="cleanup of 'tested' raised SystemExit: 3"):
+        run(Leaving("cleanup"))
+
+
+def test_a_cleanup_that_raises_keeps_no_other_from_being_called(tmp_path: Path) -> None:
+    class Tidy(Leaving):
+        def cleanup(self) -> None:
+            (tmp_path / self.where).touch()
+            super().cleanup()
+
+    builder = TopologyBuilder("tidy")
+    builder.set_spout("numbers", Numbers())
+    for name in ("a", "cleanup", "z"):
+        builder.set_bolt(name, Tidy(name)).shuffle_grouping("numbers")
+    driver = TopologyTestDriver(builder.build())
+    driver.feed("numbers", [1])
+    driver.run_until_idle()
+    with pytest.raises(RuntimeError, match="cleanup of 'cleanup' raised SystemExit: 3"):
+        driver.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "cleanup", "z"]
