@@ -99,6 +99,7 @@ class Driver:
             before: The previous life in the same process, whose query has ended; its ``Spout`` tasks go on.
         """
         self.machine, self.coordinator, self.ledger = machine, machine.coordinator, machine.ledger
+        self.lifecycle = machine.lifecycle
         self.tenure = tenure
         self.files = durable.files
         self.took_over = before is not None

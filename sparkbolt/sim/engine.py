@@ -135,7 +135,7 @@ class LocalEngine:
     @property
     def failure(self) -> str | None:
         """Return why the topology stopped, as ``on_error="stop"`` demands; None if it did not."""
-        return self.machine.failure
+        return self.machine.lifecycle.failure
 
     @property
     def log(self) -> list[bytes]:
@@ -155,7 +155,7 @@ class LocalEngine:
     def step(self) -> Promotion | None:
         """Run one micro-batch from its plan to its promotion; return None if there is nothing to do."""
         for spout in self.spouts.values():
-            spout.turn(self.coordinator.active)
+            spout.turn(self.machine.lifecycle.emits)
         end = self.perform_all(self.machine.next_offset())
         if end is None:
             return None

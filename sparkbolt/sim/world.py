@@ -32,6 +32,7 @@ from sparkbolt.core.driver.effects import (
 )
 from sparkbolt.core.driver.ledger.files import Tenure, cut_back
 from sparkbolt.core.driver.ledger.ledger import Promotion
+from sparkbolt.core.driver.lifecycle import Lifecycle, LifecycleEvent
 from sparkbolt.core.driver.machine import Steps, T, begin, perform_all
 from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.reports import Fail
@@ -154,7 +155,11 @@ class World:
             self._tenure = Tenure(self.durable.files)
             cut_back(self.durable.files, self.durable.log.last_commit)
         self._committers = LocalCommitters(self.subject.lane, self._environment)
-        steps = begin(self.subject.lane, self.durable.files, self, lambda: self.durable.log.last_commit, where=WHERE)
+        lifecycle = Lifecycle() if before is None else before.lifecycle
+        log = self.durable.log
+        steps = begin(
+            self.subject.lane, self.durable.files, self, lambda: log.last_commit, where=WHERE, lifecycle=lifecycle
+        )
         machine = self._perform_all(steps)
         self.driver = Driver(self.subject, self._environment, self.durable, machine, self._tenure, before)
         self._limit_buffers()
@@ -186,7 +191,7 @@ class World:
             if self.stopped is not None or self.checkers.facts.away is not None:
                 return None
             enough = self._enough()
-            self.driver.coordinator.active = not enough
+            self.driver.lifecycle.on(LifecycleEvent.DEACTIVATE if enough else LifecycleEvent.ACTIVATE)
             if self._quiet:
                 return None
             if self._turn():
@@ -260,6 +265,7 @@ class World:
     def _begin_again(self) -> None:
         """Begin another life in the same driver, because the query has ended; its ``Spout`` tasks go on."""
         self._restarts += 1
+        self.driver.lifecycle.restart(self.driver.ledger.life, "its query died", ordered=False)
         check(self._restarts <= RESTARTS_MAX, f"the query was started {self._restarts} times without a commit")
         self._still_ours()
         self._perform_all(self.driver.machine.query_ended(self.durable.log.last_commit))
@@ -395,7 +401,7 @@ class World:
         self._hear()
         if self._step(number, Step.ASK) is None:
             for task in self.driver.spouts.values():
-                task.turn(self.driver.coordinator.active)
+                task.turn(self.driver.lifecycle.emits)
             self._set_budgets(number)
         else:
             for component in self.subject.positions:

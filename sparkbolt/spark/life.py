@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from enum import IntEnum
 from typing import Any
 
 import cloudpickle
@@ -45,7 +46,8 @@ from sparkbolt.core.driver.effects import (
 )
 from sparkbolt.core.driver.ledger.agreement import LoggedOffset, logged_offset
 from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.driver.machine import DriverMachine, Steps, T, begin, perform_all
+from sparkbolt.core.driver.lifecycle import Lifecycle
+from sparkbolt.core.driver.machine import Steps, T, begin, perform_all
 from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.progress import Progress, Sight
@@ -88,6 +90,16 @@ driver, to which they are some megabytes, judges them sooner than Spark runs a s
 log = logging.getLogger("sparkbolt")
 
 
+class LifePhase(IntEnum):
+    """How far a life has come."""
+
+    RUNS = 0
+    STOPS = 1
+    """Its query is being stopped: Spark is answered at once."""
+    ENDED = 2
+    """Nothing of it is left but the threads of spouts."""
+
+
 class Life:
     """One life of a topology: its ledger, its coordinator, its query."""
 
@@ -97,7 +109,8 @@ class Life:
         spark: SparkSession,
         checkpoint: Checkpoint,
         calls: Calls,
-        tell: Callable[[DriverMachine, Promotion], None],
+        lifecycle: Lifecycle,
+        tell: Callable[[Coordinator, Promotion], None],
     ) -> None:
         """Begin a life and open the partitioned spouts; ``start`` begins to process.
 
@@ -107,6 +120,7 @@ class Life:
             checkpoint: the topology's checkpoint, locked.
             calls: the user calls of the topology; its ``changed`` guards the coordinator, and is notified after each
                 promotion.
+            lifecycle: the state of the topology.
             tell: called with each promotion while ``changed`` is held; it may release ``changed`` while it waits.
         """
         self.lane = lane
@@ -123,15 +137,12 @@ class Life:
         self._checkpoint = checkpoint
         self._calls = calls
         self._changed = calls.changed
+        self._lifecycle = lifecycle
         self._tell = tell
         self._partials = 0
         self._answered_s: deque[float] = deque(maxlen=2)
         """When Spark was answered last, and before that, on the monotonic clock."""
-        self._released = False
-        """Whether Spark is answered at once, since the query is being stopped."""
-        self._runs: tuple[int, float] | None = None
-        """The number of the running micro-batch, and its start on the monotonic clock; None if none runs."""
-        self._ended = False
+        self._phase = LifePhase.RUNS
         self.bundle: JobBundle
         self._wait_until_s: float | None = None
         """Until when the current request waits for something to do; None before it waits."""
@@ -140,7 +151,7 @@ class Life:
         """The rows at the end of the lane, of the micro-batch that runs."""
         where = f"checkpoint {checkpoint.directory}"
         try:
-            steps = begin(lane, checkpoint.files, WallClock(), checkpoint.last_commit, where=where)
+            steps = begin(lane, checkpoint.files, WallClock(), checkpoint.last_commit, where=where, lifecycle=lifecycle)
             self.machine = perform_all(steps, self._perform)
             self._commit_calls = CommitCalls(lane, self.bundle.components, self.bundle.checkpoint_id, calls, spark)
             self._bridge = Bridge(self._answer)
@@ -191,7 +202,7 @@ class Life:
     # Requests of the planner.
 
     def _answer(self, verb: str, argument: Any) -> Any:
-        if self._ended:
+        if self._phase is LifePhase.ENDED:
             raise RuntimeError("this start of the query has ended")
         with self._failures_kept():
             if verb == Question.INITIAL:
@@ -241,8 +252,6 @@ class Life:
         """Promote the micro-batch that ends at ``start``, then plan the next; wait a little for something to do."""
         with self._changed:
             committed = self.machine.planner.committed(start)
-            if committed is not None:
-                self._runs = None
             if self.lane.inlets:
                 self._look_at_inlets(committed)
             at_once = self.lane.inlets and committed is not None  # Spark is to ask its other sources again
@@ -260,7 +269,7 @@ class Life:
         elif left <= 0:
             return False
         self._changed.wait(min(left, 0.05))
-        return not self._ended
+        return self._phase is not LifePhase.ENDED
 
     def _look_at_inlets(self, committed: int | None) -> None:
         """Note since when the sources of inlets have had nothing new, if they have.
@@ -277,14 +286,13 @@ class Life:
 
     def _held_open(self) -> bool:
         """Whether Spark is kept from asking the sources of inlets, since the topology is not active."""
-        if self.coordinator.active or not self.lane.inlets or self._ended or self._released:
+        if self._lifecycle.emits or not self.lane.inlets or self._phase is not LifePhase.RUNS:
             return False
         return self.query is None or bool(self.query.isActive)
 
     def _partitions(self, end: Offset) -> list[bytes]:
         with self._changed:
             plan = self.machine.confirmed(end)
-            self._runs = plan.micro_batch_id, time.monotonic()
             moment = Moment(plan.micro_batch_id, plan.now_ms)
             shares = self.machine.planner.shares(plan, cores_of(self._spark))
             clocks = clock_rows(self.lane, plan)
@@ -308,7 +316,6 @@ class Life:
         """Execute a micro-batch, without the lock."""
         frame, plan = self._frame, effect.plan
         assert frame is not None
-        self._runs = self._runs or (plan.micro_batch_id, time.monotonic())
         self._changed.release()
         try:
             if self.lane.inlets:  # their tasks have no plan that tells them
@@ -357,16 +364,13 @@ class Life:
             case Commit(component, txid, rows):
                 self._commit_calls(component, txid, rows)
             case Tell(promotion):
-                self._told(promotion)
+                self._tell(self.coordinator, promotion)
+                self._changed.notify_all()
             case Compact():
                 self._compact(effect)
             case _:
                 perform_on_files(effect, checkpoint.files, checkpoint.letters, checkpoint.tenure)
         return None
-
-    def _told(self, promotion: Promotion) -> None:
-        self._tell(self.machine, promotion)
-        self._changed.notify_all()
 
     def _compact(self, effect: Compact) -> None:
         try:
@@ -387,14 +391,14 @@ class Life:
 
     def sights(self) -> dict[str, Sight]:
         """The activity of each worker process on this machine, by process id; empty while no micro-batch runs."""
-        return {} if self._pages is None or self._runs is None else self._pages.sights()
+        return {} if self._pages is None or self.machine.running is None else self._pages.sights()
 
     def progress(self) -> Progress:
         """How far the running micro-batch has come."""
-        runs, query = self._runs, self.query
-        if runs is None:
+        running, query = self.machine.running, self.query
+        if running is None:
             return Progress(levels=len(self.lane.levels))
-        micro_batch_id, began_s = runs
+        micro_batch_id, began_s = running
         committing = self.coordinator.ledger.staged == micro_batch_id
         found = progress_of(self.lane, micro_batch_id, time.monotonic() - began_s, self.sights().values(), committing)
         if self._pages is None and query is not None and not committing:
@@ -408,7 +412,6 @@ class Life:
     def promote_what_is_committed(self) -> None:
         """After the query has ended: promote the staged micro-batch, if Spark has committed it."""
         with self._changed:
-            self._runs = None
             try:
                 self._perform_all(self.machine.query_ended(self._checkpoint.last_commit()))
             except NotReturned as error:
@@ -416,7 +419,7 @@ class Life:
 
     def stop_query(self) -> None:
         """Stop the query, if it runs; workers that still run user code after ``KILL_AFTER_SECS`` are killed."""
-        self._released = True
+        self._phase = max(self._phase, LifePhase.STOPS)
         killer = threading.Timer(KILL_AFTER_SECS, self._kill_busy)
         killer.daemon = True
         try:
@@ -437,9 +440,9 @@ class Life:
     def end(self) -> None:
         """End everything except the threads of spouts; called after the query has ended."""
         with self._changed:
-            if self._ended:
+            if self._phase is LifePhase.ENDED:
                 return
-            self._ended = True
+            self._phase = LifePhase.ENDED
             self._changed.notify_all()
         close_spouts(self.coordinator.spouts)
         self._commit_calls.end()

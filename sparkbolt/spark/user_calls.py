@@ -49,6 +49,8 @@ class Calls:
     def __init__(self, changed: threading.Condition) -> None:
         """Begin without calls; ``changed`` guards the coordinator, and threads wait on it for the end of a call."""
         self.changed = changed
+        self.stopping = threading.Event()
+        """Set when everything that runs for the topology begins to end."""
         self.ended_s = math.inf
         """When the topology was stopped, or when its start is given up; in seconds of the monotonic clock."""
         self._serials = count(1)
@@ -93,8 +95,14 @@ class Calls:
 
     def break_off(self) -> None:
         """Note that the topology stops, and wake all threads that wait for a call."""
+        self.stopping.set()
         with self.changed:
             self.ended_s = min(self.ended_s, time.monotonic())
+            self.changed.notify_all()
+
+    def wake(self) -> None:
+        """Wake all threads that wait for something to change."""
+        with self.changed:
             self.changed.notify_all()
 
 

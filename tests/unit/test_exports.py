@@ -118,6 +118,7 @@ def test_start_and_run_are_typed() -> None:
 
 def test_start_and_run_take_what_those_take_who_do_it() -> None:
     from sparkbolt.cli import program
+    from sparkbolt.operate.operable import Operable
     from sparkbolt.spark import running, starting
 
     there = set(inspect.signature(starting.start).parameters) - {"topology"}
@@ -129,7 +130,7 @@ def test_start_and_run_take_what_those_take_who_do_it() -> None:
     assert issubclass(running.RunningOnSpark, RunningTopology)
     engine = {"start", "run_id", "collected_bytes", "lane"}
     own = {name for name in vars(running.RunningOnSpark) if not name.startswith("_")}
-    assert own - engine <= set(dir(RunningTopology))
+    assert own - engine <= set(dir(RunningTopology)) | set(dir(Operable))
 
 
 class Lines(Spout):

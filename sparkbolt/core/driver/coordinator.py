@@ -28,6 +28,7 @@ from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, OWN_LETTERS, empty_u64,
 from sparkbolt.core.base.tracebacks import place_in
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ROTATIONS
+from sparkbolt.core.driver.lifecycle import Lifecycle
 from sparkbolt.core.driver.offers import checked
 from sparkbolt.core.driver.overrides import Overrides, traced_sequences
 from sparkbolt.core.driver.rate import RateController, positions_read
@@ -69,7 +70,14 @@ class Coordinator:
     """Plans and promotions of one life of a topology. Not thread safe: the engine calls it under one lock."""
 
     def __init__(
-        self, lane: Lane, ledger: Ledger, spouts: Mapping[str, PartitionedSpout], *, now_ms: int, mono_s: float
+        self,
+        lane: Lane,
+        ledger: Ledger,
+        spouts: Mapping[str, PartitionedSpout],
+        lifecycle: Lifecycle,
+        *,
+        now_ms: int,
+        mono_s: float,
     ) -> None:
         """Begin a life of the topology.
 
@@ -77,6 +85,7 @@ class Coordinator:
             lane: the lane of the topology.
             ledger: replayed up to the last commit; its life has begun.
             spouts: the opened ``PartitionedSpout`` of each component that is one, by id.
+            lifecycle: the state of the topology, which says whether spouts may emit.
             now_ms: the wall clock, in milliseconds since the epoch.
             mono_s: a monotonic clock, in seconds.
         """
@@ -85,7 +94,7 @@ class Coordinator:
         self.config = lane.topology.config
         self.ledger = ledger
         self.life = ledger.life
-        self.active = True
+        self._lifecycle = lifecycle
         self.overrides = Overrides()
         """What an operator has changed; ``override`` sets it."""
         self.spouts = spouts
@@ -148,7 +157,6 @@ class Coordinator:
 
     def take_over(self, old: Coordinator) -> None:
         """Continue from the coordinator of an earlier life in the same driver, whose spouts are still open."""
-        self.active = old.active
         self.override(old.overrides)
         for number, buffer in self.buffers.items():
             buffer.take_over(old.buffers[number])
@@ -210,7 +218,7 @@ class Coordinator:
         clocks = self._timers.due(now_ms)
         if clocks or any(offered.values()):  # an idle poll costs the same whatever sources there are
             self._watermarks.ask(self.ledger.progress, offered)
-        offered = offered if self.active else {}  # a spout's call may have deactivated the topology
+        offered = offered if self._lifecycle.emits else {}  # a spout's call may have deactivated the topology
         bases: dict[int, int] = {}
         retries = self._retries(bases, now_ms, rooms)
         entries = [entry for entry in retries if self._is_read(entry)]
@@ -348,7 +356,7 @@ class Coordinator:
         """The ranges that active spouts offer for the next read; nothing is taken from them yet."""
         progress, offered = self.ledger.progress, dict[str, Sequence[Range]]()
         budgets = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
-        for component, spout in self.spouts.items() if self.active else ():
+        for component, spout in self.spouts.items() if self._lifecycle.emits else ():
             if budgets[component] >= 1 and component not in self.lane.inlets:
                 done, tasks = progress.get(component, {}), len(self.topology.tasks(component))
                 with user_code(f"next_ranges of {component!r}"):

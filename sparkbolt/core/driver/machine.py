@@ -43,6 +43,7 @@ from sparkbolt.core.driver.effects import (
 from sparkbolt.core.driver.ledger.files import check_number, load_ledger
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.settings import ledger_settings
+from sparkbolt.core.driver.lifecycle import Lifecycle
 from sparkbolt.core.driver.planner import Planner
 from sparkbolt.core.driver.recorder import Observed
 from sparkbolt.core.driver.transaction import Transaction
@@ -91,6 +92,7 @@ def begin(
     last_commit: Callable[[], int],
     *,
     where: str = "the checkpoint",
+    lifecycle: Lifecycle | None = None,
 ) -> Steps[DriverMachine]:
     """Begin a life: its number is durable before anything is read.
 
@@ -100,6 +102,7 @@ def begin(
         clock: the time.
         last_commit: the number of the last micro-batch that Spark has committed; -1 if there is none.
         where: the checkpoint, for messages.
+        lifecycle: the state of the topology, which outlives this life; None in a driver with one life.
 
     Raises:
         CheckpointError: an entry that counts is missing or damaged.
@@ -117,7 +120,7 @@ def begin(
     ledger.begin_life(life)
     yield DropLetters(committed)
     spouts: Mapping[str, PartitionedSpout] = yield OpenSpouts()
-    return DriverMachine(lane, ledger, spouts, files, clock, last_commit, where=where)
+    return DriverMachine(lane, ledger, spouts, files, clock, last_commit, lifecycle or Lifecycle(), where=where)
 
 
 class DriverMachine:
@@ -131,13 +134,16 @@ class DriverMachine:
         files: Files,
         clock: Clocks,
         last_commit: Callable[[], int],
+        lifecycle: Lifecycle,
         *,
         where: str,
     ) -> None:
         """Made by ``begin``."""
+        self.lifecycle = lifecycle
+        """The state of the topology."""
         self._clock = clock
         self._config = lane.topology.config
-        self.coordinator = Coordinator(lane, ledger, spouts, now_ms=int(clock.now_ms), mono_s=clock.mono_s)
+        self.coordinator = Coordinator(lane, ledger, spouts, lifecycle, now_ms=int(clock.now_ms), mono_s=clock.mono_s)
         self.planner = Planner(self.coordinator, files, where=where, last_commit=last_commit if lane.inlets else None)
         self._transaction = Transaction(lane, files) if self._config.transactional else None
         self._commits = Commits(lane, files)
@@ -145,15 +151,8 @@ class DriverMachine:
         """Whether a committed micro-batch is being promoted, and not everybody was told yet."""
         self.promoted = False
         """Whether it has promoted a micro-batch."""
-        self.quiet = False
-        """Whether it has answered at least once that there is nothing to do."""
-        self.failure: str | None = None
-        """Why the topology must stop, as ``on_error="stop"`` demands; None if it need not."""
-
-    @property
-    def works(self) -> bool:
-        """Whether it has promoted a micro-batch, or has answered that there is nothing to do."""
-        return self.promoted or self.quiet
+        self.running: tuple[int, float] | None = None
+        """The micro-batch that Spark runs, and its start on the monotonic clock; None if it runs none."""
 
     @property
     def ledger(self) -> Ledger:
@@ -170,6 +169,7 @@ class DriverMachine:
         """
         number = self.planner.committed(start)
         if number is not None:
+            self.running = None
             yield from self.committed(number)
         else:  # the rows of a micro-batch that an earlier life has promoted may not be outside
             yield from self._commit_rows(self.ledger.last_promoted)
@@ -184,7 +184,7 @@ class DriverMachine:
         plan = self.planner.plan_nothing(int(self._clock.now_ms), self._clock.mono_s)
         if plan is not None:
             return (yield from self._offset_of(plan))
-        self.quiet = True
+        self.lifecycle.works(self.coordinator.life)
         return start
 
     def next_offset(self) -> Steps[Offset | None]:
@@ -203,11 +203,18 @@ class DriverMachine:
         """Accept that Spark runs the micro-batch that ends at ``end``, and return its plan."""
         plan = self.planner.confirm(end, self._clock.mono_s)
         self.coordinator.observed.times.confirmed_ms = self._clock.now_ms
+        self._runs(plan)
         return plan
+
+    def _runs(self, plan: MicroBatchPlan) -> None:
+        self.running = plan.micro_batch_id, self._clock.mono_s
+        self.lifecycle.runs(self.coordinator.life)
 
     def ran(self, micro_batch_id: int) -> Steps[None]:
         """Run a confirmed micro-batch, and stage it; afterwards Spark commits it."""
         plan = self.planner.running(micro_batch_id, int(self._clock.now_ms), self._clock.mono_s)
+        if self.running is None:
+            self._runs(plan)
         feedback = yield from self._executed(plan)
         yield from self.staged(micro_batch_id, feedback)
 
@@ -257,7 +264,10 @@ class DriverMachine:
             if self._transaction is not None:
                 yield from self._transaction.forget(micro_batch_id)
             self.promoted = True
-            self._stop_if_demanded(promotion)
+            self.lifecycle.works(self.coordinator.life)
+            reason = self.coordinator.reason_to_stop(promotion)
+            if reason is not None:
+                self.lifecycle.fail(reason)
             yield Tell(promotion)
             self.coordinator.observed = Observed()
         finally:
@@ -268,6 +278,7 @@ class DriverMachine:
 
     def query_ended(self, last_commit: int) -> Steps[None]:
         """After the query has ended: promote the staged micro-batch, if Spark has committed it."""
+        self.running = None
         number = self.planner.left_over(last_commit)
         if number is not None:
             yield from self.committed(number)
@@ -277,9 +288,3 @@ class DriverMachine:
         if self._commits.waits:
             yield Fence(self.coordinator.life)
             yield from self._commits.settle(last_commit)
-
-    def _stop_if_demanded(self, promotion: Promotion) -> None:
-        reason = self.coordinator.reason_to_stop(promotion)
-        if reason is not None:
-            self.failure = self.failure or reason
-            self.coordinator.active = False

@@ -20,11 +20,10 @@ pytest.importorskip("pyspark")
 
 from sparkbolt.spark import life as life_module
 from sparkbolt.spark.failure_text import query_failure
-from sparkbolt.spark.running import RunningOnSpark
 from sparkbolt.spark.spout_threads import SpoutFailure
 from sparkbolt.spark.user_calls import Calls
 from tests.unit.poison import ClasslessError
-from tests.unit.spark.lives import Pass, in_memory, topology
+from tests.unit.spark.lives import Pass, idle_running, topology
 
 
 class LeavesOpen(GeneratorSpout):
@@ -141,10 +140,7 @@ def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
 ) -> None:
     own = topology()
     engine = LocalEngine(own)
-    life = SimpleNamespace(coordinator=engine.coordinator)
-    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
-    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
-    running = RunningOnSpark(own, lay_out(own, 2), None, in_memory(), None)  # type: ignore[arg-type]
+    running = idle_running(own, monkeypatch, engine=engine)
     heard: list[int] = []
 
     def raising(report: Any) -> None:
@@ -158,7 +154,7 @@ def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
     promotion = engine.step()
     assert promotion is not None
     with caplog.at_level(logging.ERROR, "sparkbolt"):
-        running._tell(engine.machine, promotion)
+        running._promoted(engine.coordinator, promotion)
     assert heard == [0]
     lines = [record.getMessage() for record in caplog.records]
     assert [line.split(": ", 1)[0].split(".")[-1] for line in lines] == [
@@ -200,11 +196,9 @@ def test_an_error_is_counted_for_the_component_that_raised_whatever_its_id(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = topology(name)
-    life = SimpleNamespace(coordinator=LocalEngine(own).coordinator)
-    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
-    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
-    running = RunningOnSpark(own, lay_out(own, 2), None, in_memory(), None)  # type: ignore[arg-type]
-    running._spout_raised(SpoutFailure(name, 0, "next_tuple", ValueError("x")))
+    running = idle_running(own, monkeypatch)
+    failure = SpoutFailure(name, 0, "next_tuple", ValueError("x"))
+    running._reporter.spout_raised(running._coordinator.ledger.metrics, failure)
     assert {id_: counts.errors for id_, counts in running.metrics().components.items() if counts.errors} == {name: 1}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.core.base.exceptions import text_of
 from sparkbolt.core.model.causes import Cause, MessageOutcome
-from sparkbolt.core.model.lane import lay_out
 from sparkbolt.core.model.outage import Outage, OutageChange, Phase
 from sparkbolt.core.model.reports import ErrorReport, Fail, FailedTree, Promotion
 from sparkbolt.core.model.story import root_text
@@ -20,7 +18,7 @@ from sparkbolt.operate.logs import LogFields
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
 from sparkbolt.spouts import GeneratorSpout
-from tests.unit.spark.lives import in_memory
+from tests.unit.spark.lives import idle_running
 
 pytest.importorskip("pyspark")
 
@@ -33,8 +31,6 @@ class Grim(BasicBolt):
 def test_what_the_last_commit_gave_up_is_told_by_the_driver_that_comes_next(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from sparkbolt.spark.running import RunningOnSpark
-
     builder = TopologyBuilder("t")
     builder.set_spout("numbers", GeneratorSpout(lambda: [[1]], outputs=["n"]), max_attempts=1, dead_letters="log:")
     builder.set_bolt("grim", Grim()).shuffle_grouping("numbers")
@@ -43,15 +39,11 @@ def test_what_the_last_commit_gave_up_is_told_by_the_driver_that_comes_next(
     assert engine.step() is not None
     engine.restart()  # whatever was promoted before, this driver has told nobody
 
-    life = SimpleNamespace(coordinator=engine.coordinator, start=lambda: None, sights=dict, query=None)
-    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
-    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
-    monkeypatch.setattr(RunningOnSpark, "_supervise", lambda running: None)
+    running = idle_running(topology, monkeypatch, engine=engine)
     with caplog.at_level(logging.ERROR, "sparkbolt"):
-        running = RunningOnSpark(topology, lay_out(topology, 2), None, in_memory(), None)
         running.start()
-        running._stopping.set()
-        running.recording.close()  # a thread that would warn in the tests behind this one
+    running._supervisor.end()
+    running._recording.close()  # a thread that would warn in the tests behind this one
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("set aside after 1 attempt(s): ")
     assert "ValueError: never" in line

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import Spout
+from sparkbolt.core.driver.lifecycle import Lifecycle
 from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.config import Config
@@ -16,6 +17,8 @@ from sparkbolt.core.model.reports import ErrorReport
 from sparkbolt.core.worker.tuple_batch import Output
 
 pytest.importorskip("pyspark")
+
+from sparkbolt.spark.user_calls import Calls
 
 
 class Grumbler(Spout):
@@ -54,7 +57,15 @@ def test_what_a_spout_reports_is_told_and_not_kept() -> None:
     context = TopologyContext("t", "grumbler", 0, 1, 1, Config())
     lock = threading.Condition(threading.RLock())
     thread = SpoutThread(
-        Grumbler(), context, output, SpoutBuffer(1, 10), lock, tracked=True, report=report, tell=told.append
+        Grumbler(),
+        context,
+        output,
+        SpoutBuffer(1, 10),
+        Calls(lock),
+        Lifecycle(),
+        tracked=True,
+        report=report,
+        tell=told.append,
     )
     thread.start()
     assert both.wait(10)
@@ -97,7 +108,15 @@ def test_spouts_are_told_to_stop_together_and_one_that_hangs_holds_up_no_other(
         spout = Blocking(called[-1], let, closed)
         buffer, lock = SpoutBuffer(number + 1, 10), threading.Condition(threading.RLock())
         thread = SpoutThread(
-            spout, context, Output("spout", []), buffer, lock, tracked=True, report=lambda _: None, tell=lambda _: None
+            spout,
+            context,
+            Output("spout", []),
+            buffer,
+            Calls(lock),
+            Lifecycle(),
+            tracked=True,
+            report=lambda _: None,
+            tell=lambda _: None,
         )
         threads.append(thread)
         thread.start()
@@ -147,7 +166,15 @@ def test_a_spout_hears_of_an_ack_once_though_a_new_life_begins_meanwhile() -> No
     spout = Acked(begin_life)
     context = TopologyContext("t", "acked", 0, 1, 1, Config())
     thread = SpoutThread(
-        spout, context, Output("acked", []), old, lock, tracked=True, report=lambda *_: None, tell=lambda _: None
+        spout,
+        context,
+        Output("acked", []),
+        old,
+        Calls(lock),
+        Lifecycle(),
+        tracked=True,
+        report=lambda *_: None,
+        tell=lambda _: None,
     )
     thread.start()
     assert spout.heard.wait(10)
@@ -197,7 +224,15 @@ def test_whatever_a_spout_raises_is_told_and_its_thread_goes_on(monkeypatch: pyt
     context = TopologyContext("t", "a spout[1]", 2, 1, 1, Config())
     output = Output("a spout[1]", [])
     thread = SpoutThread(
-        spout, context, output, buffer, lock, tracked=True, report=failures.append, tell=lambda _: None
+        spout,
+        context,
+        output,
+        buffer,
+        Calls(lock),
+        Lifecycle(),
+        tracked=True,
+        report=failures.append,
+        tell=lambda _: None,
     )
     thread.start()
     assert spout.works.wait(30)
@@ -237,14 +272,15 @@ def test_a_spout_that_cannot_be_opened_says_why_it_emits_nothing() -> None:
         context,
         Output("queue", []),
         SpoutBuffer(1, 10),
-        lock,
+        Calls(lock),
+        Lifecycle(),
         tracked=True,
         report=report,
         tell=lambda _: None,
     )
-    assert (thread.opened, thread.trouble) == (False, None)
+    assert thread.trouble is None
     thread.start()
     assert told.wait(30)
     said = "open of spout queue[0] raised ConnectionRefusedError: nobody listens; it is called again after a pause"
-    assert (thread.opened, thread.trouble) == (False, said)
+    assert thread.trouble == said
     thread.close()

@@ -15,6 +15,7 @@ from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Spout, T
 from sparkbolt.core.driver.coordinator import FIRST_RECORDS, GROWTH_AT_FIRST, Coordinator
 from sparkbolt.core.driver.ledger.ledger import Promotion
 from sparkbolt.core.driver.ledger.settings import ROTATIONS
+from sparkbolt.core.driver.lifecycle import LifecycleEvent
 from sparkbolt.core.driver.rate import RateController
 from sparkbolt.core.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer
 from sparkbolt.core.protocol.acker import gather
@@ -84,14 +85,14 @@ def test_what_a_spout_offers_is_not_taken_where_it_was_deactivated_meanwhile() -
     next_ranges = spout.next_ranges
 
     def slow(progress: Mapping[str, int], budget: int) -> Sequence[Range]:
-        engine.coordinator.active = False
+        engine.machine.lifecycle.on(LifecycleEvent.DEACTIVATE)
         return next_ranges(progress, budget)
 
     spout.next_ranges = slow  # type: ignore[method-assign]
     assert engine.coordinator.next_plan(0, 0.0) is None
     assert engine.coordinator.nothing_new_s == 0.0
     spout.next_ranges = next_ranges  # type: ignore[method-assign]
-    engine.coordinator.active = True
+    engine.machine.lifecycle.on(LifecycleEvent.ACTIVATE)
     plan = engine.coordinator.next_plan(0, 0.5)
     assert plan is not None
     assert engine.coordinator.reads(plan)
