@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkbolt.core.base.exceptions import Interruption
-from sparkbolt.core.driver.coordinator import Coordinator
+from sparkbolt.core.driver.ledger.agreement import LoggedOffset
 from sparkbolt.core.driver.ledger.files import Tenure
 from sparkbolt.core.driver.machine import DriverMachine
 from sparkbolt.core.model.dead_letters import DeadLetter
-from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, plan_of
+from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.core.worker.environment import WorkerEnvironment
 from sparkbolt.files.memory import MemoryFiles
@@ -70,10 +70,10 @@ class Durable:
         self.lives += 1
         return tenure.begin(str(self.lives))
 
-    def logged(self) -> MicroBatchPlan | None:
-        """Return the plan that is in the offset log and not committed."""
-        running = self.log.running
-        return None if running is None else plan_of(json.loads(self.log.offsets[running]), self.files, WHERE)
+    def logged(self, micro_batch_id: int) -> LoggedOffset | None:
+        """Return the offset that is logged as the end of a micro-batch; None if there is none."""
+        text = self.log.offsets.get(micro_batch_id)
+        return None if text is None else LoggedOffset((), json.loads(text))
 
 
 class Driver:
@@ -103,7 +103,6 @@ class Driver:
         self.tenure = tenure
         self.files = durable.files
         self.took_over = before is not None
-        self.coordinator.is_read_logged = Coordinator.reads(durable.logged())
         self.spouts: dict[int, LocalSpout]
         if before is not None:
             close_ranged(before.coordinator.spouts)

@@ -15,18 +15,22 @@ from typing import Any
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.durable_effects import perform_on_files
 from sparkbolt.core.driver.effects import (
+    AskLag,
+    CallSpout,
     Commit,
     Compact,
     Counts,
     Effect,
     Execute,
     OpenSpouts,
+    Steps,
+    T,
     TakeLife,
     Tell,
 )
 from sparkbolt.core.driver.ledger.files import LETTERS_FOLDER, Tenure
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
-from sparkbolt.core.driver.machine import Steps, T, begin, perform_all
+from sparkbolt.core.driver.machine import begin, perform_all
 from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.dead_letters import DeadLetterSink
 from sparkbolt.core.model.lane import lay_out
@@ -179,6 +183,8 @@ class LocalEngine:
                 return self._tenure.begin("LocalEngine")
             case OpenSpouts():
                 return open_ranged(self.lane, self._environment)
+            case CallSpout() | AskLag():
+                return effect()
             case Execute():
                 return self._executed(effect)
             case Counts():

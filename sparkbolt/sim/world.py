@@ -15,6 +15,8 @@ from typing import Any
 
 from sparkbolt.core.driver.durable_effects import perform_on_files
 from sparkbolt.core.driver.effects import (
+    AskLag,
+    CallSpout,
     Commit,
     Compact,
     Counts,
@@ -23,6 +25,8 @@ from sparkbolt.core.driver.effects import (
     LetSpoutsEmit,
     OpenSpouts,
     Remove,
+    Steps,
+    T,
     TakeLife,
     Tell,
     Wait,
@@ -33,7 +37,7 @@ from sparkbolt.core.driver.effects import (
 from sparkbolt.core.driver.ledger.files import Tenure, cut_back
 from sparkbolt.core.driver.ledger.ledger import Promotion
 from sparkbolt.core.driver.lifecycle import Lifecycle, LifecycleEvent
-from sparkbolt.core.driver.machine import Steps, T, begin, perform_all
+from sparkbolt.core.driver.machine import begin, perform_all
 from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.reports import Fail
 from sparkbolt.core.protocol.acker import gather
@@ -156,9 +160,15 @@ class World:
             cut_back(self.durable.files, self.durable.log.last_commit)
         self._committers = LocalCommitters(self.subject.lane, self._environment)
         lifecycle = Lifecycle() if before is None else before.lifecycle
-        log = self.durable.log
+        durable = self.durable
         steps = begin(
-            self.subject.lane, self.durable.files, self, lambda: log.last_commit, where=WHERE, lifecycle=lifecycle
+            self.subject.lane,
+            durable.files,
+            self,
+            lambda: durable.log.last_commit,
+            durable.logged,
+            where=WHERE,
+            lifecycle=lifecycle,
         )
         machine = self._perform_all(steps)
         self.driver = Driver(self.subject, self._environment, self.durable, machine, self._tenure, before)
@@ -377,6 +387,8 @@ class World:
                 return self.durable.take_life(self._tenure)
             case OpenSpouts():
                 return open_ranged(self.subject.lane, self._environment)
+            case CallSpout() | AskLag():
+                return effect()
             case LetSpoutsEmit():
                 self._let_spouts_emit(self.driver.ledger.last_promoted + 1)
             case Wait():

@@ -182,8 +182,8 @@ class RunningOnSpark(RunningTopology):
 
     def metrics(self) -> TopologyMetrics:
         with self._changed:
+            self._supervisor.life.see_lag()
             coordinator = self._coordinator
-            coordinator.ledger.metrics.see_sources(coordinator.spouts)
             return coordinator.ledger.metrics.copy_for(self.topology.components)
 
     @property
@@ -276,13 +276,12 @@ class RunningOnSpark(RunningTopology):
         fresh = self._changed.acquire(timeout=patience_secs) if patience_secs else self._changed.acquire(False)
         if fresh:
             try:
-                coordinator = self._coordinator
                 if patience_secs > 0 and not self._calls.stopping.is_set():
                     try:
-                        coordinator.ledger.metrics.see_sources(coordinator.spouts)
+                        self._supervisor.life.see_lag()
                     except Exception as error:  # noqa: BLE001  user code; its lag is as it was
                         log.debug("a spout cannot tell its lag: %s", line_of(error))
-                self._see(coordinator)
+                self._see(self._coordinator)
             finally:
                 self._changed.release()
         state, trouble, waits_for = self._lifecycle.state, self.trouble, self.waits_for

@@ -302,11 +302,11 @@ def test_a_clock_that_is_set_back_holds_up_no_retry() -> None:
     engine = LocalEngine(topology(Log(10), retry=PATIENT), now_ms=10_000_000)
     coordinator = engine.coordinator
     engine.step()
-    assert coordinator.next_plan(9_000_000, 10_000.05) is None
+    assert engine.perform_all(coordinator.next_plan(9_000_000, 10_000.05)) is None
     due_ms = coordinator.next_due_ms(9_000_000, 10_000.05)
     assert due_ms is not None
     assert 9_000_050 <= due_ms <= 9_000_065, "time goes on a tenth slower until the clock has come up"
-    assert coordinator.next_plan(9_000_000, 10_000.12) is not None
+    assert engine.perform_all(coordinator.next_plan(9_000_000, 10_000.12)) is not None
 
 
 def test_what_cannot_be_read_is_not_tried_again() -> None:
@@ -463,7 +463,7 @@ def test_what_is_read_once_is_not_given_again_when_it_fails() -> None:
 
 def test_a_plan_of_a_dead_life_repeats_without_what_is_read_once() -> None:
     run = Run(topology(Log(20, once=True)))
-    plan = run.engine.coordinator.next_plan(1_000_000, 1000.0)
+    plan = run.engine.perform_all(run.engine.coordinator.next_plan(1_000_000, 1000.0))
     assert plan is not None
     assert len(plan.alive_entries(run.engine.coordinator.life)) == 1
     assert type(plan).from_json(plan.to_json()).alive_entries(run.engine.coordinator.life + 1) == ()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkbolt.core.base.exceptions import user_code
+from sparkbolt.core.driver.effects import CallSpout, Steps
 from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.driver.ledger.source_marks import Place
 from sparkbolt.core.model.components import PartitionedSpout
@@ -59,7 +59,7 @@ class Watermarks:
         self._heard_ms: dict[Place, int] = {}
         """When each source was read last, in the plans' time."""
 
-    def ask(self, progress: Mapping[str, Mapping[str, int]], offered: Mapping[str, Sequence[Range]]) -> None:
+    def ask(self, progress: Mapping[str, Mapping[str, int]], offered: Mapping[str, Sequence[Range]]) -> Steps[None]:
         """Ask the spouts for their sources.
 
         Args:
@@ -69,8 +69,7 @@ class Watermarks:
         for component, spout in self._spouts.items():
             new = {range_.source: range_.end for range_ in offered.get(component, ())}
             done = {**progress.get(component, {}), **new}
-            with user_code(f"unread of {component!r}"):
-                sources = spout.unread(done)
+            sources = yield CallSpout(component, spout, "unread", (done,))
             if sources is None:
                 self._unread.pop(component, None)
             else:

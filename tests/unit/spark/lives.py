@@ -96,6 +96,7 @@ class Lives:
         life = SimpleNamespace(
             commit_waits=None,
             bundle=None,
+            see_lag=lambda: None,
             machine=SimpleNamespace(promoted=False, promoting=False),
             sights=dict,
             coordinator=coordinator,
@@ -168,6 +169,7 @@ def idle_running(
         failure=None,
         collected_bytes=0,
         bundle=None,
+        see_lag=lambda: None,
         commit_waits=None,
     )
     monkeypatch.setattr(Supervisor, "_new_life", lambda supervisor: life)

@@ -18,10 +18,11 @@ from sparkbolt.spouts import GeneratorSpout
 
 pytest.importorskip("pyspark")
 
-from sparkbolt.spark import life as life_module
+from sparkbolt.spark.executor import packed
 from sparkbolt.spark.failure_text import query_failure
+from sparkbolt.spark.spout_calls import SpoutCalls
 from sparkbolt.spark.spout_threads import SpoutFailure
-from sparkbolt.spark.user_calls import Calls
+from sparkbolt.spark.user_calls import Caller, Calls
 from tests.unit.poison import ClasslessError
 from tests.unit.spark.lives import Pass, idle_running, topology
 
@@ -41,12 +42,9 @@ def test_a_partitioned_spout_that_exits_in_open_or_raises_is_one_that_cannot_be_
     builder = TopologyBuilder("t")
     builder.set_spout("numbers", kind(lambda: [[1]], outputs=["n"]))
     lane = lay_out(builder.build(), 2)
-    life = object.__new__(life_module.Life)
-    life.lane, life.topology = lane, lane.topology
-    life.bundle = life_module.packed(lane, "run")
-    life._calls = Calls(threading.Condition())
+    spouts = SpoutCalls(Calls(threading.Condition()))
     with pytest.raises(SpoutOpenError, match=rf"spout 'numbers' could not be opened: .*{said}"):
-        life._open_spouts({})
+        spouts.open(lane, packed(lane, "run"))
 
 
 class Leaves(GeneratorSpout):
@@ -169,7 +167,7 @@ def test_a_partitioned_spout_whose_close_raises_does_not_keep_the_others_open(
 ) -> None:
     closed: list[str] = []
 
-    def close(name: str, error: BaseException | None) -> SimpleNamespace:
+    def close(name: str, error: BaseException | None) -> Any:
         def run() -> None:
             closed.append(name)
             if error is not None:
@@ -177,13 +175,13 @@ def test_a_partitioned_spout_whose_close_raises_does_not_keep_the_others_open(
 
         return SimpleNamespace(close=run)
 
-    spouts: Any = {
-        "first": close("first", OSError("gone")),
-        "second": close("second", SystemExit(1)),
-        "third": close("third", None),
-    }
+    calls = SpoutCalls(Calls(threading.Condition()))
+    errors = {"first": OSError("gone"), "second": SystemExit(1), "third": None}
+    for name, error in errors.items():
+        calls._spouts[name] = close(name, error)
+        calls._callers[name] = Caller(calls._calls, name)
     with caplog.at_level(logging.ERROR, "sparkbolt"):
-        life_module.close_spouts(spouts)
+        calls.close()
     assert closed == ["first", "second", "third"]
     assert [record.getMessage() for record in caplog.records] == [
         "close of spout first raised OSError: gone; it is taken for closed",

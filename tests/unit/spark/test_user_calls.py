@@ -33,7 +33,7 @@ from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.life import Life
 from sparkbolt.spark.running import RunningOnSpark
 from sparkbolt.spark.supervisor import Supervisor
-from sparkbolt.spark.user_calls import Caller, Calls, Listeners, NotReturned, in_driver
+from sparkbolt.spark.user_calls import Caller, Calls, Listeners, NotReturned
 from tests.patience import PATIENCE_SECS
 from tests.unit.spark.lives import FakeQuery, NoLock, Pass
 
@@ -230,7 +230,7 @@ def test_what_a_call_gives_that_was_left_behind_changes_nothing(begin: Any, tmp_
     running.stop(drain=False)
     before = sorted(str(path) for path in tmp_path.rglob("*"))
     LET.set()
-    running._coordinator.spouts["numbers"]._caller._thread.join(20)
+    running._supervisor.life._spout_calls._callers["numbers"]._thread.join(20)
     assert running._coordinator.in_force is None
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
@@ -446,17 +446,6 @@ def test_a_call_that_is_waited_for_when_the_topology_stops_gets_a_moment(
     assert caller.ask("quick", lambda: LET.wait(0.1) or 7) == 7
     with pytest.raises(NotReturned, match=r"^slow has not returned for 0 s$"):
         caller.ask("slow", lambda: LET.wait(60))
-
-
-def test_a_hook_that_a_spout_does_not_have_is_not_called(calls: Calls) -> None:
-    class Plain(Hanging):
-        on_committed = PartitionedSpout.on_committed
-
-    spout = in_driver(Plain(), "numbers", calls)
-    spout.on_committed({})
-    assert spout._caller._thread is None
-    assert type(spout).on_sources_changed is not PartitionedSpout.on_sources_changed
-    spout.close()
 
 
 def test_a_call_that_hangs_is_told_of_with_what_waits_for_it(calls: Calls) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
-from sparkbolt.core.driver.effects import Effect, Execute, Wait, Write
+from sparkbolt.core.driver.effects import AskLag, CallSpout, Effect, Execute, Wait, Write
 from sparkbolt.core.driver.machine import perform_all
 from sparkbolt.core.driver.planner import Planner
 from sparkbolt.core.model.components import PartitionedSpout
@@ -77,6 +77,8 @@ class Life:
 
     def perform(self, effect: Effect) -> Any:
         match effect:
+            case CallSpout() | AskLag():
+                return effect()
             case Execute():
                 return Feedback()
             case Wait():
