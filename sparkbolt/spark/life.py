@@ -26,9 +26,11 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.driver.durable_effects import perform_on_files
-from sparkbolt.core.driver.effects import (
+from sparkbolt.api.progress import Progress, Sight
+from sparkbolt.api.reports import QueryFailure
+from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.durable_effects import perform_on_files
+from sparkbolt.driver.effects import (
     AskLag,
     CallSpout,
     Commit,
@@ -45,19 +47,11 @@ from sparkbolt.core.driver.effects import (
     Wait,
     WriteEntry,
 )
-from sparkbolt.core.driver.ledger.agreement import LoggedOffset, logged_offset
-from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.driver.lifecycle import Lifecycle
-from sparkbolt.core.driver.machine import begin, perform_all
-from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.model.progress import Progress, Sight
-from sparkbolt.core.model.reports import QueryFailure
-from sparkbolt.core.protocol.acker import gather
-from sparkbolt.core.protocol.frames import Moment
-from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Offset
-from sparkbolt.core.protocol.verdicts import Feedback
-from sparkbolt.core.worker.activity import progress_of
-from sparkbolt.core.worker.source_reader import clock_rows
+from sparkbolt.driver.ledger.agreement import LoggedOffset, logged_offset
+from sparkbolt.driver.ledger.ledger import Promotion
+from sparkbolt.driver.lifecycle import Lifecycle
+from sparkbolt.driver.machine import begin, perform_all
+from sparkbolt.layout.lane import Lane
 from sparkbolt.spark import jvm, repetition
 from sparkbolt.spark.activity_pages import Pages
 from sparkbolt.spark.checkpoint import Checkpoint
@@ -75,6 +69,12 @@ from sparkbolt.spark.source_task import packed_task
 from sparkbolt.spark.spout_calls import SpoutCalls
 from sparkbolt.spark.state_lineage import choose_form
 from sparkbolt.spark.user_calls import Calls, NotReturned
+from sparkbolt.wire.acker import gather
+from sparkbolt.wire.frames import Moment
+from sparkbolt.wire.plan import BEFORE_THE_FIRST, Offset
+from sparkbolt.wire.verdicts import Feedback
+from sparkbolt.worker.activity import progress_of
+from sparkbolt.worker.source_reader import clock_rows
 
 KILL_AFTER_SECS = 0.5
 POLL_WAIT_SECS = 0.25

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from sparkbolt.core.base.exceptions import said
-from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.metrics import TopologyMetrics
-from sparkbolt.core.model.outage import OutageChange, Phase
-from sparkbolt.core.model.reports import ErrorReport, MicroBatchReport
-from sparkbolt.core.model.running import TelemetrySink
-from sparkbolt.operate.logs import LogFields
-from sparkbolt.operate.presence import Presence
-from sparkbolt.operate.steering import Steering
+from sparkbolt.api.config import Config
+from sparkbolt.api.metrics import TopologyMetrics
+from sparkbolt.api.outage import OutageChange, Phase
+from sparkbolt.api.reports import ErrorReport, MicroBatchReport
+from sparkbolt.api.running import TelemetrySink
+from sparkbolt.base.exceptions import said
+from sparkbolt.control.logs import LogFields
+from sparkbolt.control.presence import Presence
+from sparkbolt.control.steering import Steering
+from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.spark.error_log import ErrorLog
 from sparkbolt.spark.recording import Recording, now_ms
 from sparkbolt.spark.spout_threads import SpoutFailure

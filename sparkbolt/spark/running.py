@@ -20,23 +20,23 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sparkbolt.core.base.exceptions import line_of
-from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.driver.history import History
-from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion, Story
-from sparkbolt.core.driver.lifecycle import Lifecycle, LifecycleEvent, TopologyState
-from sparkbolt.core.driver.overrides import Overrides
-from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.model.measurements import Flow, FlowCounts
-from sparkbolt.core.model.metrics import TopologyMetrics
-from sparkbolt.core.model.progress import Progress
-from sparkbolt.core.model.reports import MicroBatchReport
-from sparkbolt.core.model.running import RunningTopology, TelemetrySink
-from sparkbolt.core.model.topology import Topology
+from sparkbolt.api.metrics import TopologyMetrics
+from sparkbolt.api.progress import Progress
+from sparkbolt.api.reports import MicroBatchReport
+from sparkbolt.api.running import RunningTopology, TelemetrySink
+from sparkbolt.api.topology import Topology
+from sparkbolt.base.exceptions import line_of
+from sparkbolt.control.documents import MemoryDocument
+from sparkbolt.control.operable import Places, TopologyView
+from sparkbolt.control.presence import Presence
+from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.ledger.ledger import FailedTree, Promotion, Story
+from sparkbolt.driver.lifecycle import Lifecycle, LifecycleEvent, TopologyState
+from sparkbolt.driver.overrides import Overrides
 from sparkbolt.errors import EngineError
-from sparkbolt.operate.documents import MemoryDocument
-from sparkbolt.operate.operable import Places, TopologyView
-from sparkbolt.operate.presence import Presence
+from sparkbolt.layout.lane import Lane
+from sparkbolt.observe.history import History
+from sparkbolt.observe.measurements import Flow, FlowCounts
 from sparkbolt.spark import scratch
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.failure_text import query_failure

@@ -15,14 +15,14 @@ from typing import Any
 
 import cloudpickle
 
-from sparkbolt.core.base.exceptions import is_of, line_of
-from sparkbolt.core.driver.effects import AskLag, CallSpout
-from sparkbolt.core.model.components import PartitionedSpout
-from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.worker.worker import context_of
+from sparkbolt.api.components import PartitionedSpout
+from sparkbolt.base.exceptions import is_of, line_of
+from sparkbolt.driver.effects import AskLag, CallSpout
 from sparkbolt.errors import SourceUnavailable, SparkboltError, SpoutAwayError, SpoutOpenError
+from sparkbolt.layout.lane import Lane
 from sparkbolt.spark.job_bundle import JobBundle
 from sparkbolt.spark.user_calls import Caller, Calls, NotReturned
+from sparkbolt.worker.worker import context_of
 
 LAG_SECS = 0.5
 """How long a request for metrics waits for ``lag``."""

@@ -16,20 +16,20 @@ from typing import Any
 
 import cloudpickle
 
-from sparkbolt.core.base.exceptions import line_of, said
-from sparkbolt.core.driver.lifecycle import Lifecycle
-from sparkbolt.core.driver.spout_buffer import SpoutBuffer
-from sparkbolt.core.model.components import Spout, TopologyContext
-from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.model.reports import ErrorReport
-from sparkbolt.core.protocol.plan import Record
-from sparkbolt.core.worker.collectors import SpoutRecordCollector
-from sparkbolt.core.worker.returned_values import refuse_of_spout
-from sparkbolt.core.worker.routing import routes_of
-from sparkbolt.core.worker.tuple_batch import Output
-from sparkbolt.core.worker.worker import context_of
+from sparkbolt.api.components import Spout, TopologyContext
+from sparkbolt.api.reports import ErrorReport
+from sparkbolt.base.exceptions import line_of, said
+from sparkbolt.driver.lifecycle import Lifecycle
+from sparkbolt.driver.spout_buffer import SpoutBuffer
+from sparkbolt.layout.lane import Lane
 from sparkbolt.spark.job_bundle import JobBundle
 from sparkbolt.spark.user_calls import CLOSE_SECS, Calls
+from sparkbolt.wire.plan import Record
+from sparkbolt.worker.collectors import SpoutRecordCollector
+from sparkbolt.worker.returned_values import refuse_of_spout
+from sparkbolt.worker.routing import routes_of
+from sparkbolt.worker.tuple_batch import Output
+from sparkbolt.worker.worker import context_of
 
 IDLE_SECS = 0.01
 PAUSE_SECS_MIN = 0.1

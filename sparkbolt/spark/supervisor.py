@@ -15,15 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
-from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.driver.lifecycle import Lifecycle
-from sparkbolt.core.driver.restart_policy import Restarts
-from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.model.progress import Progress, Sight
-from sparkbolt.core.model.reports import QueryFailure
-from sparkbolt.core.worker.activity import Hangs
+from sparkbolt.api.progress import Progress, Sight
+from sparkbolt.api.reports import QueryFailure
+from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.ledger.ledger import Promotion
+from sparkbolt.driver.lifecycle import Lifecycle
+from sparkbolt.driver.restart_policy import Restarts
 from sparkbolt.errors import EngineError, SpoutOpenError
+from sparkbolt.layout.lane import Lane
 from sparkbolt.spark.activity_pages import fields_of, warning
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.failure_text import query_failure
@@ -31,6 +30,7 @@ from sparkbolt.spark.life import Life
 from sparkbolt.spark.session import why_gone
 from sparkbolt.spark.spout_threads import SpoutThread, close_all
 from sparkbolt.spark.user_calls import Calls, NotReturned
+from sparkbolt.worker.activity import Hangs
 
 PASSING_POLL_SECS = 1
 LOOK_OUT_SECS = 1.0

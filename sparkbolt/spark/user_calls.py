@@ -22,8 +22,8 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from sparkbolt.core.base.exceptions import end_if_forked, printed
-from sparkbolt.core.model.progress import CallSight, Doing
+from sparkbolt.api.progress import CallSight, Doing
+from sparkbolt.base.exceptions import end_if_forked, printed
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.activity_pages import frames_of_threads, line_of
 

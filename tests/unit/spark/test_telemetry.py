@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import MicroBatchReport
-from sparkbolt.core.model.reports import Promotion
+from sparkbolt.api.reports import Promotion
 from sparkbolt.sim.engine import LocalEngine
 
 pytest.importorskip("pyspark")
