@@ -144,7 +144,7 @@ class Steering:
         except OSError as error:
             log.warning("the description of topology %r cannot be written: %s", self._topology.name, line_of(error))
         if not intent.active:
-            self._operable.set_active(False)
+            self._operable.deactivate()
             log.warning(
                 "topology %r starts inactive, because %s deactivated it: its spouts emit nothing until `sparkbolt "
                 "activate %s`",
@@ -303,12 +303,13 @@ class Steering:
             return refused("the topology is stopping")
         self._remember(replace(self._intent, active=active, by=by, since_ms=self._now_ms()))
         word = "active" if active else "inactive"
+        apply = self._operable.activate if active else self._operable.deactivate
         if before == (TopologyState.ACTIVE if active else TopologyState.INACTIVE):
-            self._operable.set_active(active)
+            apply()
             return done(f"the topology is already {word}, and stays {word}{self._how_long()}")
         self.note("activated" if active else "deactivated", "its spouts emit" if active else "its spouts stop", by)
         self._flush()  # before anybody sees the new state: a driver that is killed then has told who did it
-        self._operable.set_active(active)
+        apply()
         log.warning("topology %r is %s by %s", self._topology.name, "activated" if active else "deactivated", by)
         text = "its spouts emit" if active else "its spouts emit nothing, and open trees finish"
         return done(f"the topology is {word}: {text}. It stays {word}{self._how_long()}")

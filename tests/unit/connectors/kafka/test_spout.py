@@ -147,7 +147,7 @@ def planned(engine: LocalEngine):
     plans: list = []
 
     def ask() -> bool:
-        plans.append(engine.coordinator.next_plan(engine.now_ms, engine.now_ms / 1000))
+        plans.append(engine.perform_all(engine.coordinator.next_plan(engine.now_ms, engine.now_ms / 1000)))
         return plans[-1] is not None
 
     poll(ask)
