@@ -10,13 +10,13 @@ import json
 from collections.abc import Sequence
 
 from sparkbolt.api.topology import Topology
+from sparkbolt.connectors.kafka.kafka_spout import KafkaSpout
+from sparkbolt.connectors.kafka.offset_lag import Lag, lags_of
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.tables import Sheet
 from sparkbolt.faces.cli.texts import show
-from sparkbolt.spouts.kafka import KafkaSpout
-from sparkbolt.spouts.kafka.driver.lag import Lag, lags_of
 
 _TITLES = ("source", "stored", "end", "ahead", "lag", "stored by")
 

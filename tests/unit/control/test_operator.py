@@ -6,14 +6,13 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparkbolt.api.dead_letters import DeadLetter, RawMessage
-from sparkbolt.control.books import EVENTS_FILE, events_in
+from sparkbolt.api.dead_letters import DeadLetter
+from sparkbolt.control.books import EVENTS_FILE
 from sparkbolt.control.control import ControlServer
 from sparkbolt.control.description import Description
 from sparkbolt.control.documents import ALL_TIME, TopologyState
@@ -221,22 +220,6 @@ def test_trees_are_found_by_state_and_by_parts_of_what_is_known(operator: Operat
     assert operator.stories("t", "no such state") == []
 
 
-def test_one_tree_has_its_other_attempts(operator: Operator, ended: Path) -> None:
-    [failed] = operator.stories("t", "failed")
-    assert operator.story("t", failed["root"]) == {**failed, "other_attempts": []}
-    assert operator.story("t", "0" * 16) is None
-    assert operator.story("t", "nonsense") is None
-    assert operator.story("t", "nonsense@3") is None
-
-
-def test_what_is_asked_again_is_loaded_again_only_if_it_has_changed(
-    operator: Operator, ended: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    operator.stories("t")
-    monkeypatch.setattr("sparkbolt.control.past.read_ledger", None)
-    assert len(operator.stories("t")) == 1
-
-
 # Dead letters.
 
 
@@ -281,15 +264,6 @@ def test_a_letter_is_given_again_with_edited_values(operator: Operator, ended: P
     assert "has no field 'lien': did you mean 'line'?" in wrong["text"]
 
 
-def test_a_letter_that_came_from_nowhere_special_needs_a_place_to_go(operator: Operator, ended: Path) -> None:
-    put_letters(ended, letter("a" * 32))
-    answer = operator.change("t", "replay", ids=["a"], by="alice")
-    assert answer["refused"]
-    assert "dead letter aaaaaaaaaaaa needs a destination" in answer["text"]
-    inside = operator.change("t", "replay", ids=["a"], target=str(ended / LETTERS_FOLDER / "x"), by="alice")
-    assert "is the file that the dead letters are read from" in inside["text"]
-
-
 def test_what_is_done_with_letters_of_a_topology_that_runs_is_on_its_timeline(
     operator: Operator, home: Path, ended: Path
 ) -> None:
@@ -300,28 +274,6 @@ def test_what_is_done_with_letters_of_a_topology_that_runs_is_on_its_timeline(
         assert [event["kind"] for event in operator.document("words-9-100")["events"]][-1] == "letters"
     finally:
         one.close()
-
-
-def test_what_is_done_with_letters_while_a_topology_ends_is_in_its_checkpoint(
-    operator: Operator, home: Path, ended: Path
-) -> None:
-    put_letters(ended, letter("a" * 32))
-    one = Running(home, "words-9-100", name="t", checkpoint=str(ended))
-    try:
-        one.steering.end()  # it still answers, and refuses to note anything
-        assert operator.change("words-9-100", "discard", ids=["a"], by="alice")["done"]
-        events = events_in((ended / EVENTS_FILE).read_bytes())
-        assert [(event["kind"], event["by"]) for event in events][-1] == ("letters", "alice")
-    finally:
-        one.server.close()
-
-
-def test_letters_are_found_by_what_is_in_their_records(operator: Operator, ended: Path) -> None:
-    read = replace(letter("a" * 32), fields=("name", "tags"), tuples=(("Ann", ["Grün", b"x"]),))
-    unread = replace(letter("b" * 32), fields=(), tuples=(), raw=RawMessage(b'{"name": "bob'))
-    put_letters(ended, read, unread)
-    for search, ids in (("ann", ["a"]), ("grün", ["a"]), ('"BOB', ["b"]), ("carl", [])):
-        assert [one["id"][0] for one in operator.letters("t", search=search)] == ids
 
 
 def test_ten_thousand_letters_are_listed_without_holding_them(operator: Operator, ended: Path) -> None:
@@ -352,14 +304,3 @@ def test_the_log_is_read_from_its_end_and_by_its_fields(operator: Operator, home
     assert [entry["text"] for entry in found] == ["line 6", "line 7", "line 8\nno json", '{"half": ']
     assert [entry["text"] for entry in operator.log("words", component="split", last=2)] == ["line 5", "line 7"]
     assert [entry["text"] for entry in operator.log("words", search="LINE 3")] == ["line 3"]
-
-
-def test_of_a_large_log_only_the_end_is_read(operator: Operator, home: Path, tmp_path: Path) -> None:
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    Home(str(home)).write(entry_of(log_directory=str(logs)))
-    with (logs / "words.log").open("wb") as file:
-        file.truncate(1 << 30)  # 1 GB that takes no space
-        file.seek(0, 2)
-        file.write(b'\n{"time_ms": 1, "text": "the end"}\n')
-    assert operator.log("words", last=1)[0]["text"] == "the end"

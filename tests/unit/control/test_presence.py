@@ -59,28 +59,6 @@ def test_over_tcp_a_token_is_made_and_removed(monkeypatch: pytest.MonkeyPatch, h
     assert Home(str(home)).token(id_) is None
 
 
-@pytest.mark.parametrize("control", ["tcp://192.0.2.1:1", "nonsense"])
-def test_an_address_that_cannot_be_used_is_told_and_a_socket_is_used(
-    monkeypatch: pytest.MonkeyPatch, home: Path, caplog: pytest.LogCaptureFixture, control: str
-) -> None:
-    monkeypatch.setenv("SPARKBOLT_CONTROL", control)
-    presence = Presence("words", "/state")
-    with caplog.at_level(logging.WARNING, "sparkbolt"):
-        presence.attach(FakeRunning())
-    assert "using a local socket" in caplog.text
-    assert wait_for(lambda: str(entry(home)["control"]).startswith("unix:"))
-    presence.ended(TopologyState.ENDED, None)
-
-
-def test_control_may_be_off(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    monkeypatch.setenv("SPARKBOLT_CONTROL", "off")
-    presence = Presence("words", "/state")
-    presence.attach(FakeRunning())
-    assert wait_for(lambda: entry(home)["state"] == "active")
-    assert entry(home)["control"] is None
-    presence.ended(TopologyState.ENDED, None)
-
-
 def test_a_home_that_cannot_be_used_at_all_stops_no_topology(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -218,7 +218,7 @@ class Detached(PlainLines):
         super().summary(outcome)
         self.tell(outcome.kind, f"after {outcome.elapsed_s:.1f} s")
 
-    def show(self, text: str) -> None:
+    def printed(self, text: str) -> None:
         """Nothing: lines that tasks print are in the log already."""
 
     def say(self, line: str) -> None:

@@ -11,7 +11,6 @@ from sparkbolt.api.story import Hop, Story
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.base.codec import required_fields
 from sparkbolt.control.documents import Answer, HopDocument, StoryDocument
-from sparkbolt.control.questions import by_holder
 from tests.unit.control.fake import NOW_MS, ROOT
 from tests.unit.faces.ui.operators import SCRIPT, UiOperator
 
@@ -40,11 +39,6 @@ def test_topologies_that_have_ended_are_listed_on_demand(client: TestClient) -> 
     assert {"orders", "nightly"} & set(running) == set()
 
 
-def test_a_topology_is_found_by_its_id_too(client: TestClient, operator: UiOperator) -> None:
-    id_ = operator.known[0]["id"]
-    assert get(client, f"/api/v2/topologies/{id_}")["entry"]["id"] == id_
-
-
 def test_stories_are_searched_by_state_and_text(client: TestClient) -> None:
     assert {each["state"] for each in get(client, f"{WORDS}/stories", state="open", search="")} == {"open"}
     assert get(client, f"{WORDS}/stories", search="KeyError")[0]["root"] == ROOT
@@ -61,11 +55,6 @@ def test_open_trees_are_listed_by_who_holds_them(client: TestClient) -> None:
         ("count[1]", 1, 2),
     ]
     assert found["holders"][0]["oldest_ms"] == NOW_MS - 9_000
-
-
-def test_a_tree_that_nobody_has_told_to_hold_has_no_holder() -> None:
-    [holder] = by_holder([{"hops": [], "started_ms": None}])
-    assert (holder["holder"], holder["trees"], holder["oldest_ms"]) == ("", 1, None)
 
 
 def test_letters_are_listed_and_shown(client: TestClient) -> None:
@@ -148,37 +137,6 @@ def test_changes_reach_the_operator_with_what_was_said(
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "what"),
-    [
-        ("settings", {"key": "log-level"}, "the body has no value"),
-        ("settings", {"key": 1, "value": "x"}, "key is not a string"),
-        ("kill", {"wait_secs": "soon"}, "wait_secs is not a number"),
-        ("kill", {"wait_secs": -1}, "must be a number of seconds"),
-        ("kill", {"wait": 1}, "'wait', which is not one of wait_secs"),
-        ("activate", {"x": 1}, "'x', which is not one of none"),
-        ("letters/replay", {"ids": "a"}, "ids is not an array"),
-        ("letters/replay", {"ids": [1]}, "ids[0] is not a string"),
-        ("rebalance", {"executors": {"split": True}}, "split is not an integer"),
-        ("letters/discard", [], "the body is not an object"),
-    ],
-)
-def test_a_body_of_another_shape_changes_nothing(
-    writer: TestClient, operator: UiOperator, path: str, body: Any, what: str
-) -> None:
-    answer = writer.post(f"{WORDS}/{path}", json=body)
-    assert answer.status_code == 400
-    assert what in answer.json()["detail"]
-    assert operator.asked == []
-
-
-def test_not_a_number_is_no_number_of_seconds(writer: TestClient, operator: UiOperator) -> None:
-    for text in (b'{"wait_secs": NaN}', b'{"wait_secs": Infinity}'):
-        answer = writer.post(f"{WORDS}/kill", content=text, headers={"content-type": "application/json"})
-        assert answer.status_code == 400
-    assert operator.asked == []
-
-
-@pytest.mark.parametrize(
     ("answer", "status"),
     [
         (Answer(done=True, refused=False, text="it is so"), 200),
@@ -192,21 +150,6 @@ def test_the_status_tells_what_has_become_of_a_change(
     operator.answers["restart"] = answer
     found = writer.post(f"{WORDS}/restart")
     assert (found.status_code, found.json()) == (status, answer)
-
-
-def test_a_change_of_what_is_not_there_is_told(writer: TestClient) -> None:
-    answer = writer.post("/api/v2/topologies/none/kill")
-    assert answer.status_code == 404
-    assert "no topology" in answer.json()["detail"]
-
-
-def test_a_directory_that_is_away_is_told_and_found_again(client: TestClient, operator: UiOperator) -> None:
-    operator.raises = OSError("the directory is away")
-    answer = client.get(WORDS)
-    assert answer.status_code == 503
-    assert "try again" in answer.json()["detail"]
-    operator.raises = None
-    assert client.get(WORDS).status_code == 200
 
 
 def test_the_types_of_stories_are_those_that_are_stored() -> None:

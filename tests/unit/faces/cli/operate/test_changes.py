@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from sparkbolt.control.documents import Answer, TopologyState
-from sparkbolt.control.processes import this_process
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.operate import changes
 from tests.unit.control.fake import FakeOperator, gist
@@ -90,16 +89,6 @@ def test_an_unknown_name_is_exit_code_2(
     assert fake.asked == []
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["set", "words", "log-level"], ["trace", "words"], ["kill", "words", "--wait", "soon"], ["ui", "--port", "65536"]]
-    + [["rebalance", "words", "-e", given] for given in ("count", "count=0", "count=x")],
-)
-def test_what_is_missing_or_no_number_is_wrong_use(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 2
-    assert f"usage: sparkbolt {arguments[0]} " in capsys.readouterr().err
-
-
 # kill --wait
 
 
@@ -122,32 +111,16 @@ ENDED = {"state": TopologyState.ENDED, "why": "killed by ann"}
     ("how", "code", "said"),
     [
         ({**ENDED, "exit_code": 0}, 0, "words has ended, and nothing is left"),
-        ({**ENDED, "exit_code": 3}, 0, "words has ended, and nothing is left"),
         ({**ENDED, "exit_code": None, "gist": gist()}, 0, "words has ended, and nothing is left"),
-        (
-            {**ENDED, "exit_code": 4, "gist": gist(open_trees=12, retries=3)},
-            4,
-            "words has ended, and 12 open trees and 3 records that failed are left for replay",
-        ),
         (
             {**ENDED, "exit_code": None, "checkpoint": None, "gist": gist(open_trees=2)},
             4,
             "words has ended, and 2 open trees are lost, because it has no checkpoint",
         ),
         (
-            {**ENDED, "exit_code": None, "drained": False, "gist": gist(retries=4)},
-            4,
-            "words has ended, and 4 records that failed and an unfinished micro-batch are left for replay",
-        ),
-        (
             {**ENDED, "exit_code": None, "drained": False, "gist": gist()},
             4,
             "words has ended, and an unfinished micro-batch is left for replay",
-        ),
-        (
-            {"state": TopologyState.FAILED, "why": "the disk is full", "exit_code": 1},
-            1,
-            "words has ended with an error (failed): the disk is full",
         ),
         ({"state": TopologyState.DEAD, "why": None}, 1, "words has ended with an error (dead)"),
     ],
@@ -158,19 +131,6 @@ def test_kill_wait_says_by_its_exit_code_whether_anything_is_left(
     clock = iter(range(1000))
     assert changes.await_end(fake, ID, 30.0, lambda: next(clock), ending(fake, 3, **how)) == code  # type: ignore[arg-type]
     assert capsys.readouterr().out == f"{said}\n"
-
-
-def test_kill_wait_waits_for_the_exit_code_of_a_command_that_has_not_ended(
-    fake: FakeOperator, capsys: pytest.CaptureFixture[str]
-) -> None:
-    own = this_process()
-    process = {"host": own.host, "pid": own.pid, "pid_started": own.started, "pid_space": own.space}
-    fake.known[0].update({**ENDED, **process, "command": ["sparkbolt", "run"], "drained": False})  # type: ignore[typeddict-item]
-    clock = iter(range(1000))
-    assert changes.await_end(fake, ID, 30.0, lambda: next(clock), ending(fake, 3, exit_code=3)) == 0  # type: ignore[arg-type]
-    assert capsys.readouterr().out == "words has ended, and nothing is left\n"
-    fake.known[0]["exit_code"] = None
-    assert changes.await_end(fake, ID, 30.0, lambda: next(clock), lambda secs: None) == 4  # type: ignore[arg-type]
 
 
 def test_kill_wait_gives_up_with_4_and_says_how_to_end_the_process(
