@@ -20,9 +20,9 @@ from sparkbolt.core.model.components import ColumnBolt
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.reports import Fail
 from sparkbolt.core.protocol.frames import python_values
+from sparkbolt.core.worker.emissions import Output, Rows
 from sparkbolt.core.worker.routing import RoutedRows
 from sparkbolt.core.worker.tasks import BoltTask
-from sparkbolt.core.worker.tuple_batch import Output, Rows
 from sparkbolt.sim.canonical import stable_bytes
 from sparkbolt.sim.changes import Changes, ValueChange
 

@@ -17,10 +17,10 @@ from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.reports import ErrorReport
 from sparkbolt.core.protocol.plan import Record
 from sparkbolt.core.worker.collectors import SpoutRecordCollector
+from sparkbolt.core.worker.emissions import Output
 from sparkbolt.core.worker.environment import WorkerEnvironment
 from sparkbolt.core.worker.returned_values import refuse_of_spout
 from sparkbolt.core.worker.routing import routes_of
-from sparkbolt.core.worker.tuple_batch import Output
 from sparkbolt.core.worker.worker import context_of
 
 CALLS_PER_TURN_MAX = 1000

@@ -32,8 +32,8 @@ from sparkbolt.core.model.reports import ErrorReport, MicroBatchReport, QueryFai
 from sparkbolt.core.model.running import RunningTopology, TelemetrySink
 from sparkbolt.core.model.topology import Topology
 from sparkbolt.core.worker.activity import Hangs
+from sparkbolt.core.worker.emissions import Output
 from sparkbolt.core.worker.routing import routes_of
-from sparkbolt.core.worker.tuple_batch import Output
 from sparkbolt.core.worker.worker import context_of
 from sparkbolt.errors import EngineError, SpoutOpenError
 from sparkbolt.operate.logs import LogFields

@@ -20,8 +20,8 @@ from sparkbolt.core.model.components import Spout, TopologyContext
 from sparkbolt.core.model.reports import ErrorReport
 from sparkbolt.core.protocol.plan import Record
 from sparkbolt.core.worker.collectors import SpoutRecordCollector
+from sparkbolt.core.worker.emissions import Output
 from sparkbolt.core.worker.returned_values import refuse_of_spout
-from sparkbolt.core.worker.tuple_batch import Output
 from sparkbolt.spark.user_calls import CLOSE_SECS, Calls
 
 IDLE_SECS = 0.01

@@ -23,7 +23,7 @@ from sparkbolt.windows.settings import LATE_FIELD, Windowing, mistakes_of, ms, s
 from sparkbolt.windows.triggers import TriggerPolicy
 
 if TYPE_CHECKING:
-    from sparkbolt.core.worker.tuple_batch import Output
+    from sparkbolt.core.worker.emissions import Output
     from sparkbolt.windows.collector import WindowCollector
     from sparkbolt.windows.window import TupleWindow
 

@@ -24,9 +24,9 @@ from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.story import time_text
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.protocol.frames import python_values
+from sparkbolt.core.worker.emissions import Rows
 from sparkbolt.core.worker.failures import Failure, failure_of
 from sparkbolt.core.worker.results import TaskResult
-from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.errors import EmitError
 from sparkbolt.windows.content import I64
 from sparkbolt.windows.settings import UNITS, Windowing

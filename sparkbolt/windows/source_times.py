@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.protocol.stream_sources import NOTHING_YET, SourceRanges, StreamSources
-from sparkbolt.core.worker.tuple_batch import Rows
+from sparkbolt.core.worker.emissions import Rows
 from sparkbolt.windows.content import I64
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
 

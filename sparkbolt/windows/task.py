@@ -25,9 +25,9 @@ from sparkbolt.core.model.tuples import SYSTEM_COMPONENT
 from sparkbolt.core.protocol.plan import Timer
 from sparkbolt.core.protocol.stream_sources import SourceRanges, StreamSources
 from sparkbolt.core.worker.bolt_runtime import BoltRuntime, joined
+from sparkbolt.core.worker.emissions import Output, Rows
 from sparkbolt.core.worker.failures import failure_of
 from sparkbolt.core.worker.returned_values import emit_all
-from sparkbolt.core.worker.tuple_batch import Output, Rows
 from sparkbolt.errors import EngineError, KilledWorkerError
 from sparkbolt.windows.arrival import ArrivalWindows, ReleasedWindows
 from sparkbolt.windows.by_policy import PolicyWindows
@@ -293,8 +293,7 @@ class WindowTask(BoltRuntime):
         wanted = set(np.flatnonzero(late).tolist())
         for row, values in enumerate(rows.values()):
             if row in wanted:
-                out.values.append(LateTuple(*source, tuple(values)))
-                out.append_parent(row)
+                out.push([LateTuple(*source, tuple(values))], row)
         return good & ~late
 
     def _tell_late(self, count: int) -> None:

@@ -34,11 +34,11 @@ from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.core.protocol.verdicts import Verdicts
 from sparkbolt.core.state.task_state import TaskState
 from sparkbolt.core.worker import routing
+from sparkbolt.core.worker.emissions import Rows
 from sparkbolt.core.worker.meter import NOWHERE
 from sparkbolt.core.worker.outbox import Outbox
 from sparkbolt.core.worker.source_reader import EntryReader
 from sparkbolt.core.worker.stage import Stage
-from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.sim.executors import Executors
 from sparkbolt.sim.simulate import run_seed

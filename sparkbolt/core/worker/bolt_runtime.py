@@ -22,8 +22,8 @@ from sparkbolt.core.protocol.stream_sources import SourceRanges, StreamSources
 
 if TYPE_CHECKING:
     from sparkbolt.core.state.task_state import TaskState
+    from sparkbolt.core.worker.emissions import Rows
     from sparkbolt.core.worker.results import TaskResult
-    from sparkbolt.core.worker.tuple_batch import Rows
 
 
 @dataclass

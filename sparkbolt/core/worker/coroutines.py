@@ -17,9 +17,9 @@ from sparkbolt.core.model.components import AsyncBolt
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.worker.collectors import BasicRowCollector
 from sparkbolt.core.worker.crash_isolation import TaskWatch
+from sparkbolt.core.worker.emissions import Output, Rows
 from sparkbolt.core.worker.failures import Failure, failure_of
 from sparkbolt.core.worker.returned_values import emit_all
-from sparkbolt.core.worker.tuple_batch import Output, Rows
 
 
 class Coroutines:

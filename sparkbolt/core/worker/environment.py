@@ -21,9 +21,9 @@ from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.measurements import Process
 from sparkbolt.core.model.reports import Fail
 from sparkbolt.core.protocol.frames import Column
+from sparkbolt.core.worker.emissions import Output, Rows
 from sparkbolt.core.worker.routing import RoutedRows
 from sparkbolt.core.worker.tasks import BoltTask
-from sparkbolt.core.worker.tuple_batch import Output, Rows
 
 MAIN = "__main__"
 

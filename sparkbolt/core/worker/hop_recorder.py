@@ -29,8 +29,8 @@ from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.story import Hop, short_values
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, TRACED, Origin, Tuple
 from sparkbolt.core.protocol.frames import Column, Moment, Path, python_values
+from sparkbolt.core.worker.emissions import Rows
 from sparkbolt.core.worker.routing import EmittedRows
-from sparkbolt.core.worker.tuple_batch import Rows
 
 FAILED_MAX = 100
 """For how many failed trees one stage reports the hops, in one micro-batch."""

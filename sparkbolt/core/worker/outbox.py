@@ -40,8 +40,8 @@ from sparkbolt.core.protocol.exclusion import HALVED, LEFT_OUT, Exclusion
 from sparkbolt.core.protocol.frames import Clock, Column, python_values, take
 from sparkbolt.core.protocol.plan import Entry
 from sparkbolt.core.state.task_state import TaskState
+from sparkbolt.core.worker.emissions import Output
 from sparkbolt.core.worker.routing import EmittedRows, StreamRoutes, with_rows, without
-from sparkbolt.core.worker.tuple_batch import Output
 from sparkbolt.errors import check
 
 _TABLE = "__trees"

@@ -11,7 +11,7 @@ from types import GeneratorType
 from typing import Any
 
 from sparkbolt.core.model.story import short
-from sparkbolt.core.worker.tuple_batch import NO_LISTS, lazy_advice, named
+from sparkbolt.core.worker.emissions import NO_LISTS, lazy_advice, named
 from sparkbolt.errors import EmitError
 
 

@@ -49,6 +49,7 @@ from sparkbolt.core.protocol.frames import (
 from sparkbolt.core.protocol.verdicts import Partials
 from sparkbolt.core.state.segments import SegmentStore
 from sparkbolt.core.worker.crash_isolation import Unkept
+from sparkbolt.core.worker.emissions import Rows
 from sparkbolt.core.worker.failures import failure_of, stop_without_tree
 from sparkbolt.core.worker.health import WorkSeen
 from sparkbolt.core.worker.held_tuples import forget_in, held_tuples
@@ -58,7 +59,6 @@ from sparkbolt.core.worker.outbox import Outbox, Started
 from sparkbolt.core.worker.results import FrameWriter, Refusal, Row, StageResult, TaskResult, parted, readable
 from sparkbolt.core.worker.routing import EmittedRows, RoutedRows, roots_of_row, route, without
 from sparkbolt.core.worker.tasks import BoltTask
-from sparkbolt.core.worker.tuple_batch import Rows, emitted_rows_of
 from sparkbolt.core.worker.worker import Worker
 from sparkbolt.errors import PrepareError, Unavailable
 
@@ -361,9 +361,7 @@ class Stage:
                 self.counts(task.context.component).emitted += out.count
                 self.meter.output(task.context.task, out.routes.name).emitted += out.count
             elif out.count:
-                path = (*(rows.path if not out.extras else ()), (task.context.task, out.routes.index))
-                for block in emitted_rows_of(out, rows, self.lane.tracked):
-                    block.path = path
+                for block in out.blocks(rows, self.lane.tracked, task.context.task):
                     started = own.start(block) if own is not None else Started(block)
                     self.send_started(started, task.context.task)
             out.clear()

@@ -15,8 +15,9 @@ from typing import Any
 
 from sparkbolt.core.base.exceptions import line_of, preparing, user_code
 from sparkbolt.core.base.native import kernels
-from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.core.model.components import BasicBolt, Bolt, TopologyContext
 from sparkbolt.core.model.dead_letters import DeadLetterSink
+from sparkbolt.core.model.function_bolts import FunctionBolt
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.pickling import Pickling
 from sparkbolt.core.model.progress import Activity
@@ -29,12 +30,15 @@ from sparkbolt.core.state.task_state import TaskState
 from sparkbolt.core.worker.activity import ActivityMonitor
 from sparkbolt.core.worker.bolt_runtime import BoltRuntime, void_roots
 from sparkbolt.core.worker.crash_isolation import Crashes, Unkept, Watch
+from sparkbolt.core.worker.emissions import Output
 from sparkbolt.core.worker.environment import WorkerEnvironment
 from sparkbolt.core.worker.outbox import Outbox
 from sparkbolt.core.worker.routing import StreamRoutes, routes_of
 from sparkbolt.core.worker.tasks import BoltTask
-from sparkbolt.core.worker.tuple_batch import Output
 from sparkbolt.errors import ConfigError, InvariantError, StateError
+
+_BY_ROW = (Bolt, BasicBolt, FunctionBolt)
+"""Bolts whose emissions compiled code gathers, unless an observer wants to see each of them."""
 
 
 class Worker:
@@ -124,7 +128,7 @@ class Worker:
             component, _ = self.lane.topology.task_owner(number)
             spec = self.lane.topology.components[component]
             captured = self.environment.capture is not None or spec.config.debug
-            native = kernels() if self.environment.observer is None else None  # an observer sees each emission
+            native = kernels() if isinstance(spec.component, _BY_ROW) and self.environment.observer is None else None
             output = Output(component, self.routes(number), captured=captured, native=native)
             if self.environment.observer is not None:
                 self.environment.observer.emits(output)

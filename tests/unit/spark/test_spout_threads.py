@@ -13,7 +13,7 @@ from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.config import Config
 from sparkbolt.core.model.reports import ErrorReport
-from sparkbolt.core.worker.tuple_batch import Output
+from sparkbolt.core.worker.emissions import Output
 
 pytest.importorskip("pyspark")
 

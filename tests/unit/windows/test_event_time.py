@@ -13,8 +13,8 @@ import pytest
 from sparkbolt import Count, TopologyBuilder, bolt
 from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.core.model.tuples import Origin
+from sparkbolt.core.worker.emissions import Rows
 from sparkbolt.core.worker.results import TaskResult
-from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows.reading import times_of
 from sparkbolt.windows.settings import Windowing

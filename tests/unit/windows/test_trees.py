@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from sparkbolt import Config, Count, TopologyBuilder, WindowedBolt, bolt
 from sparkbolt.core.model.tuples import Origin
+from sparkbolt.core.worker.emissions import Rows
 from sparkbolt.core.worker.results import TaskResult
-from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.errors import EngineError
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (

@@ -12,7 +12,7 @@ import pytest
 from sparkbolt import BasicBolt, ColumnBolt, Config, RetryPolicy, Spout, TopologyBuilder
 from sparkbolt.core.model.tuples import Origin
 from sparkbolt.core.protocol.edges import Anchoring
-from sparkbolt.core.worker.tuple_batch import Rows
+from sparkbolt.core.worker.emissions import Rows
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver

@@ -20,9 +20,9 @@ from sparkbolt.core.model.retry import RetryPolicy
 from sparkbolt.core.model.topology import TopologyBuilder
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.worker.collectors import BoltRowCollector
+from sparkbolt.core.worker.emissions import Rows
 from sparkbolt.core.worker.spout_chunks import sound_parts
 from sparkbolt.core.worker.tasks import BoltTask
-from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
