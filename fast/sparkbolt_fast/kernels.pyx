@@ -390,6 +390,7 @@ cdef class RowBuffer:
     """
 
     cdef Py_ssize_t width, declared
+    cdef bint collected
     cdef object stream, otherwise
     cdef tuple columns
     cdef Column first
@@ -398,12 +399,14 @@ cdef class RowBuffer:
     cdef int64_t row
     cdef Py_ssize_t room
 
-    def __cinit__(self, coded):
+    def __cinit__(self, coded, bint collected):
         """Begin empty, and closed for ``emit``.
 
         Args:
             coded: for each field, whether its strings are held as numbers of distinct strings.
+            collected: whether emissions are kept; otherwise they are only counted.
         """
+        self.collected = collected
         self.parents = NULL
         self.columns = tuple([Column(flag) for flag in coded])
         self.declared = len(self.columns)
@@ -453,6 +456,9 @@ cdef class RowBuffer:
         cdef PyObject *row = <PyObject *>values
         cdef Py_ssize_t field, room
         cdef bint is_list = PyList_CheckExact(row)
+        if not self.collected:
+            self.count += 1
+            return 0
         if self.count == self.room:
             room = max(FIRST_ROOM, 2 * self.room)
             self.parents = <int64_t *>more_room(self.parents, <size_t>room * sizeof(int64_t))
@@ -476,7 +482,7 @@ cdef class RowBuffer:
     def clear(self):
         """Forget everything; emissions are accepted or refused as before."""
         cdef Column column
-        if self.count:
+        if self.collected and self.count:
             for column in self.columns:
                 column.begin()
         self.count = 0

@@ -217,11 +217,14 @@ class RowBuffer:
     The compiled kernels have one with the same methods.
     """
 
-    __slots__ = ("_ends", "_width", "extend", "parents", "values")
+    __slots__ = ("_collected", "_counted", "_ends", "_width", "extend", "parents", "values")
 
-    def __init__(self, coded: Sequence[bool]) -> None:
+    def __init__(self, coded: Sequence[bool], collected: bool) -> None:
         """Begin empty; see ``kernels.RowBuffer``."""
         self._width = len(coded)
+        self._collected = collected
+        self._counted = 0
+        """How many emissions were not kept."""
         self._ends: list[int] | None = None
         self.values: list[Any] = []
         """The values of all emissions, one emission after the other: column i is ``values[i::width]``."""
@@ -249,11 +252,22 @@ class RowBuffer:
             else:
                 otherwise(values, stream, anchors)
 
+        def count(values: Sequence[Any], stream: str = stream, anchors: None = None) -> None:
+            if (
+                (values.__class__ is list or values.__class__ is tuple)
+                and len(values) == width
+                and stream is DEFAULT_STREAM
+                and anchors is None
+            ):
+                self._counted += 1
+            else:
+                otherwise(values, stream, anchors)
+
         def gate(is_open: bool) -> None:
             nonlocal width
             width = self._width if is_open else -1
 
-        return emit, gate
+        return (emit if self._collected else count), gate
 
     def begin_rows(self) -> list[int]:
         """Leave out the row of each emission from now on, until ``end_rows``.
@@ -272,6 +286,9 @@ class RowBuffer:
 
     def push(self, values: Sequence[Any], parent: int) -> None:
         """Append values that fit the stream, anchored to a row."""
+        if not self._collected:
+            self._counted += 1
+            return
         self.extend(values)
         if self._ends is None:
             self.parents.append(parent)
@@ -279,7 +296,7 @@ class RowBuffer:
     @property
     def count(self) -> int:
         """How many emissions there are."""
-        return len(self.parents)
+        return len(self.parents) + self._counted
 
     def taken(self) -> tuple[list[Any], bytes | array[int]]:
         """The columns, and the row of each emission."""
@@ -289,11 +306,13 @@ class RowBuffer:
 
     def cut(self, count: int) -> None:
         """Remove all emissions but the first ``count``."""
+        self._counted = min(self._counted, count)
         del self.values[count * self._width :]
         del self.parents[count:]
 
     def clear(self) -> None:
         """Remove all emissions."""
+        self._counted = 0
         self.values.clear()
         self.parents = array("q")
 
@@ -320,7 +339,7 @@ class Emissions:
         """How many rows the task had emitted on the stream before, in this micro-batch."""
         sent = any(not route.fused for route in routes.routes)
         coded = [sent and field in routes.keys for field in routes.fields]  # then it is sent as a dictionary
-        self.rows: Any = (RowBuffer if native is None else native.RowBuffer)(coded)
+        self.rows: Any = (RowBuffer if native is None else native.RowBuffer)(coded, collected)
         self._anchors: list[Anchors] = []
         self._chunks: list[tuple[Sequence[Any], npt.NDArray[np.int64]]] = []
         """Columns that were emitted as columns, and the row of each emission, or UNANCHORED."""

@@ -190,7 +190,7 @@ def test_many_distinct_strings_are_numbered_in_their_order() -> None:
 
 def test_few_strings_behind_very_many_are_numbered_anew() -> None:
     with fast(wanted=True):
-        emitted = kernels().RowBuffer([True])
+        emitted = kernels().RowBuffer([True], collected=True)
         emit, opened = emitted.gated("default", None)
     for words in (list(map(str, range(100_000))), ["to", "be"], ["be", "or", "be"], list(map(str, range(5_000)))):
         opened(True)
@@ -431,7 +431,7 @@ def test_a_string_for_which_there_is_no_memory_harms_no_other() -> None:
 import resource
 from sparkbolt_fast.kernels import RowBuffer
 from sparkbolt.core.base.text_arrays import text_from
-emitted = RowBuffer([True])
+emitted = RowBuffer([True], collected=True)
 emitted.push(["first"], 0)
 long = "x" * (300 << 20)
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
