@@ -269,18 +269,18 @@ class RowBuffer:
 
         return (emit if self._collected else count), gate
 
-    def begin_rows(self) -> list[int]:
+    def begin_rows(self) -> list[int] | None:
         """Leave out the row of each emission from now on, until ``end_rows``.
 
         Instead the length of ``values`` is appended to the returned list after each row: one append for each row costs
-        less than one for each emission.
+        less than one for each emission. None: emissions are only counted.
         """
-        self._ends = []
+        self._ends = [] if self._collected else None
         return self._ends
 
     def end_rows(self) -> None:
         """Note the row of each emission since ``begin_rows``; there was none before it."""
-        ends, self._ends = np.array(self._ends, dtype=np.int64), None
+        ends, self._ends = np.array(self._ends or (), dtype=np.int64), None
         emitted = np.diff(ends, prepend=0) // self._width
         self.parents.frombytes(np.arange(len(ends)).repeat(emitted).tobytes())
 

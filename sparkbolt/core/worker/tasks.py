@@ -479,8 +479,9 @@ class RowLoop:
         basic = self._basic
         collector: Any = by_hand if by_hand is not None else basic
         buffer = basic.begin(tup) if by_hand is None else None
+        ends = buffer.begin_rows() if buffer is not None else None
         emitted = buffer.values if buffer is not None else []
-        note_end = buffer.begin_rows().append if buffer is not None else None
+        note_end = ends.append if ends is not None else None
         alone = reference_count(tup)
         single = names[0] if len(names) == 1 else None
         for row, values in enumerate(rows.single() if single is not None else rows.values()):
