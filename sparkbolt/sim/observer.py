@@ -84,7 +84,7 @@ class _DyingRows(Rows):
 
 
 class AttemptObserver:
-    """Records what the current attempt does; implements the ``Observer`` protocol of ``core.worker.worker``."""
+    """Records what the current attempt does; implements the ``Observer`` protocol of ``worker.environment``."""
 
     def __init__(self, lane: Lane, *, stories: bool = False, trails: bool = False) -> None:
         """Start with nothing recorded.
