@@ -20,9 +20,10 @@ from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger import files as ledger_files
 from sparkbolt.core.driver.ledger import log as ledger_log
 from sparkbolt.core.driver.ledger.ledger import Ledger
+from sparkbolt.core.driver.ledger.message_log import MessageLog
 from sparkbolt.core.driver.ledger.messages import Messages as KnownMessages
 from sparkbolt.core.driver.ledger.outbox_acks import OutboxAcks
-from sparkbolt.core.driver.ledger.partition_manager import PartitionManager
+from sparkbolt.core.driver.ledger.retry_schedule import RetrySchedule
 from sparkbolt.core.driver.planner import Planner
 from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.model import groupings
@@ -220,8 +221,8 @@ def a_tree_that_timed_out_stays_open(patch: Patch) -> None:
 
 
 def compaction_forgets_retries(patch: Patch) -> None:
-    state = PartitionManager.state
-    patch.setattr(PartitionManager, "state", lambda self: replace(state(self), retries=[]))
+    state = MessageLog.state
+    patch.setattr(MessageLog, "state", lambda self: replace(state(self), retries=[]))
 
 
 def compaction_forgets_open_trees(patch: Patch) -> None:
@@ -264,12 +265,12 @@ def a_fail_is_forgotten_where_the_tree_began(patch: Patch) -> None:
 
 
 def retries_do_not_wait(patch: Patch) -> None:
-    first = KnownMessages.first_retries
-    patch.setattr(KnownMessages, "first_retries", lambda self, limit, now_ms=None: first(self, limit))
+    due = RetrySchedule.due
+    patch.setattr(RetrySchedule, "due", lambda self, limit, now_ms=None, rooms=None: due(self, limit))
 
 
 def nobody_wakes_for_a_retry(patch: Patch) -> None:
-    patch.setattr(KnownMessages, "next_retry_ms", lambda self: None)
+    patch.setattr(RetrySchedule, "next_due_ms", lambda self, not_before=None: None)
 
 
 def nobody_wakes_for_the_retry_of_a_spout(patch: Patch) -> None:

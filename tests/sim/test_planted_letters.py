@@ -14,8 +14,8 @@ from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger import log as ledger_log
 from sparkbolt.core.driver.ledger import messages
 from sparkbolt.core.driver.ledger.attempt_store import AttemptStore
+from sparkbolt.core.driver.ledger.message_log import MessageLog
 from sparkbolt.core.driver.ledger.messages import Messages as KnownMessages
-from sparkbolt.core.driver.ledger.partition_manager import PartitionManager
 from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.worker.dead_letter_reader import LetterReader
 from sparkbolt.sim.subject import Subject, subject_of
@@ -32,13 +32,13 @@ def a_letter_counts_though_its_sink_failed(patch: Patch) -> None:
 
 
 def what_is_given_up_is_finished_before_its_letter(patch: Patch) -> None:
-    wait = PartitionManager.wait
+    wait = MessageLog.wait
 
-    def hasty(self: PartitionManager, retry: Any, **options: Any) -> None:
+    def hasty(self: MessageLog, retry: Any, **options: Any) -> None:
         if retry.letter is None:
             wait(self, retry, **options)
 
-    patch.setattr(PartitionManager, "wait", hasty)
+    patch.setattr(MessageLog, "wait", hasty)
 
 
 def a_queue_hears_before_the_letter_is_written(patch: Patch) -> None:
@@ -60,8 +60,8 @@ def compaction_forgets_letters(patch: Patch) -> None:
     dump = ledger_log.dump_snapshot
 
     def forgetful(state: Any) -> bytes:
-        sources = [replace(of, retries=[r for r in of.retries if r.letter is None]) for of in state.messages.sources]
-        return dump(replace(state, messages=replace(state.messages, sources=sources)))
+        logs = [replace(of, retries=[r for r in of.retries if r.letter is None]) for of in state.messages.logs]
+        return dump(replace(state, messages=replace(state.messages, logs=logs)))
 
     patch.setattr(ledger_log, "dump_snapshot", forgetful)
 

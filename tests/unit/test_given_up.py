@@ -24,7 +24,7 @@ from sparkbolt import (
     TopologyBuilder,
 )
 from sparkbolt.core.driver.ledger.ledger import Ledger
-from sparkbolt.core.driver.ledger.partition_manager import Retry
+from sparkbolt.core.driver.ledger.retry_schedule import Retry
 from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.driver.retry_entries import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLAN_MAX, letter_entries
 from sparkbolt.core.driver.spout_buffer import SpoutBuffer
@@ -333,7 +333,7 @@ def test_what_was_decided_with_dead_letters_stays_decided_without() -> None:
     ledger = Ledger(**{**settings, "spouts": without})
     for entry in run.engine.log:
         ledger.replay(entry)
-    [waiting] = ledger.take_retries(10)
+    [waiting] = ledger.messages.retries.due(10)
     assert (waiting.position, waiting.letter is not None, waiting.attempt) == (3, True, 2)
 
 

@@ -312,7 +312,7 @@ class Coordinator:
     def _retries(self, bases: dict[int, int], ready_ms: int, rooms: dict[str, int]) -> list[Entry]:
         """The entries for retries and dead letters; half of a probe is reserved for new messages."""
         half = {component: (room + 1) // 2 for component, room in rooms.items()}
-        retries = self.ledger.take_retries(RETRIES_PER_PLAN_MAX, ready_ms, half)
+        retries = self.ledger.messages.retries.due(RETRIES_PER_PLAN_MAX, ready_ms, half)
         next_letter = self.ledger.messages.next_letter
         entries = retry_entries(retries, partial(self._base, bases), self._reads_once)
         entries += letter_entries(retries, next_letter)
@@ -335,7 +335,7 @@ class Coordinator:
             limit = self.max_spout_pending(component)
             if limit is None:
                 continue
-            unfinished = self.ledger.pending(component) + self.ledger.messages.waiting().get(component, 0)
+            unfinished = self.ledger.pending(component) + self.ledger.messages.retries.counts().get(component, 0)
             if unfinished >= limit * len(self.topology.tasks(component)):
                 return True
         return False
@@ -419,7 +419,7 @@ class Coordinator:
         time_ms = self._time_ms(now_ms, mono_s)
         allowances = self.ledger.outages.allowances(time_ms)
         probes = {component: allowance.next_probe_ms for component, allowance in allowances.items()}
-        retries = [self.ledger.messages.next_retry_ms(probes)]
+        retries = [self.ledger.messages.retries.next_due_ms(probes)]
         for number, buffer in self.buffers.items() if not self._held_back() else ():
             retries.append(buffer.next_due_ms(probes.get(self.topology.task_owner(number)[0], 0)))
         retries += [when for when in probes.values() if when > time_ms]

@@ -1,6 +1,6 @@
 """Messages: what spouts read, where it came from, and how far each source has advanced.
 
-Rule 1: only the ``PartitionManager`` of a source stores the states of its positions.
+Rule 1: only a ``MessageLog`` and the ``RetrySchedule`` store the states of positions.
 Rule 2: nothing is stored per tree. A plan's entry stands for all its trees, and is kept while one of them is
 unfinished. The map of open trees knows which of them are open.
 Rule 3: only a promotion of the ledger and the beginning of a life change anything here.
@@ -34,11 +34,11 @@ from sparkbolt.core.base.ids import (
     tree_key,
 )
 from sparkbolt.core.driver.ledger.attempt_store import AttemptStore, MessageKey
+from sparkbolt.core.driver.ledger.message_log import Live, LogState, MessageLog
 from sparkbolt.core.driver.ledger.open_trees import RotatingMap
 from sparkbolt.core.driver.ledger.outages import Outages
 from sparkbolt.core.driver.ledger.outcomes import SpoutInfo, Terms, Whose, decide
-from sparkbolt.core.driver.ledger.partition_manager import Live, PartitionManager, Retry, SourceState
-from sparkbolt.core.driver.ledger.retry_queue import RetryQueue
+from sparkbolt.core.driver.ledger.retry_schedule import LogName, Retry, RetrySchedule
 from sparkbolt.core.model.causes import EXHAUSTED, Cause, MessageOutcome
 from sparkbolt.core.model.dead_letters import ExhaustedMessage
 from sparkbolt.core.model.measurements import OWN_TREES, Flow, FlowCounts
@@ -58,7 +58,7 @@ SET_ASIDE_MAX = 1000
 class MessagesState:
     """The durable state of ``Messages``."""
 
-    sources: list[SourceState] = field(default_factory=list)
+    logs: list[LogState] = field(default_factory=list)
     next_sequence: dict[int, int] = field(default_factory=dict)
     next_letter: dict[int, int] = field(default_factory=dict)
     attempts: list[tuple[MessageKey, MessageAttempts]] = field(default_factory=list)
@@ -69,7 +69,7 @@ class MessagesState:
 
 
 class Messages:
-    """The entries with unfinished trees, and the managers of all sources; part of the ledger.
+    """The entries with unfinished trees, and all message logs; part of the ledger.
 
     Arrays of keys are uint64[keys], in any order. They may contain trees that no entry reserved, such as those that a
     window began.
@@ -112,8 +112,8 @@ class Messages:
             patience_ms,
         )
         """The terms for messages that fail from now on."""
-        self.changed: dict[str, dict[str, PartitionManager]] = {}
-        """Component -> source -> manager, for the sources that the last promotion changed."""
+        self.changed: dict[str, dict[str, MessageLog]] = {}
+        """Component -> source -> log, for the logs that the last promotion changed."""
         self._spouts = {task: spout for spout in spouts for task in spout.tasks}
         self.own_tasks = np.array([task for task, spout in self._spouts.items() if spout.own], dtype=np.uint64)
         """uint64[tasks]: the numbers of the tasks of inlets, and of bolts that start trees."""
@@ -126,32 +126,30 @@ class Messages:
         self._next_letter = state.next_letter
         self.attempt_store = AttemptStore(state.attempts)
         """The attempts at messages that may become dead letters."""
-        self._managers: dict[str, dict[str, PartitionManager]] = {}
+        self._logs: dict[str, dict[str, MessageLog]] = {}
         self._progress: dict[str, dict[str, int]] = {}
-        self.retries = RetryQueue()
-        """The records that wait for a retry; other modules may read it."""
+        self.retries = RetrySchedule()
+        """What waits for a retry or for its dead letter; other modules may read it."""
         self.live = LiveEntries(state.live)
         """The entries with unfinished trees; other modules may read it."""
-        self._restore(state.sources)
+        self._restore(state.logs)
 
-    def _restore(self, sources: Sequence[SourceState]) -> None:
-        entries: dict[tuple[str, str], list[Live]] = {}
+    def _restore(self, logs: Sequence[LogState]) -> None:
+        entries: dict[LogName, list[Live]] = {}
         for live in self.live:
-            if live.entry.source is not None:
-                entries.setdefault((self._spouts[live.entry.task].component, live.entry.source), []).append(live)
-        for live in self.live:
-            self.attempt_store.started(self._spouts[live.entry.task].component, live.entry)
-        for of in sources:
-            place = of.component, of.source
-            manager = PartitionManager.restore(of, entries.get(place, ()))
-            self._managers.setdefault(of.component, {})[of.source] = manager
-            self.retries.note(manager)
-        self._show_progress(self._managers)
+            component, source = self._spouts[live.entry.task].component, live.entry.source
+            if source is not None:
+                entries.setdefault((component, source), []).append(live)
+            self.attempt_store.started(component, live.entry)
+        for of in logs:
+            log = MessageLog.restore(of, entries.get((of.component, of.source), ()), self.retries)
+            self._logs.setdefault(of.component, {})[of.source] = log
+        self._show_progress(self._logs)
 
     def state(self) -> MessagesState:
         """The durable state; it shares its content with this object, so the next promotion changes it."""
         return MessagesState(
-            sources=[manager.state() for manager in self._all_managers()],
+            logs=[log.state() for log in self._all_logs()],
             next_sequence=self._next_sequence,
             next_letter=self._next_letter,
             attempts=self.attempt_store.items(),
@@ -179,9 +177,9 @@ class Messages:
     def finished(self) -> dict[str, dict[str, int]]:
         """Component -> source -> the position below which all is finished; a new dict on each call."""
         found: dict[str, dict[str, int]] = {}
-        for manager in self._all_managers():
-            if manager.planned:
-                found.setdefault(manager.component, {})[manager.source] = manager.finished
+        for log in self._all_logs():
+            if log.planned:
+                found.setdefault(log.component, {})[log.source] = log.finished
         return found
 
     def next_sequence(self, task: int) -> int:
@@ -203,29 +201,15 @@ class Messages:
         letters: Mask = keys & np.uint64(MAX_SEQUENCE) >= from_
         return letters
 
-    def waiting(self) -> dict[str, int]:
-        """How many records of each component wait for a retry; components without any are left out."""
-        return self.retries.counts()
-
-    def first_retries(
-        self, limit: int, now_ms: int | None = None, rooms: Mapping[str, int] | None = None
-    ) -> list[Retry]:
-        """Up to ``limit`` records that are due at ``now_ms``, as in ``RetryQueue.first``."""
-        return self.retries.first(limit, now_ms, rooms)
-
-    def next_retry_ms(self, not_before: Mapping[str, int] | None = None) -> int | None:
-        """When the first waiting record is due, as in ``RetryQueue.next_due_ms``."""
-        return self.retries.next_due_ms(not_before)
-
     def takes_more(self, component: str, source: str, max_uncommitted: int | None) -> bool:
-        """Whether a new range of the source may be planned, as in ``PartitionManager.takes_more``."""
-        manager = self._managers.get(component, {}).get(source)
-        return manager is None or manager.takes_more(max_uncommitted)
+        """Whether a new range of the source may be planned, as in ``MessageLog.takes_more``."""
+        log = self._logs.get(component, {}).get(source)
+        return log is None or log.takes_more(max_uncommitted)
 
     def views(self, component: str, trees: RotatingMap, *, changed: bool) -> dict[str, SourceView]:
         """The views of a component's sources for its spout: of all, or of those that the last promotion changed."""
-        managers = (self.changed if changed else self._managers).get(component, {})
-        return {source: manager.view(trees) for source, manager in managers.items() if manager.planned}
+        logs = (self.changed if changed else self._logs).get(component, {})
+        return {source: log.view(trees) for source, log in logs.items() if log.planned}
 
     def unreserved(self, plan: MicroBatchPlan, keys: U64) -> U64:
         """The keys that need an entry and have none in the plan; first attempts of bolts' tasks need none."""
@@ -317,11 +301,10 @@ class Messages:
         self.attempt_store.settle(lambda keys: trees.find(keys)[1], self._waits)
         moved: dict[str, dict[str, int]] = {}
         for component in sorted(self.changed):
-            for source, manager in sorted(self.changed[component].items()):
-                position = manager.advance(trees)
+            for source, log in sorted(self.changed[component].items()):
+                position = log.advance(trees)
                 if position is not None:
                     moved.setdefault(component, {})[source] = position
-                self.retries.note(manager)
         self._show_progress(self.changed)
         return moved
 
@@ -358,12 +341,12 @@ class Messages:
             if live.entry.source is not None:
                 self._change(self._spouts[live.entry.task].component, live.entry.source)
 
-    def _change(self, component: str, source: str) -> PartitionManager:
-        """The manager of a source that this promotion changes; created on first use."""
-        managers = self._managers.setdefault(component, {})
-        if source not in managers:
-            managers[source] = PartitionManager(component, source)
-        return self.changed.setdefault(component, {}).setdefault(source, managers[source])
+    def _change(self, component: str, source: str) -> MessageLog:
+        """The log that this promotion changes; created on first use."""
+        logs = self._logs.setdefault(component, {})
+        if source not in logs:
+            logs[source] = MessageLog(component, source, self.retries)
+        return self.changed.setdefault(component, {}).setdefault(source, logs[source])
 
     def _decide(self, fail: Fail, live: Live | None, notes: TreeNotes, now_ms: int) -> FailedTree:
         """Decide the outcome of one failed tree; its message is queued for a retry or set aside."""
@@ -382,15 +365,15 @@ class Messages:
             whose = Whose(component, task, None, None)
             tree = decide(fail, whose, live, policy, notes, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
         else:
-            manager = self._change(component, source)
-            whose = Whose(component, task, source, position, manager.away)
+            log = self._change(component, source)
+            whose = Whose(component, task, source, position, log.away)
             tree = decide(fail, whose, live, policy, notes, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
             letter = self._letter_of(tree, live) if lettered or tree.letter else None
             if tree.due_ms is not None:
                 attempt = 1 if letter is not None and not tree.letter else tree.next_attempt
                 end = ExhaustedMessage.loads(letter).end if tree.letter and letter is not None else tree.end
                 retry = Retry(number, source, position, attempt, end, tree.due_ms, letter)
-                manager.wait(retry, away=fail.cause == Cause.AWAY, postponed=fail.cause == Cause.POSTPONED)
+                log.wait(retry, away=fail.cause == Cause.AWAY, postponed=fail.cause == Cause.POSTPONED)
         if tree.outcome in EXHAUSTED and not tree.letter:
             self.set_aside.append(tree)
         return tree
@@ -408,18 +391,18 @@ class Messages:
 
     def _waits(self, place: MessageKey) -> bool:
         component, source, position = place
-        return self._managers[component][source].waits(position)
+        return position in self.retries.of((component, source))
 
-    def _show_progress(self, changed: Mapping[str, Mapping[str, PartitionManager]]) -> None:
+    def _show_progress(self, changed: Mapping[str, Mapping[str, MessageLog]]) -> None:
         """Take into ``progress`` how far these sources are planned."""
-        for component, managers in changed.items():
+        for component, logs in changed.items():
             known = self._progress.get(component, {})
-            ends = {source: manager.planned for source, manager in managers.items() if manager.planned}
+            ends = {source: log.planned for source, log in logs.items() if log.planned}
             if any(known.get(source) != end for source, end in ends.items()):
                 self._progress[component] = known | ends
 
-    def _all_managers(self) -> Iterator[PartitionManager]:
-        return (manager for managers in self._managers.values() for manager in managers.values())
+    def _all_logs(self) -> Iterator[MessageLog]:
+        return (log for logs in self._logs.values() for log in logs.values())
 
 
 class LiveEntries(list[Live]):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from sparkbolt.core.driver.ledger.partition_manager import Live
+from sparkbolt.core.driver.ledger.message_log import Live
 from sparkbolt.core.model.causes import AWAY, FINAL, NOT_READ, Cause, MessageOutcome
 from sparkbolt.core.model.reports import Fail, FailedTree, why
 from sparkbolt.core.model.retry import Policies, RetryPolicy

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.base.ids import I32, MAX_TASK_NUMBER, U64, split_key
-from sparkbolt.core.driver.ledger.partition_manager import Live
+from sparkbolt.core.driver.ledger.message_log import Live
 from sparkbolt.core.model.reports import FailedTree
 from sparkbolt.core.model.story import HOPS_MAX, Hop, Story, TreeNotes, merged
 from sparkbolt.core.model.tree_life import TreeState

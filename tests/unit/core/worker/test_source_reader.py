@@ -201,10 +201,10 @@ def test_a_range_that_waits_to_be_read_again_outlives_a_restart_and_a_compaction
     Numbers.tried.clear()
     engine = LocalEngine(topology(Numbers(raising(0, times=1))))
     engine.step()
-    waiting = engine.ledger.take_retries(9)
+    waiting = engine.ledger.messages.retries.due(9)
     assert [(retry.position, retry.end) for retry in waiting] == [(0, 50)]
     again = Ledger.restore(engine.ledger.snapshot(), **ledger_settings(engine.lane))
-    assert again.take_retries(9) == waiting
+    assert again.messages.retries.due(9) == waiting
     engine.restart()
     while engine.step() is not None:
         pass
