@@ -11,7 +11,7 @@ from typing import Any
 
 from sparkbolt.core.base.exceptions import line_of, pass_on, said, text_of, user_code
 from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.driver.spout_buffer import SpoutBuffer
+from sparkbolt.core.driver.spout_buffer import Emitted, SpoutBuffer
 from sparkbolt.core.model.components import PartitionedSpout, Spout, TopologyContext
 from sparkbolt.core.model.lane import Lane
 from sparkbolt.core.model.reports import ErrorReport
@@ -113,7 +113,7 @@ class LocalSpout:
         bytes_max = self._context.config.tuple_bytes_max
         for stream, values, message_id, task in self._collector.records:
             tracked = self._tracked and message_id is not None
-            self._buffer.waiting.append((Record.of(stream, values, tracked, task, bytes_max), message_id))
+            self._buffer.waiting.append(Emitted(Record.of(stream, values, tracked, task, bytes_max), message_id))
         self._collector.records = []
         for error in self._output.errors:
             self.reports.append(ErrorReport(self._context.component, self._context.index, *said(error)))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkbolt.core.base.exceptions import line_of, said
-from sparkbolt.core.driver.spout_buffer import SpoutBuffer
+from sparkbolt.core.driver.spout_buffer import Emitted, SpoutBuffer
 from sparkbolt.core.model.components import Spout, TopologyContext
 from sparkbolt.core.model.reports import ErrorReport
 from sparkbolt.core.protocol.plan import Record
@@ -201,7 +201,7 @@ class SpoutThread:
             return False
         bytes_max = self._context.config.tuple_bytes_max
         given = [
-            (Record.of(stream, values, self._tracked and message_id is not None, task, bytes_max), message_id)
+            Emitted(Record.of(stream, values, self._tracked and message_id is not None, task, bytes_max), message_id)
             for stream, values, message_id, task in records
         ]
         with self._lock:

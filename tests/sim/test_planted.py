@@ -25,7 +25,6 @@ from sparkbolt.core.driver.ledger.messages import Messages as KnownMessages
 from sparkbolt.core.driver.ledger.outbox_acks import OutboxAcks
 from sparkbolt.core.driver.ledger.retry_schedule import RetrySchedule
 from sparkbolt.core.driver.planner import Planner
-from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.model import groupings
 from sparkbolt.core.model.reports import FailedTree
 from sparkbolt.core.model.tuples import Tuple
@@ -273,10 +272,6 @@ def nobody_wakes_for_a_retry(patch: Patch) -> None:
     patch.setattr(RetrySchedule, "next_due_ms", lambda self, not_before=None: None)
 
 
-def nobody_wakes_for_the_retry_of_a_spout(patch: Patch) -> None:
-    patch.setattr(SpoutBuffer, "next_due_ms", lambda self: None)
-
-
 def a_further_attempt_has_the_number_of_the_last(patch: Patch) -> None:
     patch.setattr(FailedTree, "next_attempt", property(lambda self: max(2, self.attempt)))
 
@@ -326,7 +321,6 @@ PLANTS = (
     a_fail_is_forgotten_where_the_tree_began,
     retries_do_not_wait,
     nobody_wakes_for_a_retry,
-    nobody_wakes_for_the_retry_of_a_spout,
     a_further_attempt_has_the_number_of_the_last,
     what_is_read_once_is_read_in_the_next_life,
 )

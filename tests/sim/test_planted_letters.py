@@ -47,7 +47,7 @@ def a_queue_hears_before_the_letter_is_written(patch: Patch) -> None:
     def hasty(self: SpoutBuffer, tree: Any) -> None:
         fail(self, tree)
         if tree.outcome == "dead_letter" and not tree.letter:
-            self.acks.append(self.dying[-1].message_id)
+            self.acks.append(self.unfinished[tree.position].message_id)
 
     patch.setattr(SpoutBuffer, "fail", hasty)
 

@@ -27,11 +27,11 @@ from sparkbolt.core.driver.ledger.ledger import Ledger
 from sparkbolt.core.driver.ledger.retry_schedule import Retry
 from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.driver.retry_entries import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLAN_MAX, letter_entries
-from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
 from sparkbolt.core.worker.dead_letter_reader import READS_MAX, REFUSALS_MAX
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
+from tests.unit.test_retries import next_life
 
 AT_ONCE = {"min_backoff": timedelta(0), "max_backoff": timedelta(0)}
 
@@ -419,16 +419,16 @@ def test_a_desk_of_a_new_life_takes_over_what_waits_for_letters() -> None:
     run = Run(Jobs())
     run.grave.away = True
     run.steps()
-    [old] = run.engine.coordinator.buffers.values()
-    new = SpoutBuffer(old.number, 10, keeps=True, remembers=True)
-    new.take_over(old)
-    assert [one.message_id for one in new.dying] == [("job", 3)]
-    [entry] = new.plan_letters(100)
-    planned = new.planned_of(entry)
-    assert [(record.values, message_id) for record, message_id in planned] == [([3], ("job", 3))]
-    newest = SpoutBuffer(old.number, 10, keeps=True, remembers=True)
-    newest.take_over(new)
-    assert [one.message_id for one in newest.dying] == [("job", 3)], "also what was planned and never committed"
+    old = run.engine.coordinator
+    for life in range(2):  # the second life takes over what the first one has planned and never committed
+        old = next_life(old)
+        plan = old.next_plan(run.engine.now_ms + 60_000, 0.0)
+        assert plan is not None, life
+        [entry] = plan.entries
+        [record] = old.records_of(entry)
+        assert (record.values, record.message_id, len(entry.letters or ())) == ([3], "('job', 3)", 1)
+        [attempts] = [kept for _, kept in old.ledger.messages.attempt_store.items()]
+        assert [attempt.number for attempt in attempts.attempts] == [1, 2, 3]
 
 
 # In tests of topologies.

@@ -26,7 +26,9 @@ from sparkbolt import (
     Topology,
     TopologyBuilder,
 )
-from sparkbolt.core.driver.ledger.ledger import FailedTree
+from sparkbolt.core.driver.coordinator import Coordinator
+from sparkbolt.core.driver.ledger.ledger import FailedTree, Ledger
+from sparkbolt.core.driver.ledger.settings import ledger_settings
 from sparkbolt.core.model.reports import SourceView
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
@@ -162,6 +164,15 @@ class Run:
     def counts(self) -> tuple[int, int, int, int]:
         metrics = self.engine.ledger.metrics.of("log")
         return metrics.failed, metrics.retried, metrics.set_aside, metrics.waiting
+
+
+def next_life(old: Coordinator) -> Coordinator:
+    """The next life in the same driver, which has the buffers of the one before it."""
+    ledger = Ledger.restore(old.ledger.snapshot(), **ledger_settings(old.lane))
+    ledger.begin_life(old.life + 1)
+    new = Coordinator(old.lane, ledger, old.spouts, now_ms=ledger.last_now_ms, mono_s=0.0)
+    new.take_over(old)
+    return new
 
 
 # The traps.
@@ -589,9 +600,10 @@ def test_a_query_that_starts_again_gives_again_what_was_open_and_that_is_no_atte
     WORLD.fails = lambda number, attempt: number == 1
     run = Run(topology(Inbox(2, retry=PATIENT), Hold()))
     run.step()
-    [old] = run.engine.coordinator.buffers.values()
-    assert list(old.records) == [1]
-    new = type(old)(old.number, old.pending_max, old.keeps)
-    new.take_over(old)
-    assert [(record.values, record.attempt, id_) for record, id_ in new.waiting] == [([1], 1, 1)]
-    assert not new.fails
+    new = next_life(run.engine.coordinator)
+    plan = new.next_plan(run.engine.now_ms, 0.0)
+    assert plan is not None
+    [entry] = plan.entries
+    assert ([record.values for record in new.records_of(entry)], entry.attempt) == ([[1]], 1)
+    [buffer] = new.buffers.values()
+    assert not buffer.fails

@@ -16,7 +16,7 @@ Prior art: the pending map of Storm's ``SpoutExecutor``, and the intent and comm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -328,6 +328,14 @@ class Ledger:
             self._tally.closed(gone)
         self._tally.show(self.messages.retries.counts())
         return self.void
+
+    def take_over(self, old: Ledger, kept: Mapping[int, Iterable[int]]) -> None:
+        """Let the records of each ``Spout`` wait that an earlier life of the same driver has kept: task to positions.
+
+        They wait for the attempt at which the old life had them, whether they waited there or their trees were open.
+        """
+        self.messages.take_over(old.messages, old._trees, kept)
+        self._tally.show(self.messages.retries.counts())
 
     # Time.
 

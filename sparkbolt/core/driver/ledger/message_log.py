@@ -194,6 +194,18 @@ class MessageLog:
         order = np.argsort(starts, kind="stable")
         return starts[order], ends[order]
 
+    def unfinished(self, trees: RotatingMap) -> list[Retry]:
+        """All messages of a buffer that wait or are open; those that are open as retries that are due at once."""
+        found = list(self._retries.of(self.name).values())
+        for live in self._entries:
+            entry = live.entry
+            for key in trees.between(entry.first_key, entry.first_key + entry.reserved - 1).tolist():
+                sequence = split_key(key)[1]
+                letter = entry.letters[sequence - entry.base] if entry.letters is not None else None
+                position = entry.position_of(sequence)
+                found.append(Retry(entry.task, entry.source, position, entry.attempt, letter=letter))
+        return found
+
     def state(self) -> LogState:
         """The durable state."""
         retries = list(self._retries.of(self.name).values())

@@ -137,10 +137,8 @@ class Messages:
     def _restore(self, logs: Sequence[LogState]) -> None:
         entries: dict[LogName, list[Live]] = {}
         for live in self.live:
-            component, source = self._spouts[live.entry.task].component, live.entry.source
-            if source is not None:
-                entries.setdefault((component, source), []).append(live)
-            self.attempt_store.started(component, live.entry)
+            entries.setdefault(self._name_of(live.entry), []).append(live)
+            self.attempt_store.started(self._name_of(live.entry), live.entry)
         for of in logs:
             log = MessageLog.restore(of, entries.get((of.component, of.source), ()), self.retries)
             self._logs.setdefault(of.component, {})[of.source] = log
@@ -262,12 +260,11 @@ class Messages:
                 self._next_sequence[entry.task] = max(self.next_sequence(entry.task), entry.base + entry.reserved)
             else:
                 self._next_letter[entry.task] = max(self.next_letter(entry.task), entry.base + entry.reserved)
-            self.attempt_store.started(self._spouts[entry.task].component, entry)
+            self.attempt_store.started(self._name_of(entry), entry)
             live = Live(entry, plan.micro_batch_id, plan.now_ms) if entry.reserved else None
             if live is not None:
                 new.append(live)
-            if entry.source is not None:
-                self._change(self._spouts[entry.task].component, entry.source).admit(entry, live)
+            self._change(self._name_of(entry)).admit(entry, live)
         self.live.add(new)
         self._count(unfinished, 1)
 
@@ -311,17 +308,43 @@ class Messages:
     # The beginning of a life.
 
     def forget_records(self) -> tuple[tuple[int, int], ...]:
-        """Drop the entries of every ``Spout``, whose records were lost with their driver.
+        """Drop what is known of the records of every ``Spout``, which were lost with their driver.
 
         Returns:
             (task number, first sequence that is not void) of each task that had started trees.
         """
         self.live.keep(lambda live: live.entry.source is not None)
+        buffers = {self._buffer_of(task) for task, spout in self._spouts.items() if not spout.replayable}
+        for component, source in buffers:
+            self._logs.get(component, {}).pop(source, None)
+            self.retries.forget((component, source))
+        self.attempt_store.forget(buffers)
         return tuple(
             (task, self._next_letter.get(task, self._next_sequence[task]))
             for task, spout in sorted(self._spouts.items())
             if not spout.replayable and task in self._next_sequence
         )
+
+    def take_over(self, old: Messages, trees: RotatingMap, kept: Mapping[int, Iterable[int]]) -> None:
+        """Let the records of each ``Spout`` wait that an earlier life of the same driver has kept.
+
+        Args:
+            old: the messages of that life.
+            trees: its open trees; their records wait for the same attempt again.
+            kept: the positions of the records by task.
+        """
+        for task, positions in kept.items():
+            name = self._buffer_of(task)
+            log, before = self._change(name), old._logs.get(name[0], {}).get(name[1])
+            known = {retry.position: retry for retry in before.unfinished(trees)} if before is not None else {}
+            for position in positions:
+                log.wait(known.get(position) or Retry(task, None, position, 1))
+            self.attempt_store.take_over(old.attempt_store, name)
+
+    def _buffer_of(self, task: int) -> LogName:
+        """The log of the records of a ``Spout``'s task: they have no source that others could read."""
+        component, index = self._task_owner(task)
+        return component, own_source(index)
 
     # How it is done.
 
@@ -338,11 +361,16 @@ class Messages:
                 live.unfinished >= 0,
                 f"{live.entry} of micro-batch {live.micro_batch_id} has finished too many trees",
             )
-            if live.entry.source is not None:
-                self._change(self._spouts[live.entry.task].component, live.entry.source)
+            self._change(self._name_of(live.entry))
 
-    def _change(self, component: str, source: str) -> MessageLog:
+    def _name_of(self, entry: Entry) -> LogName:
+        if entry.source is None:
+            return self._buffer_of(entry.task)
+        return self._spouts[entry.task].component, entry.source
+
+    def _change(self, name: LogName) -> MessageLog:
         """The log that this promotion changes; created on first use."""
+        component, source = name
         logs = self._logs.setdefault(component, {})
         if source not in logs:
             logs[source] = MessageLog(component, source, self.retries)
@@ -353,22 +381,19 @@ class Messages:
         number, sequence = split_key(fail.key)
         component, task = self._task_owner(number)
         spout = self._spouts.get(number)
-        source = live.entry.source if live else None
-        position = live.entry.position_of(sequence) if live and source is not None else None
-        if live is None and spout is not None and spout.own:
-            source, position = own_source(task), sequence
-        policy = self.terms.policies.get(component) if spout is not None else None
+        log = position = None
+        if live is not None:
+            log, position = self._change(self._name_of(live.entry)), live.entry.position_of(sequence)
+        elif spout is not None and spout.own:
+            log, position = self._change((component, own_source(task))), sequence
+        policy = self.terms.policies.get(component) if log is not None else None
         lettered = component in self.terms.lettered
         forgiven_ms = self._outages.wait_ms(fail) if self._outages.costs_nothing(fail) else None
-        if source is None or position is None:
-            policy = None if spout is None or spout.replayable else policy
-            whose = Whose(component, task, None, None)
-            tree = decide(fail, whose, live, policy, notes, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
-        else:
-            log = self._change(component, source)
-            whose = Whose(component, task, source, position, log.away)
-            tree = decide(fail, whose, live, policy, notes, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
-            letter = self._letter_of(tree, live) if lettered or tree.letter else None
+        source = live.entry.source if live is not None else log.source if log is not None else None
+        whose = Whose(component, task, source, position, log.away if log is not None else 0)
+        tree = decide(fail, whose, live, policy, notes, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
+        if log is not None and position is not None:
+            letter = self._letter_of(tree, (*log.name, position), live) if lettered or tree.letter else None
             if tree.due_ms is not None:
                 attempt = 1 if letter is not None and not tree.letter else tree.next_attempt
                 end = ExhaustedMessage.loads(letter).end if tree.letter and letter is not None else tree.end
@@ -378,15 +403,13 @@ class Messages:
             self.set_aside.append(tree)
         return tree
 
-    def _letter_of(self, tree: FailedTree, live: Live | None) -> str | None:
+    def _letter_of(self, tree: FailedTree, message: MessageKey, live: Live | None) -> str | None:
         """Add the failure to the message's attempts; returns the text of its dead letter, None if there is none."""
         if tree.letter:
             assert live is not None
             assert live.entry.letters is not None
             return live.entry.letters[split_key(tree.key)[1] - live.entry.base]
-        assert tree.source is not None
-        assert tree.position is not None
-        attempts = self.attempt_store.failed((tree.component, tree.source, tree.position), tree)
+        attempts = self.attempt_store.failed(message, tree)
         return attempts.exhausted(tree).dumps() if tree.outcome == MessageOutcome.DEAD_LETTER else None
 
     def _waits(self, place: MessageKey) -> bool:

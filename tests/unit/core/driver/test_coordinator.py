@@ -16,7 +16,7 @@ from sparkbolt.core.driver.coordinator import FIRST_RECORDS, GROWTH_AT_FIRST, Co
 from sparkbolt.core.driver.ledger.ledger import Promotion
 from sparkbolt.core.driver.ledger.settings import ROTATIONS
 from sparkbolt.core.driver.rate import RateController
-from sparkbolt.core.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer
+from sparkbolt.core.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, Emitted, SpoutBuffer
 from sparkbolt.core.protocol.acker import gather
 from sparkbolt.core.protocol.plan import Record
 from sparkbolt.errors import EmitError, EngineError
@@ -293,7 +293,6 @@ def test_a_task_that_has_little_leaves_its_share_to_the_others() -> None:
     coordinator = LocalEngine(builder.build()).coordinator
     few, many, none = coordinator.buffers.values()
     few.waiting.append(record(0))
-    few.again.extend((60_000, number, *record(number)) for number in range(20))
     many.waiting.extend(map(record, range(100)))
     plan = coordinator.next_plan(0, 0.0)
     assert plan is not None
@@ -301,8 +300,8 @@ def test_a_task_that_has_little_leaves_its_share_to_the_others() -> None:
     assert not none.planned
 
 
-def record(number: int) -> tuple[Record, int]:
-    return Record("default", [number], True), number
+def record(number: int) -> Emitted:
+    return Emitted(Record("default", [number], True), number)
 
 
 def test_a_desk_of_a_new_life_gives_what_was_planned_again_and_fails_what_was_open() -> None:
@@ -320,7 +319,7 @@ def test_a_desk_of_a_new_life_gives_what_was_planned_again_and_fails_what_was_op
     assert [message_id for _, message_id in new.waiting] == [2, 3]
     assert list(new.acks) == ["heard of soon"]
     assert list(new.fails) == ["this, too", 0, 1]
-    assert (new.planned, new.message_ids) == ([], {})
+    assert (new.planned, new.unfinished) == ([], {})
 
 
 class Drop(BasicBolt):

@@ -16,17 +16,12 @@ from benchmarks.scale_driver import (
     all_failed,
     all_open,
     drain,
-    fail_all,
-    retry_all,
-    write_all,
 )
 from sparkbolt.core.base.ids import tree_key
 from sparkbolt.core.driver import coordinator
 from sparkbolt.core.driver.ledger.ledger import Ledger, SpoutInfo
 from sparkbolt.core.driver.ledger.open_trees import RotatingMap
 from sparkbolt.core.driver.retry_entries import LETTERS_PER_PLAN_MAX
-from sparkbolt.core.driver.spout_buffer import SpoutBuffer
-from sparkbolt.core.model.causes import MessageOutcome
 from sparkbolt.core.model.retry import at_once
 from sparkbolt.core.protocol.acker import judge
 from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
@@ -96,19 +91,6 @@ def test_dead_letters_are_written_at_the_same_cost_whatever_others_wait(monkeypa
         return calls_of(lambda: drain(driver))
 
     assert_linear(letters, LETTERS_PER_PLAN_MAX)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "drain"), [(MessageOutcome.RETRY, retry_all), (MessageOutcome.DEAD_LETTER, write_all)]
-)
-def test_a_queues_failures_cost_the_same_whatever_others_wait(outcome, drain) -> None:
-    def cost(count: int) -> int:
-        buffer = SpoutBuffer(1, count, keeps=True, remembers=True)
-        fail_all(buffer, count, outcome)
-        assert calls_of(lambda: (buffer.ready(0), buffer.next_due_ms())) < 20
-        return calls_of(lambda: drain(buffer, count))
-
-    assert_linear(cost, 500)
 
 
 def test_what_is_planned_of_trees_that_timed_out_costs_nothing_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
