@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from sparkbolt.core.base.exceptions import user_code
-from sparkbolt.core.base.ids import AGAIN, MAX_SEQUENCE, OWN_LETTERS, empty_u64, split_key
+from sparkbolt.core.base.ids import LETTERS, empty_u64, split_key
 from sparkbolt.core.base.tracebacks import place_in
 from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.core.driver.ledger.retry_schedule import Retry
@@ -294,13 +294,12 @@ class Coordinator:
 
     def _base(self, bases: dict[int, int], task: int, reserve: int) -> int:
         base = bases.get(task, self.ledger.next_sequence(task))
-        component, index = self.topology.task_owner(task)
-        limit = AGAIN if self.topology.components[component].is_spout else MAX_SEQUENCE
-        if base + reserve > (OWN_LETTERS if component in self.lane.inlets else limit):
+        if base + reserve > LETTERS:
+            component, index = self.topology.task_owner(task)
             raise EngineError(
                 f"{component}[{index}] has reserved {base:,} trees since the topology's first start, and cannot "
                 f"reserve {reserve:,} more: each position of a range counts, be there a record or not, and a task has "
-                f"{AGAIN:,}. Use positions without gaps (not nanoseconds), or more tasks, and a new checkpoint"
+                f"{LETTERS:,}. Use positions without gaps (not nanoseconds), or more tasks, and a new checkpoint"
             )
         bases[task] = base + reserve
         return base

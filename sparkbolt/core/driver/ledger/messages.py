@@ -23,8 +23,8 @@ import numpy.typing as npt
 from sparkbolt.core.base.ids import (
     AGAIN,
     I64,
+    LETTERS,
     MAX_SEQUENCE,
-    OWN_LETTERS,
     SEQUENCE_BITS,
     U64,
     constant,
@@ -186,17 +186,12 @@ class Messages:
         return self._next_sequence.get(task, AGAIN if spout is not None and spout.own else 0)
 
     def next_letter(self, task: int) -> int:
-        """The first sequence of a spout's task that no promoted plan has reserved for a dead letter."""
-        spout = self._spouts.get(task)
-        return self._next_letter.get(task, OWN_LETTERS if spout is not None and spout.own else AGAIN)
+        """The first sequence of a task that no promoted plan has reserved for a dead letter."""
+        return self._next_letter.get(task, LETTERS)
 
     def letters_among(self, keys: U64) -> Mask:
         """bool[keys]: which of the keys belong to dead letters."""
-        if not self._next_letter:
-            return np.zeros(len(keys), dtype=np.bool_)
-        own = np.isin(keys >> np.uint64(SEQUENCE_BITS), self.own_tasks)
-        from_ = np.where(own, np.uint64(OWN_LETTERS), np.uint64(AGAIN))
-        letters: Mask = keys & np.uint64(MAX_SEQUENCE) >= from_
+        letters: Mask = keys & np.uint64(MAX_SEQUENCE) >= np.uint64(LETTERS)
         return letters
 
     def takes_more(self, component: str, source: str, max_uncommitted: int | None) -> bool:
