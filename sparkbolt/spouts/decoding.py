@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sparkbolt.core.model import arguments
-from sparkbolt.core.model.config import did_you_mean
+from sparkbolt.api import arguments
+from sparkbolt.api.config import did_you_mean
 from sparkbolt.errors import ConfigError
 
 Decode = Callable[[bytes], Any]

@@ -10,10 +10,10 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sparkbolt.core.base.exceptions import pass_on
-from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
-from sparkbolt.core.model.ranges import BadRecord, Range
+from sparkbolt.api import arguments
+from sparkbolt.api.components import PartitionedSpout, TopologyContext
+from sparkbolt.api.ranges import BadRecord, Range
+from sparkbolt.base.exceptions import pass_on
 from sparkbolt.errors import ConfigError
 
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 
-from sparkbolt.core.base.throttle import Throttle
-from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.retry import RetryPolicy
+from sparkbolt.api import arguments
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.retry import RetryPolicy
+from sparkbolt.base.throttle import Throttle
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.decoding import Decoder
 from sparkbolt.spouts.kestrel_link import KestrelConnection

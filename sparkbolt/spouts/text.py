@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from sparkbolt.core.model import arguments
-from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
-from sparkbolt.core.model.ranges import BadRecord, Range
+from sparkbolt.api import arguments
+from sparkbolt.api.components import PartitionedSpout, TopologyContext
+from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.files import PlainFile, escape, unescape
 from sparkbolt.spouts.followed import open_copy

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-from sparkbolt.core.model import arguments
+from sparkbolt.api import arguments
 
 FOREVER_MS = (1 << 31) - 1
 """Longer than any window: Storm's ``Integer.MAX_VALUE`` milliseconds."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from sparkbolt.core.model import arguments
+from sparkbolt.api import arguments
 from sparkbolt.windows.policies import Event, EvictionContext
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from sparkbolt import (
     Topology,
     TopologyBuilder,
 )
-from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.driver.ledger.ledger import FailedTree, Ledger
-from sparkbolt.core.driver.ledger.settings import ledger_settings
-from sparkbolt.core.model.reports import SourceView
+from sparkbolt.api.reports import SourceView
+from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.ledger.ledger import FailedTree, Ledger
+from sparkbolt.driver.ledger.settings import ledger_settings
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
 

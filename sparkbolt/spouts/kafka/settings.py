@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from sparkbolt.core.model import arguments
+from sparkbolt.api import arguments
 from sparkbolt.errors import ConfigError
 
 MASK = "***"

@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sparkbolt.core.model import arguments
+from sparkbolt.api import arguments
 from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.spouts.kafka.driver.offsets import Owner, Scope, Stored
 from sparkbolt.spouts.kafka.sources import KafkaPartition
