@@ -31,7 +31,7 @@ from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.wire.plan import Entry, MicroBatchPlan
 from sparkbolt.worker.dead_letter_reader import READS_MAX, REFUSALS_MAX
-from tests.unit.test_retries import next_life
+from tests.unit.lives import next_life
 
 AT_ONCE = {"min_backoff": timedelta(0), "max_backoff": timedelta(0)}
 

@@ -27,11 +27,10 @@ from sparkbolt import (
     TopologyBuilder,
 )
 from sparkbolt.api.reports import SourceView
-from sparkbolt.driver.coordinator import Coordinator
-from sparkbolt.driver.ledger.ledger import FailedTree, Ledger
-from sparkbolt.driver.ledger.settings import ledger_settings
+from sparkbolt.driver.ledger.ledger import FailedTree
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
+from tests.unit.lives import next_life
 
 MS = timedelta(milliseconds=1)
 PATIENT = RetryPolicy(max_retries=3, min_backoff=100 * MS, max_backoff=10_000 * MS, jitter=0)
@@ -164,15 +163,6 @@ class Run:
     def counts(self) -> tuple[int, int, int, int]:
         metrics = self.engine.ledger.metrics.of("log")
         return metrics.failed, metrics.retried, metrics.set_aside, metrics.waiting
-
-
-def next_life(old: Coordinator) -> Coordinator:
-    """The next life in the same driver, which has the buffers of the one before it."""
-    ledger = Ledger.restore(old.ledger.snapshot(), **ledger_settings(old.lane))
-    ledger.begin_life(old.life + 1)
-    new = Coordinator(old.lane, ledger, old.spouts, now_ms=ledger.last_now_ms, mono_s=0.0)
-    new.take_over(old)
-    return new
 
 
 # The traps.
