@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Spout, Topology, TopologyBuilder
 from sparkbolt.driver.coordinator import FIRST_RECORDS, GROWTH_AT_FIRST, Coordinator
 from sparkbolt.driver.ledger.ledger import Promotion
+from sparkbolt.driver.lifecycle import LifecycleEvent
+from sparkbolt.driver.machine import perform_all
 from sparkbolt.driver.rate import RateController
 from sparkbolt.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, Emitted, SpoutBuffer
 from sparkbolt.errors import EmitError
