@@ -184,11 +184,6 @@ def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def about_of(function: Callable[..., Any]) -> str:
-    """The first sentence of its docstring."""
-    return (inspect.getdoc(function) or "").partition("\n")[0]
-
-
 @dataclass(frozen=True)
 class Row:
     """What verbs and questions have in common; it follows from a function."""
