@@ -7,21 +7,23 @@ Rule 2: for a local directory neither Spark nor Java starts.
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 from sparkbolt.base.files import Files
 from sparkbolt.base.locations import local_directory
+from sparkbolt.control.parameters import Parameter
 from sparkbolt.driver.commits import waiting_rows
 from sparkbolt.driver.ledger import agreement
 from sparkbolt.driver.ledger.files import begin_life
 from sparkbolt.driver.transaction import aborts_mistakes
 from sparkbolt.errors import CheckpointError
+from sparkbolt.faces.cli.arguments import option
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
@@ -29,34 +31,39 @@ from sparkbolt.spark.checkpoint_files import open_files
 NOT_AGAIN = "this file has no other copy"
 
 
-def verify(options: argparse.Namespace) -> int:
+def verify(
+    directory: Annotated[str, Parameter("the directory of the --checkpoint option of run", metavar="DIR")],
+) -> int:
     """Check whether Spark's files and the ledger agree.
 
     Raises:
         WrongUseError: there is no such directory.
         CheckpointError: the directory is not a checkpoint.
     """
-    return _told(options.directory, _examine(open_files(options.directory), options.directory))
+    return _told(directory, _examine(open_files(directory), directory))
 
 
-def repair(options: argparse.Namespace) -> int:
-    """Go back to the last micro-batch on which Spark's files and the ledger agree.
+def repair(
+    directory: Annotated[str, Parameter("the checkpoint; no driver may be using it", metavar="DIR")],
+    dry_run: Annotated[bool, option("only show the changes, as verify does", "--dry-run")] = False,
+) -> int:
+    """Go back to the last micro-batch on which they agree.
 
     Raises:
         WrongUseError: there is no such directory.
         CheckpointError: the directory is not a checkpoint, or a driver uses it.
     """
-    if options.dry_run:
-        return verify(options)
-    with _alone(options.directory) as files:
-        verdict = _examine(files, options.directory)
+    if dry_run:
+        return verify(directory)
+    with _alone(directory) as files:
+        verdict = _examine(files, directory)
         if not verdict.mistakes or verdict.why_not is not None:
-            return _told(options.directory, verdict)
+            return _told(directory, verdict)
         begin_life(files, uuid.uuid4().hex, after=verdict.life)
         taken = {int(name) for name in files.names("repairs") if name.isdigit()}
         folder = f"repairs/{max(taken, default=-1) + 1}"
         copies = agreement.repair(files, verdict, folder, str(uuid.uuid4()))
-        after = _examine(files, options.directory)
+        after = _examine(files, directory)
     lines = [*verdict.facts, *(f"mistake: {mistake}" for mistake in verdict.mistakes)]
     lines += [f"removed: {copy.removeprefix(folder + '/')} (a copy is {copy})" for copy in copies]
     lines += [f"created: {name}" for name in verdict.made]

@@ -5,14 +5,15 @@ Fused bolts stand below their producer.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
+from typing import Annotated
 
 from rich.panel import Panel
 from rich.text import Text
 
 from sparkbolt.api.topology import Subscription, Topology
 from sparkbolt.errors import WrongUseError
+from sparkbolt.faces.cli.arguments import Reference, option
 from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.tables import aligned, lines_of
@@ -21,18 +22,23 @@ from sparkbolt.faces.drawing.svg import svg_drawing
 from sparkbolt.layout.lane import Lane
 
 
-def graph(options: argparse.Namespace) -> int:
+def graph(
+    topology: Reference,
+    svg: Annotated[
+        str | None, option("write a picture to this file (- for standard output)", "--svg", metavar="FILE")
+    ] = None,
+) -> int:
     """Draw a topology."""
-    topology = load_topology(options.topology)
-    if options.svg is None:
-        print(text_drawing(topology))
-    elif options.svg == "-":
-        print(svg_drawing(topology), end="")
+    loaded = load_topology(topology)
+    if svg is None:
+        print(text_drawing(loaded))
+    elif svg == "-":
+        print(svg_drawing(loaded), end="")
     else:
         try:
-            Path(options.svg).write_text(svg_drawing(topology), encoding="utf-8")
+            Path(svg).write_text(svg_drawing(loaded), encoding="utf-8")
         except OSError as error:
-            raise WrongUseError(f"{options.svg} cannot be written: {error.strerror}") from error
+            raise WrongUseError(f"{svg} cannot be written: {error.strerror}") from error
     return EXIT_FINISHED
 
 

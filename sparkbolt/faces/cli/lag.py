@@ -5,7 +5,6 @@ It only asks the brokers and the store of offsets; neither Spark nor the running
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 
@@ -13,6 +12,7 @@ from sparkbolt.api.topology import Topology
 from sparkbolt.connectors.kafka.kafka_spout import KafkaSpout
 from sparkbolt.connectors.kafka.offset_lag import Lag, lags_of
 from sparkbolt.errors import WrongUseError
+from sparkbolt.faces.cli.arguments import JsonLines, Reference
 from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.tables import Sheet
@@ -21,9 +21,9 @@ from sparkbolt.faces.cli.texts import show
 _TITLES = ("source", "stored", "end", "ahead", "lag", "stored by")
 
 
-def lag(options: argparse.Namespace) -> int:
-    """Show how far behind the Kafka spouts of a topology are."""
-    show(report(load_topology(options.topology), as_json=options.json))
+def lag(topology: Reference, json: JsonLines = False) -> int:
+    """Show the lag of Kafka spouts."""
+    show(report(load_topology(topology), as_json=json))
     return EXIT_FINISHED
 
 

@@ -10,43 +10,62 @@ are.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from typing import Annotated
 
 from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.api.story import short_values, time_text
 from sparkbolt.control.letters.common import ID_CHARACTERS_SHOWN, LettersFound
 from sparkbolt.control.letters.of_topology import ListedLetter
 from sparkbolt.control.letters.stores import LetterLocation, LetterStore, open_store
+from sparkbolt.control.parameters import Parameter
 from sparkbolt.errors import SparkboltError, WrongUseError
+from sparkbolt.faces.cli.arguments import JsonLines, Last, option
 from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
 
+Where = Annotated[
+    str,
+    Parameter(
+        "the location of the dead letters: the checkpoint of the topology; file:PATH or PATH; or kafka:HOST:PORT/TOPIC",
+        metavar="WHERE",
+    ),
+]
+ClientConfig = Annotated[
+    str | None,
+    option(
+        "a file with properties of the Kafka client, such as SASL and TLS, one key=value per line; never printed",
+        "--client-config",
+        metavar="FILE",
+    ),
+]
+Spout = Annotated[str | None, option("only letters of this spout", "--spout", metavar="ID")]
 
-def _store(options: argparse.Namespace) -> LetterStore:
+
+def _store(where: str, client_config: str | None) -> LetterStore:
     """The store of dead letters that a command names.
 
     Raises:
         WrongUseError: there is no such store.
     """
-    return open_store(LetterLocation(options.where, options.client_config), open_files)
+    return open_store(LetterLocation(where, client_config), open_files)
 
 
-def list_letters(options: argparse.Namespace) -> int:
-    """List the newest letters; the newest is last."""
-    store = _store(options)
+def list_letters(
+    where: Where, client_config: ClientConfig = None, last: Last = 20, spout: Spout = None, json: JsonLines = False
+) -> int:
+    """List dead letters, the newest last."""
+    store = _store(where, client_config)
     read = store.letters()
     replayed, discarded = store.replayed(), store.discarded()
-    letters = _of(read.letters, options.spout)
+    letters = _of(read.letters, spout)
     shown = [
-        ListedLetter(**vars(one), replayed=one.id in replayed, discarded=one.id in discarded)
-        for one in letters[-options.last :]
+        ListedLetter(**vars(one), replayed=one.id in replayed, discarded=one.id in discarded) for one in letters[-last:]
     ]
-    if options.json:
+    if json:
         _warn(read)
         show(one.to_line() for one in shown)
     else:
@@ -87,17 +106,22 @@ def _closing(read: LettersFound, letters: Sequence[DeadLetter], shown: int, repl
     return lines if read.damage is None else [*lines, read.damage]
 
 
-def show_letters(options: argparse.Namespace) -> int:
-    """Show all details of some letters.
+def show_letters(
+    where: Where,
+    ids: Annotated[Sequence[str], Parameter("the id of a letter, or its beginning", metavar="ID")],
+    client_config: ClientConfig = None,
+    json: JsonLines = False,
+) -> int:
+    """Show the attempts and the record of dead letters.
 
     Raises:
         WrongUseError: no letter's id, or several ids, begin with one of the names.
     """
-    read = _store(options).letters()
+    read = _store(where, client_config).letters()
     _warn(read)
     lines: list[str] = []
-    for letter in _named(read.letters, options.ids):
-        lines += [json.dumps(letter.to_json())] if options.json else [*([""] if lines else []), *_all_lines(letter)]
+    for letter in _named(read.letters, ids):
+        lines += [letter.to_line()] if json else [*([""] if lines else []), *_all_lines(letter)]
     show(lines)
     return EXIT_FINISHED
 
@@ -144,30 +168,47 @@ class NotAllReplayedError(SparkboltError):
     """Some letters were left out, or lines could not be read; the message lists them with the reasons."""
 
 
-def replay(options: argparse.Namespace) -> int:
-    """Replay letters.
+def replay(
+    where: Where,
+    ids: Annotated[
+        Sequence[str], Parameter("only these letters (default: all letters that were not replayed)", metavar="ID")
+    ] = (),
+    client_config: ClientConfig = None,
+    into: Annotated[
+        str | None,
+        option(
+            "the destination: FILE, to which the tuples are appended as JSON; kafka:HOST:PORT[/TOPIC] for messages of "
+            "Kafka in a checkpoint; or another topic of the same brokers for letters in a topic",
+            "--into",
+            metavar="PLACE",
+        ),
+    ] = None,
+    spout: Spout = None,
+    again: Annotated[bool, option("also replay letters that were replayed before", "--again")] = False,
+) -> int:
+    """Replay dead letters.
 
     Raises:
         WrongUseError: the arguments are wrong, or the letters come from several spouts.
         NotAllReplayedError: some letters were left out; or all letters were requested, and some lines are not valid
             letters. The other letters are replayed.
     """
-    store = _store(options)
+    store = _store(where, client_config)
     read = store.letters()
-    if options.ids:
+    if ids:
         _warn(read)
-    every = _of(read.letters, options.spout)
-    letters = _named(every, options.ids) if options.ids else every
-    before = store.replayed() | store.discarded() if not options.again else set()
+    every = _of(read.letters, spout)
+    letters = _named(every, ids) if ids else every
+    before = store.replayed() | store.discarded() if not again else set()
     chosen = [letter for letter in letters if letter.id not in before]
     spouts = sorted({letter.component for letter in chosen})
     if len(spouts) > 1:
         raise WrongUseError(f"these are letters of several spouts ({', '.join(spouts)}): choose one with --spout")
-    done = store.replay(chosen, options.into)
+    done = store.replay(chosen, into)
     skipped = len(letters) - len(chosen)
     more = f"; {skipped} were replayed or discarded before and were skipped (--again replays them)" if skipped else ""
     text = f"{len(done.ids)} letter(s) replayed, {done.tuples} tuple(s){more}"
-    missed = "" if read.damage is None or options.ids else f"; {read.damage}"
+    missed = "" if read.damage is None or ids else f"; {read.damage}"
     if done.left_out:
         told = "".join(f"\n  {sentence}" for sentence in done.left_out)
         raise NotAllReplayedError(f"{text}{missed}; {len(done.left_out)} could not be replayed:{told}")

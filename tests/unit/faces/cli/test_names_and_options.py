@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from sparkbolt import Topology
+from sparkbolt.control.parameters import duration_secs
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli import main, program
-from sparkbolt.faces.cli.arguments import seconds
 from sparkbolt.faces.cli.locate import BrokenModuleError, load_topology
 
 MODULE = """
@@ -49,7 +49,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_a_duration_is_seconds_minutes_or_hours() -> None:
-    assert [seconds(text) for text in ("30s", "5m", "1h", "1.5", "2")] == [30, 300, 3600, 1.5, 2]
+    assert [duration_secs(text) for text in ("30s", "5m", "1h", "1.5", "2")] == [30, 300, 3600, 1.5, 2]
 
 
 @pytest.mark.parametrize("attribute", ["topology", "builder", "build", "builder.build"])
