@@ -107,14 +107,14 @@ def a_plan_that_is_computed_again(patch: Patch) -> None:
 
     def forgetful(self: World, before: Any = None) -> None:
         begin(self, before)
-        plan = self.durable.logged()
-        if plan is not None:
-            self._set_budgets(plan.micro_batch_id + 1000)
-            again = self.driver.coordinator.next_plan(self.now_ms, self.mono_s)
+        running = self.durable.log.running
+        if running is not None:
+            self._set_budgets(running + 1000)
+            again = self._perform_all(self.driver.coordinator.next_plan(self.now_ms, self.mono_s))
             if again is None:
-                del self.durable.log.offsets[plan.micro_batch_id]
+                del self.durable.log.offsets[running]
             else:
-                self.durable.log.offsets[plan.micro_batch_id] = again.dumps()
+                self.durable.log.offsets[running] = again.dumps()
             self._loop = MicroBatchLoop(self.durable.log, self)
 
     patch.setattr(World, "_begin_life", forgetful)
