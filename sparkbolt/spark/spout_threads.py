@@ -26,9 +26,9 @@ from sparkbolt.spark.job_bundle import JobBundle
 from sparkbolt.spark.user_calls import CLOSE_SECS, Calls
 from sparkbolt.wire.plan import Record
 from sparkbolt.worker.collectors import SpoutRecordCollector
+from sparkbolt.worker.emissions import Output
 from sparkbolt.worker.returned_values import refuse_of_spout
 from sparkbolt.worker.routing import routes_of
-from sparkbolt.worker.tuple_batch import Output
 from sparkbolt.worker.worker import context_of
 
 IDLE_SECS = 0.01

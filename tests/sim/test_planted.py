@@ -40,12 +40,12 @@ from sparkbolt.wire.frames import Inbox, python_values
 from sparkbolt.wire.plan import Entry
 from sparkbolt.wire.verdicts import Verdicts
 from sparkbolt.worker import routing
+from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.meter import NOWHERE
 from sparkbolt.worker.outbox import Outbox
 from sparkbolt.worker.source_reader import EntryReader
 from sparkbolt.worker.stage import Stage
 from sparkbolt.worker.state.task_state import TaskState
-from sparkbolt.worker.tuple_batch import Rows
 from sparkbolt.worker.worker import Worker
 from tests.sim.planting import Patch, hunt
 from tests.sim.planting import patch as patch

@@ -28,7 +28,7 @@ from sparkbolt.driver.plan_entries import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLA
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.worker.dead_letter_reader import READS_MAX
-from tests.unit.lives import next_life
+from tests.unit.lives import next_life, next_plan
 
 
 class Numbers(PartitionedSpout):
@@ -298,11 +298,9 @@ def test_a_desk_of_a_new_life_takes_over_what_waits_for_letters() -> None:
     run.grave.away = True
     run.steps()
     old = run.engine.coordinator
-    for life in range(2):  # the second life takes over what the first one has planned and never committed
+    for _ in range(2):  # the second life takes over what the first one has planned and never committed
         old = next_life(old)
-        plan = old.next_plan(run.engine.now_ms + 60_000, 0.0)
-        assert plan is not None, life
-        [entry] = plan.entries
+        [entry] = next_plan(old, run.engine.now_ms + 60_000).entries
         [record] = old.records_of(entry)
         assert (record.values, record.message_id, len(entry.letters or ())) == ([3], "('job', 3)", 1)
         [attempts] = [kept for _, kept in old.ledger.messages.attempt_store.items()]

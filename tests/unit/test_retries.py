@@ -30,7 +30,7 @@ from sparkbolt.api.reports import SourceView
 from sparkbolt.driver.ledger.ledger import FailedTree
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
-from tests.unit.lives import next_life
+from tests.unit.lives import next_life, next_plan
 
 MS = timedelta(milliseconds=1)
 PATIENT = RetryPolicy(max_retries=3, min_backoff=100 * MS, max_backoff=10_000 * MS, jitter=0)
@@ -473,9 +473,7 @@ def test_a_query_that_starts_again_gives_again_what_was_open_and_that_is_no_atte
     run = Run(topology(Inbox(2, retry=PATIENT), Hold()))
     run.step()
     new = next_life(run.engine.coordinator)
-    plan = new.next_plan(run.engine.now_ms, 0.0)
-    assert plan is not None
-    [entry] = plan.entries
+    [entry] = next_plan(new, run.engine.now_ms).entries
     assert ([record.values for record in new.records_of(entry)], entry.attempt) == ([[1]], 1)
     [buffer] = new.buffers.values()
     assert not buffer.fails

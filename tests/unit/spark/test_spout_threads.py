@@ -13,7 +13,7 @@ from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import Config
 from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.spout_buffer import SpoutBuffer
-from sparkbolt.worker.tuple_batch import Output
+from sparkbolt.worker.emissions import Output
 
 pytest.importorskip("pyspark")
 
