@@ -341,8 +341,7 @@ class Life:
 
     def see_lag(self) -> None:
         """Ask the spouts for their lags, for the metrics; called under the lock, which is released meanwhile."""
-        for component, spout in self.coordinator.spouts.items():
-            self.coordinator.ledger.metrics.see_lag(component, *self._spout_calls.lag(AskLag(component, spout)))
+        self._perform_all(self.coordinator.spout_steps.see_lag())
 
     @property
     def commit_waits(self) -> str | None:
