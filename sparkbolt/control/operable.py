@@ -79,10 +79,10 @@ class Operable(Protocol):
         """Spark's state stores, as in ``NowDocument.state``."""
 
     def activate(self) -> None:
-        """Let spouts emit.
+        """Let spouts emit again.
 
         Raises:
-            EngineError: the topology was stopped, or is ending.
+            EngineError: the topology was stopped.
         """
 
     def deactivate(self) -> None:

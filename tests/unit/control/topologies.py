@@ -111,12 +111,12 @@ class FakeRunning:
         return TopologyView(TopologyState.KILLED if self.killed else state, metrics=metrics)
 
     def activate(self) -> None:
-        self._set_active(True)
+        self._switch(active=True)
 
     def deactivate(self) -> None:
-        self._set_active(False)
+        self._switch(active=False)
 
-    def _set_active(self, active: bool) -> None:
+    def _switch(self, *, active: bool) -> None:
         if self.stopped:
             raise EngineError("topology 'words' was stopped and cannot be activated")
         with self.busy:

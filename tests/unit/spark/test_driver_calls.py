@@ -10,41 +10,17 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import Spout, TopologyBuilder
-from sparkbolt.errors import PrepareError, SpoutOpenError
-from sparkbolt.layout.lane import lay_out
+from sparkbolt import TopologyBuilder
+from sparkbolt.errors import PrepareError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 
 pytest.importorskip("pyspark")
 
-from sparkbolt.spark.executor import packed
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.spout_calls import SpoutCalls
-from sparkbolt.spark.spout_threads import SpoutFailure
 from sparkbolt.spark.user_calls import Caller, Calls
-from tests.unit.poison import ClasslessError
 from tests.unit.spark.lives import Pass, idle_running, topology
-
-
-class LeavesOpen(GeneratorSpout):
-    def open(self, context: Any) -> None:
-        sys.exit(3)
-
-
-class RaisesInOpen(GeneratorSpout):
-    def open(self, context: Any) -> None:
-        raise ClasslessError
-
-
-@pytest.mark.parametrize(("kind", "said"), [(LeavesOpen, "SystemExit: 3"), (RaisesInOpen, "ClasslessError")])
-def test_a_partitioned_spout_that_exits_in_open_or_raises_is_one_that_cannot_be_opened(kind: Any, said: str) -> None:
-    builder = TopologyBuilder("t")
-    builder.set_spout("numbers", kind(lambda: [[1]], outputs=["n"]))
-    lane = lay_out(builder.build(), 2)
-    spouts = SpoutCalls(Calls(threading.Condition()))
-    with pytest.raises(SpoutOpenError, match=rf"spout 'numbers' could not be opened: .*{said}"):
-        spouts.open(lane, packed(lane, "run"))
 
 
 class Leaves(GeneratorSpout):
@@ -186,53 +162,4 @@ def test_a_partitioned_spout_whose_close_raises_does_not_keep_the_others_open(
     assert [record.getMessage() for record in caplog.records] == [
         "close of spout first raised OSError: gone; it is taken for closed",
         "close of spout second raised SystemExit: 1; it is taken for closed",
-    ]
-
-
-@pytest.mark.parametrize("name", ["a spout", "a[0]", "of x[1] y"])
-def test_an_error_is_counted_for_the_component_that_raised_whatever_its_id(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = topology(name)
-    running = idle_running(own, monkeypatch)
-    failure = SpoutFailure(name, 0, "next_tuple", ValueError("x"))
-    running._reporter.spout_raised(running._coordinator.ledger.metrics, failure)
-    assert {id_: counts.errors for id_, counts in running.metrics().components.items() if counts.errors} == {name: 1}
-
-
-class Leaving(Spout):
-    """Raises and exits where it can, and emits one tuple in the end."""
-
-    outputs = ["n"]
-
-    def open(self, context: Any) -> None:
-        self.calls = 0
-        self.asked = 0
-
-    def next_tuple(self, collector: Any) -> None:
-        self.calls += 1
-        if self.calls == 1:
-            sys.exit("enough")
-        if self.calls == 2:
-            collector.emit([7], message_id=7)
-
-    @property
-    def exhausted(self) -> bool:
-        self.asked += 1
-        if self.asked == 2:
-            raise ZeroDivisionError("no share")
-        return self.calls > 1
-
-
-def test_a_spout_without_a_thread_goes_on_too_whatever_it_raises() -> None:
-    builder = TopologyBuilder("t")
-    builder.set_spout("leaving", Leaving())
-    builder.set_bolt("pass", Pass()).shuffle_grouping("leaving")
-    engine = LocalEngine(builder.build())
-    for _ in range(5):
-        engine.step()
-    assert engine.ledger.metrics.of("leaving").acked == 1
-    assert [report.text for report in engine.reports()] == [
-        "next_tuple raised SystemExit: enough",
-        "exhausted raised ZeroDivisionError: no share",
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,13 +10,11 @@ import pytest
 
 from sparkbolt import EngineError
 from sparkbolt.api.outage import Outage, Phase
-from sparkbolt.api.reports import Promotion
 from sparkbolt.sim.engine import LocalEngine
 
 pytest.importorskip("pyspark")
 
 from sparkbolt.spark import running as running_module
-from sparkbolt.spark.checkpoint_lock import _in_use
 from tests.unit.spark.lives import Lives, NoLock, idle_running, topology
 from tests.unit.spark.lives import start as start
 
@@ -77,17 +74,6 @@ def test_a_bolt_that_is_out_is_told_with_its_reason_and_its_next_probe(monkeypat
     assert running.outages == [out, "commit 3 of sink waits: the disk is full"]
 
 
-def test_a_listener_gets_counters_of_each_component(monkeypatch: pytest.MonkeyPatch) -> None:
-    running = idle_running(topology(), monkeypatch)
-    heard: list[Any] = []
-    running.on_micro_batch(heard.append)
-    running._coordinator.ledger.metrics.components.clear()
-    running._promoted(running._coordinator, Promotion(0))
-    assert list(heard[0].metrics.components) == ["numbers", "pass"]
-    with pytest.raises(KeyError, match="there is no component 'typo'"):
-        heard[0].metrics.of("typo")
-
-
 def test_a_driver_that_comes_next_has_the_counters_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = LocalEngine(topology())
     while engine.step() is not None:
@@ -113,15 +99,3 @@ def test_a_running_topology_tells_its_state_and_takes_no_orders_once_it_is_stopp
         with pytest.raises(EngineError, match=r"topology 't' was stopped and cannot be (de)?activated"):
             order()
     running.stop()
-
-
-def test_a_second_start_in_the_same_process_is_told_that_it_is_its_own() -> None:
-    owner = f"another driver (process {os.getpid()}, its JVM is 7)"
-    said = _in_use("/state", owner, held_here=True)
-    assert said.startswith("checkpoint /state is in use by this process: stop the topology that runs with it ")
-    assert "(running.stop())" in said
-    for other, held_here in ((owner, False), ("another driver (process 1, its JVM is 7)", True)):
-        assert _in_use("/state", other, held_here=held_here) == (
-            f"checkpoint /state is in use by {other}: stop that one first, or give this topology a checkpoint "
-            "directory of its own"
-        )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +11,6 @@ from unittest.mock import MagicMock
 import pytest
 
 from sparkbolt import CheckpointError, EngineError
-from sparkbolt.base.exceptions import line_of
 from sparkbolt.errors import SparkboltError, StateError
 
 pytest.importorskip("pyspark")
@@ -42,19 +39,6 @@ def test_an_open_that_raises_once_after_a_restart_is_not_taken_for_another_drive
         "query failed: ValueError: a query may end; it is started again in 0.01 s (1 of 5)",
         "query failed: ConnectionError: the broker is away; it is started again in 0.02 s (2 of 5)",
     ]
-
-
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
-def test_user_code_that_exits_does_not_end_the_supervisor(
-    start: Any, caplog: pytest.LogCaptureFixture, error: BaseException
-) -> None:
-    lives = Lives(lambda number: error if number == 1 else None)
-    with caplog.at_level(logging.ERROR, "sparkbolt"):
-        running = start(lives)
-        lives.await_begun(1).query.end(ValueError("a query may end"))
-        assert lives.await_begun(2).coordinator.life == 2
-    assert running.failure is None
-    assert f"query failed: {line_of(error)}; it is started again" in caplog.records[-1].getMessage()
 
 
 def test_another_driver_that_took_the_checkpoint_over_is_still_found(start: Any, tmp_path: Path) -> None:
@@ -178,31 +162,3 @@ def test_a_jvm_that_has_died_and_a_session_that_was_stopped_are_one_sentence_at_
     with pytest.raises(EngineError, match="start the topology again with the same checkpoint"):
         check_usable(session)
     check_usable(stopped(context(is_stopped=False)))
-
-
-def test_what_py4j_logs_of_a_jvm_that_has_died_sets_up_no_logger_of_the_program() -> None:
-    """In a process of its own, since pytest has set up the root logger."""
-    program = """
-import logging
-from py4j.java_gateway import GatewayParameters, JavaGateway
-from py4j.protocol import Py4JNetworkError
-from sparkbolt.spark.jvm import quieten_py4j
-quieten_py4j()
-gateway = JavaGateway(gateway_parameters=GatewayParameters(port=9))
-def broken(self):
-    class Connection:
-        def send_command(self, command):
-            raise Py4JNetworkError("gone")
-        def close(self, reset):
-            pass
-    return Connection()
-type(gateway._gateway_client)._get_connection = broken
-try:
-    gateway.jvm.java.lang.System.nanoTime()
-except Exception as error:
-    print(type(error).__name__)
-assert not logging.getLogger().handlers
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Py4J")

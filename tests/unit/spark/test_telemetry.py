@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from sparkbolt.sim.engine import LocalEngine
 
 pytest.importorskip("pyspark")
 
-from sparkbolt.spark import starting as starting_module
 from tests.unit.spark.lives import NoLock, idle_running, topology
 
 
@@ -95,19 +93,3 @@ def test_telemetry_that_raises_is_logged_and_harms_neither_the_topology_nor_its_
     assert [number for number, _ in sink.heard] == [0, 1]
     assert checkpoint.was_closed
     assert "no route to the collector" in caplog.text
-
-
-def test_telemetry_is_closed_if_the_topology_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = Sink()
-
-    def refuse(*_: Any) -> Any:
-        raise RuntimeError("the checkpoint is another topology's")
-
-    checks = ("refuse_if_in_use", "check_directory", "quieten_py4j", "make_session", "check_usable")
-    for name in (*checks, "check_private_names", "check_reachable", "is_local"):
-        monkeypatch.setattr(starting_module, name, lambda *_: SimpleNamespace(sparkContext=None))
-    monkeypatch.setattr(starting_module, "_running", refuse)
-    monkeypatch.setattr(starting_module, "code_shipping", SimpleNamespace(send=lambda *_, **__: None))
-    with pytest.raises(RuntimeError, match="another topology"):
-        starting_module.start(topology(), checkpoint="state", telemetry=sink)
-    assert sink.closed == 1
