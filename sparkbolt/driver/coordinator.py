@@ -113,12 +113,12 @@ class Coordinator:
         self.nothing_new_s: float | None = None
         """When the spouts were last asked without any new entry, on the monotonic clock; None if there were entries."""
         self.inlets_quiet_s: float | None = None
-        """A monotonic time since which the inlets' sources were asked and had nothing new; the engine sets it."""
+        """A monotonic time since which the inlets' sources were asked and had nothing new; the machine sets it."""
         self.bounded_inlets: frozenset[str] = frozenset()
         """The inlets whose sources end; the engine sets it."""
         self.is_read_logged = False
-        """Whether the engine's log has a micro-batch that is not committed and reads what no plan in force has: rows of
-        inlets, or what an earlier life planned, until this life runs it again; the engine sets it."""
+        """Whether Spark's log has a micro-batch that is not committed and reads what no plan in force has: rows of
+        inlets, or what an earlier life planned, until this life runs it again; the machine sets it."""
         self._probing: frozenset[str] = frozenset()
         """The spouts from which the plan in force reads only a probe."""
         self.observed = Observed()

@@ -39,7 +39,6 @@ from sparkbolt.spark.session import (
     is_one_process,
     make_session,
 )
-from sparkbolt.spark.versions import check_private_names
 from sparkbolt.spark.warming import warm_up
 from sparkbolt.telemetry import sink_for
 
@@ -72,7 +71,6 @@ def start(
     else:
         session = make_session(topology.name, master, settings)
     check_usable(session)
-    check_private_names(session)
     check_reachable(session, place)
     code_shipping.send(session.sparkContext, files, cluster=not is_local(session))
     sink = sink_for(topology, telemetry)
