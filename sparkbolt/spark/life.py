@@ -45,7 +45,6 @@ from sparkbolt.driver.effects import (
     TakeLife,
     Tell,
     Wait,
-    WriteEntry,
 )
 from sparkbolt.driver.ledger.agreement import LoggedOffset, logged_offset
 from sparkbolt.driver.ledger.ledger import Promotion
@@ -316,8 +315,6 @@ class Life:
                 return self._wait(at_once)
             case Execute():
                 return self._executed(effect)
-            case WriteEntry(micro_batch_id, entry):
-                checkpoint.write_entry(micro_batch_id, entry)
             case Commit(component, txid, rows):
                 self._commit_calls(component, txid, rows)
             case Tell(promotion):

@@ -39,6 +39,7 @@ from sparkbolt.spark.session import (
     is_one_process,
     make_session,
 )
+from sparkbolt.spark.versions import note_version
 from sparkbolt.spark.warming import warm_up
 from sparkbolt.telemetry import sink_for
 
@@ -110,7 +111,7 @@ def _running(
     )
     try:
         held.cut_back()
-        held.note_version(session.version)
+        note_version(held.files, session.version, f"checkpoint {held.directory}")
         placement = held.placement(topology)
         if placement is None:
             await_executors(session)
