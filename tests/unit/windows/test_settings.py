@@ -133,25 +133,14 @@ MISTAKES: list[tuple[Callable[[], WindowedBolt], str]] = [
     (Show, "Window length is not specified: call with_window, with_tumbling_window or with_session_gap"),
     (lambda: Show().with_window(Count(0)), "the window's length: expected Count(n) with an int n of at least 1"),
     (lambda: Show().with_window(BAD_VALUE), "expected a Count or a timedelta, got 5: did you mean Count(5)?"),
-    (lambda: Show().with_window(HOUR).with_session_gap(HOUR), "with_window and with_session_gap were both called"),
-    (
-        lambda: Show().with_window(HOUR).with_late_tuple_stream("late"),
-        "Late tuple stream can be defined only when specifying a timestamp field",
-    ),
-    (
-        lambda: Show().with_window(HOUR).with_timestamp_field("at").with_late_tuple_stream("default"),
-        "Stream for late tuples must be defined with with_late_tuple_stream alone",
-    ),
     (
         lambda: Show().with_window(HOUR).with_timestamp_field("att"),
         "with_timestamp_field: 'att' does not exist in stream 'default' of 'source': did you mean 'at'?",
     ),
-    (lambda: Show().with_window(HOUR).with_key("usr"), "with_key: 'usr' does not exist in stream 'default'"),
     (
         lambda: Show().with_window(HOUR).with_timestamp_field("at").with_timestamp_extractor(int),
         "with_timestamp_field and with_timestamp_extractor were both called",
     ),
-    (lambda: Show().with_window(HOUR, closed="left"), "closed='left' is for windows that slide by time"),
     (
         lambda: Show().with_policies(BAD_VALUE, BAD_VALUE),
         "with_policies: expected an EvictionPolicy and a TriggerPolicy, got 5 and 5",
