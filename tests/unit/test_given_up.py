@@ -181,6 +181,18 @@ def test_a_range_that_cannot_be_read_is_one_letter(reading: Any) -> None:
     assert run.finished == 10
 
 
+def test_a_record_that_is_gone_has_a_letter_all_the_same(reading: Any) -> None:
+    run = Run(Numbers())
+    run.grave.away = True
+    run.steps()
+    reading(lambda position: "gone" if position == 3 else None)
+    run.grave.away = False
+    run.steps(secs=2)
+    [letter] = run.grave.letters
+    assert (letter.tuples, letter.note) == ((), "the record at numbers@3 is gone, or became no tuple")
+    assert letter.last.reason == "ValueError: no 3"
+
+
 def test_a_record_that_raises_is_asked_for_a_few_times_and_written_without(reading: Any) -> None:
     run = Run(Numbers(), retry=RetryPolicy(max_retries=0))
     run.engine.step()

@@ -355,6 +355,16 @@ def test_where_nothing_is_tracked_what_a_source_that_is_away_did_not_give_is_los
     assert set(WORLD.seen) == set(range(14))
 
 
+def test_records_that_are_given_again_wait_for_their_source_too() -> None:
+    WORLD.fails = lambda number, attempt: number in (3, 4, 5) and attempt == 1
+    WORLD.away = lambda position, reads: position == 3 and 2 <= reads <= 3
+    run = Run(topology(Log(10), retry=PATIENT))
+    run.to_the_end()
+    assert [WORLD.seen[number][-1][0] for number in (3, 4, 5)] == [2, 2, 2]
+    assert (WORLD.reads[3], WORLD.reads[5]) == (4, 2), "one record asks whether the source is there"
+    assert run.counts[2] == 0
+
+
 def test_what_is_read_once_is_not_given_again_when_it_fails() -> None:
     WORLD.fails = lambda number, attempt: number == 3
     run = Run(topology(Log(20, once=True), retry=FOR_EVER))

@@ -278,6 +278,17 @@ def test_a_table_that_is_missing_is_named_with_the_statement_that_makes_it(url: 
         own.write(4, numbered(1))
 
 
+def test_a_column_that_is_missing_is_named_and_found_once_it_is_there(url: str) -> None:
+    query(url, "CREATE TABLE orders (id INTEGER)")
+    own = writer(url, TableSettings("orders"))
+    with pytest.raises(Unavailable, match=r"no column 'name' .*ALTER TABLE orders ADD COLUMN name TEXT"):
+        own.write(0, numbered(1))
+    refused = own.write(1, rows((1, {"id": 1}), (2, {"id": 2, "name": "b"})))
+    assert list(refused) == [1], "a stream with other fields fails alone"
+    query(url, "ALTER TABLE orders ADD COLUMN name TEXT")
+    assert own.write(2, numbered(3)) == {}
+
+
 def test_in_a_rehearsal_rows_are_recorded_and_nothing_is_connected(tmp_path: Path) -> None:
     builder = TopologyBuilder("shop")
     builder.set_spout("in", GeneratorSpout(list, outputs=["id"], count=0))

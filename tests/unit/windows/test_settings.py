@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -17,7 +18,7 @@ from sparkbolt.windows import (
     EvictionPolicy,
     TriggerPolicy,
 )
-from tests.unit.windows.windowed import Run, Show, secs, topology
+from tests.unit.windows.windowed import SECOND, Run, Show, secs, topology
 
 
 class EveryVowel(TriggerPolicy):
@@ -120,6 +121,31 @@ class Every(TriggerPolicy):
         return None
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("raises", ["Picky.track", "Picky.evict", "Every.track", "Every.reset"])
+def test_a_policy_that_raises_fails_its_tuple_and_it_is_as_if_the_tuple_had_not_come(raises: str, keyed: bool) -> None:
+    windowed = Show().with_policies(Picky(raises), Every(raises)).with_timestamp_field("at").with_message_id_field("at")
+    windowed.with_lag(SECOND)  # or the tuple that failed were late when it is given again
+    if keyed:
+        windowed.with_key("user")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for at, name in enumerate("abcde", 1):
+            run.feed(name, at=at)
+        driver.run_until_idle()
+        [failure] = driver.failed("source")
+        assert (failure.message_id, failure.cause) == ("c", "exception")
+        text = rf"{raises}, a window policy of 'show', raised ValueError: one bad event, at test_settings.py:\d+"
+        assert re.fullmatch(text, failure.reason)
+        assert run.shown() == ["a", "b", "d", "e"]
+        assert run.shown(2) == ["", "a", "b", "d"]
+        driver.restart()
+        driver.feed("source", ["c", 3, "u"], message_id="again")
+        driver.run_until_idle()
+        assert run.shown() == ["a", "b", "d", "e", "c"]
+        assert driver.acked("source") == ["a", "b", "d", "e", "again"]
+
+
 def refused(windowed: WindowedBolt, **settings: Any) -> list[str]:
     with pytest.raises(InvalidTopology) as caught:
         topology(windowed, **settings)
@@ -133,14 +159,25 @@ MISTAKES: list[tuple[Callable[[], WindowedBolt], str]] = [
     (Show, "Window length is not specified: call with_window, with_tumbling_window or with_session_gap"),
     (lambda: Show().with_window(Count(0)), "the window's length: expected Count(n) with an int n of at least 1"),
     (lambda: Show().with_window(BAD_VALUE), "expected a Count or a timedelta, got 5: did you mean Count(5)?"),
+    (lambda: Show().with_window(HOUR).with_session_gap(HOUR), "with_window and with_session_gap were both called"),
+    (
+        lambda: Show().with_window(HOUR).with_late_tuple_stream("late"),
+        "Late tuple stream can be defined only when specifying a timestamp field",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_timestamp_field("at").with_late_tuple_stream("default"),
+        "Stream for late tuples must be defined with with_late_tuple_stream alone",
+    ),
     (
         lambda: Show().with_window(HOUR).with_timestamp_field("att"),
         "with_timestamp_field: 'att' does not exist in stream 'default' of 'source': did you mean 'at'?",
     ),
+    (lambda: Show().with_window(HOUR).with_key("usr"), "with_key: 'usr' does not exist in stream 'default'"),
     (
         lambda: Show().with_window(HOUR).with_timestamp_field("at").with_timestamp_extractor(int),
         "with_timestamp_field and with_timestamp_extractor were both called",
     ),
+    (lambda: Show().with_window(HOUR, closed="left"), "closed='left' is for windows that slide by time"),
     (
         lambda: Show().with_policies(BAD_VALUE, BAD_VALUE),
         "with_policies: expected an EvictionPolicy and a TriggerPolicy, got 5 and 5",

@@ -174,6 +174,12 @@ def test_check_warns(declare: Any, warning: str) -> None:
     assert any(warning in found for found in warnings), warnings
 
 
+def test_check_warns_of_a_timeout_that_is_too_short_and_of_missing_ackers() -> None:
+    builder = TopologyBuilder("t", Config(acker_tasks=0, message_timeout_secs=1))
+    builder.set_spout("lines", Lines())
+    assert len(examine(builder.build(), cores=2).warnings) == 2
+
+
 class Nothing(BasicBolt):
     def execute(self, tup: Any, collector: Any) -> None: ...
 

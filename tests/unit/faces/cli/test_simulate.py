@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import tempfile
 from pathlib import Path
 
@@ -123,6 +124,16 @@ def test_a_bolt_that_is_unavailable_for_ever_ends_it_with_its_name_and_what_take
         for words in told:
             assert f" s: {words}" in captured.err
             assert words not in captured.out
+
+
+def test_json_is_one_object_a_line(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", f"{program}:tame", "--seeds", "3", "--workers", "1", "--json"]) == 0
+    (summary,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (summary["event"], summary["outcome"], summary["seeds"]) == ("summary", "finished", 3)
+    assert main(["simulate", f"{program}:wild", "--seeds", "3", "--workers", "1", "--json"]) == 1
+    failure, summary = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (failure["event"], failure["component"], failure["ok"]) == ("failure", "middle", False)
+    assert summary["outcome"] == "failed"
 
 
 def test_a_component_that_is_not_deterministic_ends_it_with_1(program: str, capsys: pytest.CaptureFixture[str]) -> None:

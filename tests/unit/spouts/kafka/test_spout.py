@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import uuid
+from datetime import timedelta
 
 import pytest
 
-from sparkbolt import Config, RetryPolicy
+from sparkbolt import Config, RetryPolicy, WindowedBolt
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.ranges import Range
 from sparkbolt.driver.ledger.ledger import Ledger
@@ -16,9 +17,10 @@ from sparkbolt.driver.ledger.settings import spout_infos
 from sparkbolt.faces.cli import main
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts.kafka import KafkaMessage
-from tests.kafka import SEEN, Keep, close, committed, finished, poll, run, run_to_end, spout, topology
+from tests.kafka import SEEN, Keep, close, committed, finished, poll, run, run_to_end, see, spout, topology
 
 pytestmark = pytest.mark.slow
+HOUR_MS = 3_600_000
 
 
 def test_each_message_is_read_once_and_the_group_is_told_all_of_it(kafka, name):
@@ -59,6 +61,26 @@ def test_a_failed_message_is_read_again_and_never_stops_those_behind_it(kafka, n
     assert len(SEEN[name]) == 102
     assert engine.ledger.metrics.of("messages").set_aside == 1
     assert committed(kafka.brokers, name)[0][0] == 100
+
+
+class Hours(WindowedBolt):
+    outputs = ["end", "count"]
+
+    def __init__(self, name):
+        self.name = name
+
+    def execute(self, window, collector):
+        see(self.name, {"end": window.end_ms // HOUR_MS, "count": len(window)})
+
+
+def test_the_watermark_waits_for_the_kafka_partition_that_is_read_more_slowly(kafka, name):
+    kafka.produce(name, [f'{{"at":{HOUR_MS * hour}}}' for hour in range(10)], kafka_partition=0)
+    kafka.produce(name, [f'{{"at":{HOUR_MS // 10 * place}}}' for place in range(91)], kafka_partition=1)
+    windowed = Hours(name).with_tumbling_window(timedelta(hours=1), closed="left").with_timestamp_field("at")
+    own = spout(kafka.brokers, name, value="json", outputs=["at"], stop_at_end=True, max_poll_records=10)
+    engine = run_to_end(topology(name, own, windowed.with_watermark_interval(timedelta(milliseconds=1))))
+    assert engine.ledger.metrics.of("bolt0").late_tuples == 0
+    assert [(row["end"], row["count"]) for row in SEEN[name]] == [(hour, 11) for hour in range(1, 10)]
 
 
 class Store(Keep):
