@@ -24,6 +24,10 @@ from sparkbolt.api.causes import Cause, MessageOutcome
 from sparkbolt.api.reports import Fail, FailedTree, Promotion
 from sparkbolt.api.retry import at_once
 from sparkbolt.base.ids import U64, tree_key
+from sparkbolt.connectors.files.file_planner import FilePlanner
+from sparkbolt.connectors.kafka import kafka_spout
+from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
+from sparkbolt.connectors.kafka.offset_planner import Look, PartitionLog, TopicIds
 from sparkbolt.driver.coordinator import EXPIRED_PER_PLAN_MAX
 from sparkbolt.driver.effects import Effect, Execute
 from sparkbolt.driver.ledger.ledger import Ledger, SpoutInfo
@@ -31,11 +35,6 @@ from sparkbolt.driver.spout_buffer import SpoutBuffer
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import TextSpout
 from sparkbolt.spouts.kafka import KafkaSpout
-from sparkbolt.spouts.kafka import spout as kafka_spout
-from sparkbolt.spouts.kafka.driver.planning import PartitionLog, TopicIds
-from sparkbolt.spouts.kafka.driver.watching import Look
-from sparkbolt.spouts.kafka.sources import KafkaPartition
-from sparkbolt.spouts.planning import FilePlanner
 from sparkbolt.wire.acker import judge
 from sparkbolt.wire.plan import Entry, MicroBatchPlan, Record
 from sparkbolt.wire.verdicts import Feedback, Partials

@@ -5,8 +5,8 @@ requested again before it is confirmed, the coordinator returns the same plan.
 Rule 2: a spout receives a verdict once, after its promotion.
 Rule 3: the driver handles ranges and exceptions. It handles records only of a ``Spout``, whose messages belong to a
 connection.
-Rule 4: code of spouts is called only between complete steps: before a plan takes anything, and after a promotion is
-complete. The reason: the engine releases its lock for these calls.
+Rule 4: spouts are called (``CallSpout``) only between complete steps: before a plan takes anything, and after a
+promotion is complete. The reason: the engine releases its lock for these calls.
 
 Time is an argument: ``now_ms`` is the wall clock, ``mono_s`` a monotonic one.
 """
@@ -14,7 +14,7 @@ Time is an argument: ``now_ms`` is the wall clock, ``mono_s`` a monotonic one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby
@@ -27,11 +27,12 @@ from sparkbolt.api.causes import STOPPING
 from sparkbolt.api.components import PartitionedSpout, Spout
 from sparkbolt.api.dead_letters import CHECKPOINT
 from sparkbolt.api.ranges import Range
-from sparkbolt.base.exceptions import user_code
 from sparkbolt.base.ids import AGAIN, MAX_SEQUENCE, OWN_LETTERS, empty_u64, split_key
 from sparkbolt.base.tracebacks import place_in
+from sparkbolt.driver.effects import AskLag, CallSpout, Steps
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.driver.ledger.settings import ROTATIONS
+from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.offers import checked
 from sparkbolt.driver.overrides import Overrides, traced_sequences
 from sparkbolt.driver.rate import RateController, positions_read
@@ -65,11 +66,23 @@ LATENCY_SHARE = 0.2
 """The weight of the last micro-batch in the mean latency of trees."""
 
 
+def defines(spout: PartitionedSpout, hook: str) -> bool:
+    """Whether a spout defines a method that ``PartitionedSpout`` has for those that need none."""
+    return getattr(type(spout), hook) is not getattr(PartitionedSpout, hook)
+
+
 class Coordinator:
     """Plans and promotions of one life of a topology. Not thread safe: the engine calls it under one lock."""
 
     def __init__(
-        self, lane: Lane, ledger: Ledger, spouts: Mapping[str, PartitionedSpout], *, now_ms: int, mono_s: float
+        self,
+        lane: Lane,
+        ledger: Ledger,
+        spouts: Mapping[str, PartitionedSpout],
+        lifecycle: Lifecycle,
+        *,
+        now_ms: int,
+        mono_s: float,
     ) -> None:
         """Begin a life of the topology.
 
@@ -77,6 +90,7 @@ class Coordinator:
             lane: the lane of the topology.
             ledger: replayed up to the last commit; its life has begun.
             spouts: the opened ``PartitionedSpout`` of each component that is one, by id.
+            lifecycle: the state of the topology, which says whether spouts may emit.
             now_ms: the wall clock, in milliseconds since the epoch.
             mono_s: a monotonic clock, in seconds.
         """
@@ -85,7 +99,7 @@ class Coordinator:
         self.config = lane.topology.config
         self.ledger = ledger
         self.life = ledger.life
-        self.active = True
+        self.lifecycle = lifecycle
         self.overrides = Overrides()
         """What an operator has changed; ``override`` sets it."""
         self.spouts = spouts
@@ -115,6 +129,8 @@ class Coordinator:
         """The monotonic time at which the plans' time was ``ledger.last_now_ms``."""
         self._emitted: dict[str, int] = {}
         self._timers = Timers(lane.runtime_tasks if ledger.last_promoted >= 0 else lane.timed_tasks)
+        self._finished: dict[str, Mapping[str, int]] = {}
+        """By spout: the progress for which it has answered that it is finished."""
         self._watermarks = Watermarks(lane, spouts)
         self._reads: list[tuple[str, Range, int]] = []
         """What executors have read in the staged micro-batch, as in ``Feedback``."""
@@ -124,8 +140,6 @@ class Coordinator:
         self._next_rotation = mono_s + self._rotate_every
         every = ((spec.id, spec.config.tick_tuple_freq_secs) for spec in self.topology.bolts)
         self._ticks = Ticks({bolt: secs for bolt, secs in every if secs}, now_ms)
-        for component in spouts:
-            self._tell_spout(component, changed=False)
 
     def _buffers_of(self, spec: Any) -> dict[int, SpoutBuffer]:
         if not isinstance(spec.component, Spout):
@@ -148,7 +162,6 @@ class Coordinator:
 
     def take_over(self, old: Coordinator) -> None:
         """Continue from the coordinator of an earlier life in the same driver, whose spouts are still open."""
-        self.active = old.active
         self.override(old.overrides)
         for number, buffer in self.buffers.items():
             buffer.take_over(old.buffers[number])
@@ -197,7 +210,7 @@ class Coordinator:
 
     # Plans.
 
-    def next_plan(self, now_ms: int, mono_s: float) -> MicroBatchPlan | None:
+    def next_plan(self, now_ms: int, mono_s: float) -> Steps[MicroBatchPlan | None]:
         """The plan of the next micro-batch, or None if there is nothing to do."""
         if self.in_force is not None:
             return self.in_force
@@ -206,11 +219,11 @@ class Coordinator:
         now_ms = self._time_ms(now_ms, mono_s)
         rooms = self._rooms(now_ms)
         held_back = self._held_back()
-        offered = {} if held_back else self._offered(rooms)
+        offered = {} if held_back else (yield from self._offered(rooms))
         clocks = self._timers.due(now_ms)
         if clocks or any(offered.values()):  # an idle poll costs the same whatever sources there are
-            self._watermarks.ask(self.ledger.progress, offered)
-        offered = offered if self.active else {}  # a spout's call may have deactivated the topology
+            yield from self._watermarks.ask(self.ledger.progress, offered)
+        offered = offered if self.lifecycle.emits else {}  # it may have been deactivated while a spout was asked
         bases: dict[int, int] = {}
         retries = self._retries(bases, now_ms, rooms)
         entries = [entry for entry in retries if self._is_read(entry)]
@@ -223,6 +236,7 @@ class Coordinator:
         outbox_acks = self.ledger.outbox_acks.first(OUTBOX_ACKS_PER_PLAN_MAX)
         news = outbox_acks and mono_s >= self._outbox_acks_due(outbox_acks)
         if not (entries or again or ticks or expired or clocks or news):
+            yield from self._ask_finished()
             return None
         plan = MicroBatchPlan(
             micro_batch_id=self.ledger.last_promoted + 1,
@@ -344,15 +358,15 @@ class Coordinator:
         """The monotonic time from which a micro-batch runs for outbox acks alone."""
         return self._promoted_at + (OUTBOX_ACKS_WAIT_SECS if len(outbox_acks) < OUTBOX_ACKS_PER_PLAN_MAX else 0.0)
 
-    def _offered(self, rooms: Mapping[str, int]) -> dict[str, Sequence[Range]]:
+    def _offered(self, rooms: Mapping[str, int]) -> Steps[dict[str, Sequence[Range]]]:
         """The ranges that active spouts offer for the next read; nothing is taken from them yet."""
         progress, offered = self.ledger.progress, dict[str, Sequence[Range]]()
         budgets = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
-        for component, spout in self.spouts.items() if self.active else ():
+        for component, spout in self.spouts.items() if self.lifecycle.emits else ():
             if budgets[component] >= 1 and component not in self.lane.inlets:
                 done, tasks = progress.get(component, {}), len(self.topology.tasks(component))
-                with user_code(f"next_ranges of {component!r}"):
-                    ranges = checked(component, spout.next_ranges(done, budgets[component]), done, tasks)
+                offer = yield CallSpout(component, spout, "next_ranges", (done, budgets[component]))
+                ranges = checked(component, offer, done, tasks)
                 takes_more = partial(self.ledger.messages.takes_more, component, max_uncommitted=spout.max_uncommitted)
                 offered[component] = [range_ for range_ in ranges if takes_more(range_.source)]
         return offered
@@ -452,7 +466,7 @@ class Coordinator:
         self.observed.measured = feedback.measured
         return self.ledger.stage(plan, feedback)
 
-    def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
+    def promote(self, micro_batch_id: int, mono_s: float) -> Steps[Promotion]:
         """Count the verdicts of a committed micro-batch, and pass them on to the spouts."""
         plan, self._promoted_at, self._timed_at = self.in_force, mono_s, self._planned_at
         promotion, self.in_force, self.is_read_logged = self.ledger.promote(micro_batch_id), None, False
@@ -466,14 +480,14 @@ class Coordinator:
         self._timers.count(plan.clocks)
         self._settle_records(plan)
         self._notify_buffers(promotion)
-        self._tell_sizes()
+        for component, items in groupby(self._reads, key=itemgetter(0)):
+            yield from self._tell(component, "on_read", [(range_, size) for _, range_, size in items])
         for component, moved in promotion.progress_moved.items():
-            if component in self.spouts:
-                with user_code(f"on_committed of {component!r}"):
-                    self.spouts[component].on_committed(moved)
-        for component in self.ledger.messages.changed:
-            self._tell_spout(component, changed=True)
-        self.ledger.metrics.see_sources(self.spouts)
+            yield from self._tell(component, "on_committed", moved)
+        yield from self.tell_sources(self.ledger.messages.changed, changed=True)
+        for component, spout in self.spouts.items():
+            self.ledger.metrics.see_lag(component, *(yield AskLag(component, spout)))
+        yield from self._ask_finished()
         return promotion
 
     def _time(self, promotion: Promotion, elapsed_ms: float) -> None:
@@ -509,16 +523,28 @@ class Coordinator:
                     buffer.acks.extend(message_id for record, message_id in buffer.planned if message_id is not None)
                 buffer.planned = []
 
-    def _tell_sizes(self) -> None:
-        for component, items in groupby(self._reads, key=itemgetter(0)):
-            with user_code(f"on_read of {component!r}"):
-                self.spouts[component].on_read([(range_, size) for _, range_, size in items])
-
-    def _tell_spout(self, component: str, *, changed: bool) -> None:
+    def _tell(self, component: str, hook: str, *arguments: Any) -> Steps[None]:
+        """Call a method of a spout that defines it."""
         spout = self.spouts.get(component)
-        if spout is not None and type(spout).on_sources_changed is not PartitionedSpout.on_sources_changed:
-            with user_code(f"on_sources_changed of {component!r}"):
-                spout.on_sources_changed(self.ledger.views(component, changed=changed))
+        if spout is not None and defines(spout, hook):
+            yield CallSpout(component, spout, hook, arguments)
+
+    def tell_sources(self, components: Iterable[str], *, changed: bool) -> Steps[None]:
+        """Tell spouts the state of their sources: of all, or of those that have changed."""
+        for component in components:
+            spout = self.spouts.get(component)
+            if spout is not None and defines(spout, "on_sources_changed"):  # to make the views takes time
+                views = self.ledger.views(component, changed=changed)
+                yield CallSpout(component, spout, "on_sources_changed", (views,))
+
+    def _ask_finished(self) -> Steps[None]:
+        """Ask the spouts whether they have read everything, if nothing else is left to do."""
+        ending = [name for name, spout in self.spouts.items() if defines(spout, "finished")]
+        for component in ending if ending and self._is_done else ():
+            progress = dict(self.ledger.progress.get(component, {}))
+            known = component in self.lane.inlets or self._finished.get(component) == progress
+            if not known and (yield CallSpout(component, self.spouts[component], "finished", (progress,))):
+                self._finished[component] = progress
 
     def _notify_buffers(self, promotion: Promotion) -> None:
         if not self.buffers:
@@ -583,12 +609,17 @@ class Coordinator:
     @property
     def finished(self) -> bool:
         """Whether nothing is left to do, now or later: no window waits for its timer either."""
-        if not self.drained or self.retries or self._timers.waits:
-            return False
-        return all(map(self._is_read_out, self.spouts)) and all(buffer.exhausted for buffer in self.buffers.values())
+        return (
+            self._is_done
+            and all(map(self._is_read_out, self.spouts))
+            and all(buffer.exhausted for buffer in self.buffers.values())
+        )
+
+    @property
+    def _is_done(self) -> bool:
+        return self.drained and not self.retries and not self._timers.waits
 
     def _is_read_out(self, component: str) -> bool:
         if component in self.lane.inlets:
             return component in self.bounded_inlets and self.inlets_quiet_s is not None
-        with user_code(f"finished of {component!r}"):
-            return self.spouts[component].finished(self.ledger.progress.get(component, {}))
+        return self._finished.get(component) == self.ledger.progress.get(component, {})

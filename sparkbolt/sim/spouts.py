@@ -17,10 +17,10 @@ from sparkbolt.driver.spout_buffer import SpoutBuffer
 from sparkbolt.layout.lane import Lane
 from sparkbolt.wire.plan import Record
 from sparkbolt.worker.collectors import SpoutRecordCollector
+from sparkbolt.worker.emissions import Output
 from sparkbolt.worker.environment import WorkerEnvironment
 from sparkbolt.worker.returned_values import refuse_of_spout
 from sparkbolt.worker.routing import routes_of
-from sparkbolt.worker.tuple_batch import Output
 from sparkbolt.worker.worker import context_of
 
 CALLS_PER_TURN_MAX = 1000

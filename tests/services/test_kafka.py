@@ -21,14 +21,14 @@ from sparkbolt.api.config import Config
 from sparkbolt.api.dead_letters import Attempt, DeadLetter, RawMessage
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.bolts import KafkaBolt
+from sparkbolt.connectors.kafka.client_settings import ClientSettings
+from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
+from sparkbolt.connectors.kafka.partition_reader import MessageChunk, PartitionReader
 from sparkbolt.control.letters.topic import LetterTopic
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout, ZooKeeperOffsets
 from sparkbolt.spouts.kafka import KafkaDeadLetters
-from sparkbolt.spouts.kafka.executor.reading import MessageChunk, PartitionReader
-from sparkbolt.spouts.kafka.settings import ClientSettings
-from sparkbolt.spouts.kafka.sources import KafkaPartition
 from tests.kafka import SEEN, Keep, committed, run, run_to_end, spout, topology
 from tests.patience import PATIENCE_SECS
 from tests.services import Kafka
@@ -266,7 +266,7 @@ def test_a_broker_that_is_killed_while_it_is_read_costs_nothing_but_time(name, t
         for part in range(2):
             produce(server.address, name, [f"{part}.{number}" for number in range(3000)], part=part)
         own = spout(server.address, name, stop_at_end=True, max_poll_records=200, request_secs=2.0)
-        monkeypatch.setattr("sparkbolt.spouts.kafka.executor.reading.AWAY_SECS", 0.5)
+        monkeypatch.setattr("sparkbolt.connectors.kafka.partition_reader.AWAY_SECS", 0.5)
         engine = LocalEngine(topology(name, own))
         for share in (1000, 3000):
             run(engine, lambda: len(SEEN[name]) >= share)  # noqa: B023  it is used before the loop goes on

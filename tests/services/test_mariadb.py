@@ -12,9 +12,9 @@ import pytest
 from sqlalchemy import make_url
 
 from sparkbolt.bolts import Lookup
-from sparkbolt.bolts.sql_rows import SqlRow, WriterSettings
-from sparkbolt.bolts.sql_table import TableSettings
-from sparkbolt.bolts.sql_writer import Author, SqlWriter
+from sparkbolt.connectors.sql.sql_rows import SqlRow, WriterSettings
+from sparkbolt.connectors.sql.sql_table import TableSettings
+from sparkbolt.connectors.sql.sql_writer import Author, SqlWriter
 from sparkbolt.errors import Unavailable
 from tests.services.mariadb import ask
 

@@ -18,11 +18,13 @@ import psycopg
 import pytest
 
 from sparkbolt import Config, TopologyBuilder
-from sparkbolt.bolts import Lookup, SqlBolt, sql_rows
-from sparkbolt.bolts.lookup_sources import RefusedLookupError
-from sparkbolt.bolts.sql_rows import RowRefusedError, SqlRow, WriterSettings
-from sparkbolt.bolts.sql_table import TableSettings
-from sparkbolt.bolts.sql_writer import WHOLE, Author, CommitRefusedError, SqlWriter
+from sparkbolt.bolts import Lookup, SqlBolt
+from sparkbolt.connectors.lookup.lookup_sources import RefusedLookupError
+from sparkbolt.connectors.sql import sql_rows
+from sparkbolt.connectors.sql.sql_rows import RowRefusedError, SqlRow, WriterSettings
+from sparkbolt.connectors.sql.sql_table import TableSettings
+from sparkbolt.connectors.sql.sql_writer import WHOLE, Author, SqlWriter
+from sparkbolt.connectors.txid_note import CommitRefusedError
 from sparkbolt.errors import Unavailable
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver

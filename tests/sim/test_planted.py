@@ -40,12 +40,12 @@ from sparkbolt.wire.frames import Inbox, python_values
 from sparkbolt.wire.plan import Entry
 from sparkbolt.wire.verdicts import Verdicts
 from sparkbolt.worker import routing
+from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.meter import NOWHERE
 from sparkbolt.worker.outbox import Outbox
 from sparkbolt.worker.source_reader import EntryReader
 from sparkbolt.worker.stage import Stage
 from sparkbolt.worker.state.task_state import TaskState
-from sparkbolt.worker.tuple_batch import Rows
 from sparkbolt.worker.worker import Worker
 from tests.sim.planting import Patch, hunt
 from tests.sim.planting import patch as patch
@@ -107,14 +107,14 @@ def a_plan_that_is_computed_again(patch: Patch) -> None:
 
     def forgetful(self: World, before: Any = None) -> None:
         begin(self, before)
-        plan = self.durable.logged()
-        if plan is not None:
-            self._set_budgets(plan.micro_batch_id + 1000)
-            again = self.driver.coordinator.next_plan(self.now_ms, self.mono_s)
+        running = self.durable.log.running
+        if running is not None:
+            self._set_budgets(running + 1000)
+            again = self._perform_all(self.driver.coordinator.next_plan(self.now_ms, self.mono_s))
             if again is None:
-                del self.durable.log.offsets[plan.micro_batch_id]
+                del self.durable.log.offsets[running]
             else:
-                self.durable.log.offsets[plan.micro_batch_id] = again.dumps()
+                self.durable.log.offsets[running] = again.dumps()
             self._loop = MicroBatchLoop(self.durable.log, self)
 
     patch.setattr(World, "_begin_life", forgetful)

@@ -15,8 +15,8 @@ from sparkbolt import BadRecord, BasicBolt, Bolt, Committer, Config, Range, Spou
 from sparkbolt.api.components import rehearsal_path
 from sparkbolt.base.ids import edge_salt
 from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, ParquetBolt, RabbitMQBolt
-from sparkbolt.bolts import kafka as kafka_bolt
-from sparkbolt.bolts import rabbitmq as rabbitmq_bolt
+from sparkbolt.connectors.kafka import kafka_bolt
+from sparkbolt.connectors.rabbitmq import rabbitmq_bolt
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.checkers.base import Checker
 from sparkbolt.sim.faults import KINDS

@@ -96,6 +96,8 @@ def test_what_runs_on_executors_loads_nothing_of_the_driver(module: str) -> None
     [
         ("sparkbolt/wire/plan.py", "import pyspark"),
         ("sparkbolt/wire/plan.py", "from sparkbolt.sim import engine"),
+        ("sparkbolt/wire/plan.py", "from sparkbolt import Bolt"),
+        ("sparkbolt/wire/plan.py", "from ...sim import engine"),
         ("sparkbolt/wire/plan.py", "def f():\n    from sparkbolt.spark import session"),
         ("sparkbolt/wire/plan.py", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
         ("sparkbolt/base/ids.py", "from sparkbolt.api import tuples"),
@@ -104,7 +106,7 @@ def test_what_runs_on_executors_loads_nothing_of_the_driver(module: str) -> None
         ("sparkbolt/worker/tasks.py", "from sparkbolt.driver.coordinator import Coordinator"),
         ("sparkbolt/driver/coordinator.py", "def f():\n    from sparkbolt.worker.tasks import BoltTask"),
         ("sparkbolt/errors.py", "import numpy"),
-        ("sparkbolt/spouts/files.py", "from py4j.java_gateway import JavaGateway"),
+        ("sparkbolt/connectors/files/plain_file.py", "from py4j.java_gateway import JavaGateway"),
         ("sparkbolt/spark/data_source.py", "from sparkbolt.spouts import kafka"),
         ("sparkbolt/helpers.py", "import json"),
     ],
@@ -136,8 +138,8 @@ def test_a_clock_or_randomness_in_a_pure_room_is_seen(text: str) -> None:
 def test_a_library_that_is_not_declared_is_seen() -> None:
     text = "import json, zstandard\nfrom google.protobuf import message\nfrom confluent_kafka import Consumer"
     declared = ["protobuf>=6", "confluent-kafka[avro]>=2"]
-    (problem,) = check_declared(Source("sparkbolt/spouts/files.py", text), declared)
-    assert problem.startswith("sparkbolt/spouts/files.py:1: imports zstandard")
+    (problem,) = check_declared(Source("sparkbolt/connectors/files/plain_file.py", text), declared)
+    assert problem.startswith("sparkbolt/connectors/files/plain_file.py:1: imports zstandard")
 
 
 def test_a_circle_of_imports_is_seen_and_a_late_import_breaks_it() -> None:

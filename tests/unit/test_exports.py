@@ -79,6 +79,7 @@ def test_what_is_at_the_door_says_what_it_is(name: str) -> None:
 
 
 def test_start_and_run_take_what_those_take_who_do_it() -> None:
+    from sparkbolt.control.operable import Operable
     from sparkbolt.faces.cli import program
     from sparkbolt.spark import running, starting
 
@@ -91,7 +92,7 @@ def test_start_and_run_take_what_those_take_who_do_it() -> None:
     assert issubclass(running.RunningOnSpark, RunningTopology)
     engine = {"start", "run_id", "collected_bytes", "lane"}
     own = {name for name in vars(running.RunningOnSpark) if not name.startswith("_")}
-    assert own - engine <= set(dir(RunningTopology))
+    assert own - engine <= set(dir(RunningTopology)) | set(dir(Operable))
 
 
 class CountNothing(BasicBolt):

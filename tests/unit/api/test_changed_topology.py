@@ -152,7 +152,7 @@ def test_a_plan_of_before_is_run_by_the_topology_as_it_is_now(change: str) -> No
     engine = seen.engine
     engine.step()
     engine.now_ms += 2500
-    logged = engine.coordinator.next_plan(engine.now_ms, engine.now_ms / 1000)
+    logged = engine.perform_all(engine.coordinator.next_plan(engine.now_ms, engine.now_ms / 1000))
     assert logged is not None
     assert logged.ticks == (("double",) if before.get("tick_tuple_freq_secs") else ())
     engine.restart(line(**after))

@@ -27,7 +27,7 @@ from sparkbolt.api.dead_letters import (
     restored,
     row_of_letter,
 )
-from sparkbolt.bolts.dead_letter_files import FileDeadLetters, read_letters
+from sparkbolt.connectors.files.dead_letter_files import FileDeadLetters, read_letters
 from sparkbolt.files.local import append_lines
 from sparkbolt.spouts import TextSpout
 

@@ -77,15 +77,15 @@ def test_a_topology_that_runs_is_asked(operator: Operator, running: Running) -> 
     document = operator.document("words")
     assert document["live"]
     assert document["now"]["open_trees"] == 2
-    assert operator.deactivate("words", by="alice")["done"]
+    assert operator.change("words", "deactivate", by="alice")["done"]
     assert not running.fake.active
     assert operator.document("words")["entry"]["state"] == TopologyState.INACTIVE
-    assert operator.activate("words", by="alice")["done"]
-    assert operator.set("words", "max-spout-pending", "3", by="alice")["done"]
-    assert operator.trace("words", "a.txt@4", by="alice")["done"]
-    assert operator.rebalance("words", parallelism={"split": 9}, by="alice")["refused"]
-    assert not operator.restart("words", by="alice")["refused"]
-    assert not operator.kill("words", wait_secs=1, by="alice")["refused"]
+    assert operator.change("words", "activate", by="alice")["done"]
+    assert operator.change("words", "set", key="max-spout-pending", value="3", by="alice")["done"]
+    assert operator.change("words", "trace", message="a.txt@4", by="alice")["done"]
+    assert operator.change("words", "rebalance", executors={"split": 9}, by="alice")["refused"]
+    assert not operator.change("words", "restart", by="alice")["refused"]
+    assert not operator.change("words", "kill", wait_secs=1, by="alice")["refused"]
     assert running.fake.killed == [1]
     assert {event["by"] for event in operator.document("words")["events"]} == {None, "alice"}
 
@@ -101,7 +101,7 @@ def test_a_topology_that_does_not_answer_is_shown_as_its_checkpoint_knows_it(
     assert document["entry"]["state"] == TopologyState.ACTIVE
     assert "cannot be reached" in str(document["entry"]["why"])
     assert document["windows"][ALL_TIME]["components"]["lines"]["failed"] == 1
-    answer = operator.kill("words", by="alice")
+    answer = operator.change("words", "kill", by="alice")
     assert answer["refused"]
     assert "cannot be reached" in answer["text"]
 
@@ -110,7 +110,7 @@ def test_a_topology_on_another_machine_says_how_it_could_be_asked(operator: Oper
     beat_ms = int(time.time() * 1000)
     entry = entry_of(control="unix:/nowhere", host="far", pid_space="far/1", beat_ms=beat_ms)
     Home(str(home)).write(entry)
-    assert "it runs on far. Run the command there" in operator.activate("words", by="a")["text"]
+    assert "it runs on far. Run the command there" in operator.change("words", "activate", by="a")["text"]
 
 
 def test_over_tcp_the_token_comes_from_the_home(operator: Operator, home: Path) -> None:
@@ -121,9 +121,9 @@ def test_over_tcp_the_token_comes_from_the_home(operator: Operator, home: Path) 
     server = ControlServer(steering.ask, tcp=("127.0.0.1", 0), token=token)
     Home(str(home)).write(entry_of(control=server.address))
     try:
-        assert operator.deactivate("words", by="alice")["done"]
+        assert operator.change("words", "deactivate", by="alice")["done"]
         (home / "tokens" / "words-1-100").write_text("another")
-        answer = operator.activate("words", by="alice")
+        answer = operator.change("words", "activate", by="alice")
         assert answer["refused"]
         assert "the token is missing or wrong" in answer["text"]
     finally:
@@ -135,8 +135,8 @@ def test_two_of_one_name_are_told_apart_by_their_ids(operator: Operator, running
     other = Running(home, "words-2-100")
     try:
         with pytest.raises(AmbiguousTopologyError):
-            operator.deactivate("words", by="alice")
-        assert operator.deactivate("words-2-100", by="alice")["done"]
+            operator.change("words", "deactivate", by="alice")
+        assert operator.change("words-2-100", "deactivate", by="alice")["done"]
         assert running.fake.active
     finally:
         other.close()
@@ -166,7 +166,7 @@ def test_a_topology_that_has_ended_is_read_from_its_checkpoint(operator: Operato
     assert document["now"]["open_trees"] == 1
     [error] = document["errors"]
     assert (error["component"], error["text"]) == ("join", "ValueError: asked to")
-    answer = operator.activate("t", by="alice")
+    answer = operator.change("t", "activate", by="alice")
     assert answer["refused"]
     assert answer["text"] == "topology t-1-100 does not run (a bolt raised): you cannot activate it"
 
@@ -200,7 +200,7 @@ def test_a_checkpoint_in_trouble_is_a_sentence_and_no_error(operator: Operator, 
     assert operator.story("t", "33c3a78b9b45efb1") is None
     assert operator.letters("t") == []
     assert operator.log("t") == []
-    assert operator.discard("t", ["x"], by="alice")["refused"]
+    assert operator.change("t", "discard", ids=["x"], by="alice")["refused"]
 
 
 # Trees.
@@ -244,12 +244,15 @@ def test_letters_are_listed_searched_and_discarded(operator: Operator, ended: Pa
     assert [one["id"][0] for one in operator.letters("t")] == ["b", "c", "a"]
     assert [one["id"][0] for one in operator.letters("t", last=1)] == ["a"]
     assert [one["id"][0] for one in operator.letters("t", search="@50")] == ["b"]
-    answer = operator.discard("t", ["b" * 32, "cc"], by="alice")
+    answer = operator.change("t", "discard", ids=["b" * 32, "cc"], by="alice")
     assert answer["done"]
     assert [one["id"][0] for one in operator.letters("t", discarded=False)] == ["a"]
     assert [one["discarded"] for one in operator.letters("t")] == [True, True, False]
     assert operator.letter("t", "bbb") == operator.letters("t")[0]
-    assert operator.discard("t", ["zzz"], by="alice")["text"] == "no dead letter has an id that begins with zzz"
+    assert (
+        operator.change("t", "discard", ids=["zzz"], by="alice")["text"]
+        == "no dead letter has an id that begins with zzz"
+    )
     [event] = operator.document("t")["events"]
     assert (event["kind"], event["by"]) == ("letters", "alice")
     assert "2 dead letter(s) discarded" in event["text"]
@@ -258,14 +261,14 @@ def test_letters_are_listed_searched_and_discarded(operator: Operator, ended: Pa
 def test_a_letter_is_given_again_with_edited_values(operator: Operator, ended: Path, tmp_path: Path) -> None:
     put_letters(ended, letter("a" * 32, tuples=(("be",),)), letter("b" * 32, tuples=(("bee",),)))
     into = tmp_path / "again.jsonl"
-    answer = operator.replay("t", ["aaaa"], values={"line": "to be"}, target=str(into), by="alice")
+    answer = operator.change("t", "replay", ids=["aaaa"], values={"line": "to be"}, target=str(into), by="alice")
     assert answer["done"], answer
     assert [json.loads(line) for line in into.read_text().splitlines()] == [{"line": "to be"}]
     assert [one["replayed"] for one in operator.letters("t")] == [True, False]
     assert [one["id"][0] for one in operator.letters("t", replayed=False)] == ["b"]
-    several = operator.replay("t", ["a", "b"], values={"line": "x"}, target=str(into), by="alice")
+    several = operator.change("t", "replay", ids=["a", "b"], values={"line": "x"}, target=str(into), by="alice")
     assert "one dead letter at a time" in several["text"]
-    wrong = operator.replay("t", ["b"], values={"lien": "x"}, target=str(into), by="alice")
+    wrong = operator.change("t", "replay", ids=["b"], values={"lien": "x"}, target=str(into), by="alice")
     assert "has no field 'lien': did you mean 'line'?" in wrong["text"]
 
 
@@ -275,7 +278,7 @@ def test_what_is_done_with_letters_of_a_topology_that_runs_is_on_its_timeline(
     put_letters(ended, letter("a" * 32))
     one = Running(home, "words-9-100", name="t", checkpoint=str(ended))
     try:
-        assert operator.discard("words-9-100", ["a"], by="alice")["done"]
+        assert operator.change("words-9-100", "discard", ids=["a"], by="alice")["done"]
         assert [event["kind"] for event in operator.document("words-9-100")["events"]][-1] == "letters"
     finally:
         one.close()
@@ -286,7 +289,7 @@ def test_ten_thousand_letters_are_listed_without_holding_them(operator: Operator
         put_letters(ended, *(letter(f"{batch * 100 + one:032d}") for one in range(100)), micro_batch=batch)
     found = operator.letters("t", last=3)
     assert [int(one["id"]) for one in found] == [9997, 9998, 9999]
-    answer = operator.discard("t", [f"{one:032d}" for one in range(0, 10_000, 4)], by="alice")
+    answer = operator.change("t", "discard", ids=[f"{one:032d}" for one in range(0, 10_000, 4)], by="alice")
     assert answer["text"].startswith("2500 dead letter(s) discarded: 000000000000")
     assert "and 2495 more" in answer["text"]
 

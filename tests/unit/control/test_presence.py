@@ -30,7 +30,7 @@ def test_a_topology_is_seen_from_its_start_to_its_exit_code(home: Path) -> None:
     presence.attach(FakeRunning())
     assert wait_for(lambda: entry(home)["control"] is not None)
     address = str(entry(home)["control"])
-    assert ask(address, "ping")["id"] == entry(home)["id"]
+    assert ask(address, "document")["entry"]["id"] == entry(home)["id"]
     assert ask(address, "deactivate", by="alice")["done"]
     assert wait_for(lambda: entry(home)["state"] == "inactive")
     assert entry(home)["why"] == "deactivated by alice"
@@ -54,7 +54,7 @@ def test_over_tcp_a_token_is_made_and_removed(monkeypatch: pytest.MonkeyPatch, h
     address, id_ = str(entry(home)["control"]), str(entry(home)["id"])
     assert address.startswith("tcp://127.0.0.1:")
     token = Home(str(home)).token(id_)
-    assert ask(address, "ping", token=token)["id"] == id_
+    assert ask(address, "document", token=token)["entry"]["id"] == id_
     presence.ended(TopologyState.ENDED, None)
     assert Home(str(home)).token(id_) is None
 

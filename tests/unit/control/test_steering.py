@@ -92,7 +92,7 @@ def test_a_kill_is_accepted_at_once_and_not_remembered(started: Any) -> None:
     assert running.killed == [5, 30]  # the message timeout
     assert steering.ask("activate", {}, "bob")["text"] == "the topology was killed and is ending"
     assert "control" not in running.files
-    with pytest.raises(ConfigError, match="wait_secs is -1"):
+    with pytest.raises(ConfigError, match="wait_secs must be a number of seconds"):
         steering.ask("kill", {"wait_secs": -1}, "alice")
 
 
@@ -165,16 +165,16 @@ def test_what_cannot_be_set_is_refused_with_what_can(
 
 def test_another_parallelism_is_refused_with_the_sentence_of_a_start(started: Any) -> None:
     steering = started(FakeRunning())
-    answer = steering.ask("rebalance", {"parallelism": {"split": 4}, "wait_secs": 10}, "alice")
+    answer = steering.ask("rebalance", {"executors": {"split": 4}, "wait_secs": 10}, "alice")
     assert answer["refused"]
     assert answer["text"].startswith(
         "checkpoint /state was begun by a topology that differs:\n  - parallelism of 'split' was 2 and is now 4\n"
         "Give the topology the shape and the settings it had"
     )
     assert "a restart can change" in answer["text"]
-    assert steering.ask("rebalance", {"parallelism": {"split": 2}}, "alice")["done"]
-    assert "did you mean 'split'" in steering.ask("rebalance", {"parallelism": {"spilt": 2}}, "alice")["text"]
-    assert "Spark sets the number of processes" in steering.ask("rebalance", {"workers": 3}, "alice")["text"]
+    assert steering.ask("rebalance", {"executors": {"split": 2}}, "alice")["done"]
+    assert "did you mean 'split'" in steering.ask("rebalance", {"executors": {"spilt": 2}}, "alice")["text"]
+    assert "Spark sets the number of processes" in steering.ask("rebalance", {"num_workers": 3}, "alice")["text"]
 
 
 def test_messages_are_traced_from_now_on_but_not_too_many(started: Any) -> None:

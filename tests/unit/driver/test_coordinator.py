@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Spout, Topology, TopologyBuilder
 from sparkbolt.driver.coordinator import FIRST_RECORDS, GROWTH_AT_FIRST, Coordinator
 from sparkbolt.driver.ledger.ledger import Promotion
+from sparkbolt.driver.lifecycle import LifecycleEvent
+from sparkbolt.driver.machine import perform_all
 from sparkbolt.driver.rate import RateController
 from sparkbolt.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer
 from sparkbolt.errors import EmitError
@@ -63,17 +65,17 @@ def keeping(**settings: Any) -> Topology:
 def run_one(engine: LocalEngine, planned_at_s: float, promoted_at_s: float) -> Promotion:
     """One micro-batch that takes its time."""
     coordinator: Coordinator = engine.coordinator
-    plan = coordinator.next_plan(int(planned_at_s * 1000), planned_at_s)
+    plan = perform_all(coordinator.next_plan(int(planned_at_s * 1000), planned_at_s), lambda effect: effect())
     assert plan is not None
     feedback = gather(data for _, data in engine.run(plan))
     coordinator.stage(plan.micro_batch_id, feedback)
-    return coordinator.promote(plan.micro_batch_id, promoted_at_s)
+    return perform_all(coordinator.promote(plan.micro_batch_id, promoted_at_s), lambda effect: effect())
 
 
 def test_asked_again_before_it_was_confirmed_the_host_gives_the_same_plan() -> None:
     engine = LocalEngine(keeping())
-    first = engine.coordinator.next_plan(0, 0.0)
-    assert engine.coordinator.next_plan(999, 1.0) is first
+    first = engine.perform_all(engine.coordinator.next_plan(0, 0.0))
+    assert engine.perform_all(engine.coordinator.next_plan(999, 1.0)) is first
 
 
 def test_what_a_spout_offers_is_not_taken_where_it_was_deactivated_meanwhile() -> None:
@@ -82,15 +84,15 @@ def test_what_a_spout_offers_is_not_taken_where_it_was_deactivated_meanwhile() -
     next_ranges = spout.next_ranges
 
     def slow(progress: Mapping[str, int], budget: int) -> Sequence[Range]:
-        engine.coordinator.active = False
+        engine.machine.lifecycle.on(LifecycleEvent.DEACTIVATE)
         return next_ranges(progress, budget)
 
     spout.next_ranges = slow  # type: ignore[method-assign]
-    assert engine.coordinator.next_plan(0, 0.0) is None
+    assert engine.perform_all(engine.coordinator.next_plan(0, 0.0)) is None
     assert engine.coordinator.nothing_new_s == 0.0
     spout.next_ranges = next_ranges  # type: ignore[method-assign]
-    engine.coordinator.active = True
-    plan = engine.coordinator.next_plan(0, 0.5)
+    engine.machine.lifecycle.on(LifecycleEvent.ACTIVATE)
+    plan = engine.perform_all(engine.coordinator.next_plan(0, 0.5))
     assert plan is not None
     assert engine.coordinator.reads(plan)
     assert engine.coordinator.nothing_new_s is None
@@ -132,16 +134,16 @@ def test_a_micro_batch_longer_than_the_timeout_fails_nothing_that_it_started() -
     engine = LocalEngine(keeping(message_timeout_secs=30, max_spout_pending=10))
     run_one(engine, 0.0, promoted_at_s=100.0)
     assert engine.ledger.open_trees == 10
-    plan = engine.coordinator.next_plan(100_000, 100.0)
+    plan = engine.perform_all(engine.coordinator.next_plan(100_000, 100.0))
     assert plan is None or plan.expired == ()
 
 
 def test_what_stays_open_times_out_counted_from_its_promotion() -> None:
     engine = LocalEngine(keeping(message_timeout_secs=30, max_spout_pending=10))
     run_one(engine, 0.0, promoted_at_s=100.0)
-    early = engine.coordinator.next_plan(129_900, 129.9)
+    early = engine.perform_all(engine.coordinator.next_plan(129_900, 129.9))
     assert early is None
-    late = engine.coordinator.next_plan(131_100, 131.1)
+    late = engine.perform_all(engine.coordinator.next_plan(131_100, 131.1))
     assert late is not None
     assert len(late.expired) == 10
 
@@ -149,7 +151,7 @@ def test_what_stays_open_times_out_counted_from_its_promotion() -> None:
 def test_no_more_trees_are_open_than_max_spout_pending_allows() -> None:
     engine = LocalEngine(keeping(max_spout_pending=64))
     for second in range(5):
-        if engine.coordinator.next_plan(second * 1000, float(second)) is None:
+        if engine.perform_all(engine.coordinator.next_plan(second * 1000, float(second))) is None:
             break
         run_one(engine, float(second), float(second))
     assert engine.ledger.open_trees == 64
@@ -209,7 +211,7 @@ def test_a_micro_batch_of_a_spout_is_small_at_first_and_no_more_waits_than_the_n
         for spout in engine.spouts.values():
             spout.turn(active=True)
         waiting = {len(buffer.waiting) for buffer in coordinator.buffers.values()}
-        plan = coordinator.next_plan(engine.now_ms, engine.now_ms / 1000)
+        plan = perform_all(coordinator.next_plan(engine.now_ms, engine.now_ms / 1000), lambda effect: effect())
         assert plan is not None
         size = sum(entry.reserved for entry in plan.entries)
         rate = coordinator.rates["endless"]
@@ -220,7 +222,7 @@ def test_a_micro_batch_of_a_spout_is_small_at_first_and_no_more_waits_than_the_n
         feedback = gather(data for _, data in engine.run(plan))
         coordinator.stage(plan.micro_batch_id, feedback)
         engine.now_ms += 400 + 2 * size + (3000 if len(sizes) == 1 else 0)
-        coordinator.promote(plan.micro_batch_id, engine.now_ms / 1000)
+        perform_all(coordinator.promote(plan.micro_batch_id, engine.now_ms / 1000), lambda effect: effect())
     assert (sizes[0], rate.growth) == (FIRST_RECORDS, 2.0)
     assert max(sizes) < 600
     assert max(allowed) < 300
@@ -265,7 +267,7 @@ def test_ticks_that_come_faster_than_micro_batches_end_do_not_keep_a_topology_fr
     engine.step()
     assert coordinator.finished
     for _ in range(3):
-        plan = coordinator.next_plan(engine.now_ms + 1000, 1.0)
+        plan = perform_all(coordinator.next_plan(engine.now_ms + 1000, 1.0), lambda effect: effect())
         assert plan is not None
         assert plan.ticks
         assert coordinator.drained
@@ -276,7 +278,7 @@ def test_ticks_that_come_faster_than_micro_batches_end_do_not_keep_a_topology_fr
 
 def test_a_topology_whose_last_records_are_planned_is_not_finished() -> None:
     engine = LocalEngine(keeping())
-    assert engine.coordinator.next_plan(0, 0.0) is not None
+    assert engine.perform_all(engine.coordinator.next_plan(0, 0.0)) is not None
     assert not engine.coordinator.drained
 
 
@@ -313,13 +315,13 @@ def ticks_within(engine: LocalEngine, wall_s: float, mono_s: float, for_s: float
     found = []
     passed = 0.0
     while passed < for_s:
-        plan = engine.coordinator.next_plan(int((wall_s + passed) * 1000), mono_s + passed)
+        plan = engine.perform_all(engine.coordinator.next_plan(int((wall_s + passed) * 1000), mono_s + passed))
         if plan is not None:
             assert plan.ticks == ("ticking",)
             found.append(passed)
             engine.coordinator.stage(plan.micro_batch_id, gather(data for _, data in engine.run(plan)))
             passed += takes_s
-            engine.coordinator.promote(plan.micro_batch_id, mono_s + passed)
+            engine.perform_all(engine.coordinator.promote(plan.micro_batch_id, mono_s + passed))
         due = engine.coordinator.next_due_ms(int((wall_s + passed) * 1000), mono_s + passed)
         assert due is not None
         passed += max(0.05, due / 1000 - wall_s - passed)

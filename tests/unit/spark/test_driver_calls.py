@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,16 +12,15 @@ import pytest
 
 from sparkbolt import TopologyBuilder
 from sparkbolt.errors import PrepareError
-from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 
 pytest.importorskip("pyspark")
 
-from sparkbolt.spark import life as life_module
 from sparkbolt.spark.failure_text import query_failure
-from sparkbolt.spark.running import RunningOnSpark
-from tests.unit.spark.lives import Pass, in_memory, topology
+from sparkbolt.spark.spout_calls import SpoutCalls
+from sparkbolt.spark.user_calls import Caller, Calls
+from tests.unit.spark.lives import Pass, idle_running, topology
 
 
 class Leaves(GeneratorSpout):
@@ -114,10 +114,7 @@ def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
 ) -> None:
     own = topology()
     engine = LocalEngine(own)
-    life = SimpleNamespace(coordinator=engine.coordinator)
-    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
-    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
-    running = RunningOnSpark(own, lay_out(own, 2), None, in_memory(), None)  # type: ignore[arg-type]
+    running = idle_running(own, monkeypatch, engine=engine)
     heard: list[int] = []
 
     def raising(report: Any) -> None:
@@ -131,7 +128,7 @@ def test_a_listener_that_raises_or_exits_is_told_and_the_others_hear(
     promotion = engine.step()
     assert promotion is not None
     with caplog.at_level(logging.ERROR, "sparkbolt"):
-        running._tell(engine.machine, promotion)
+        running._promoted(engine.coordinator, promotion)
     assert heard == [0]
     lines = [record.getMessage() for record in caplog.records]
     assert [line.split(": ", 1)[0].split(".")[-1] for line in lines] == [
@@ -146,7 +143,7 @@ def test_a_partitioned_spout_whose_close_raises_does_not_keep_the_others_open(
 ) -> None:
     closed: list[str] = []
 
-    def close(name: str, error: BaseException | None) -> SimpleNamespace:
+    def close(name: str, error: BaseException | None) -> Any:
         def run() -> None:
             closed.append(name)
             if error is not None:
@@ -154,13 +151,13 @@ def test_a_partitioned_spout_whose_close_raises_does_not_keep_the_others_open(
 
         return SimpleNamespace(close=run)
 
-    spouts: Any = {
-        "first": close("first", OSError("gone")),
-        "second": close("second", SystemExit(1)),
-        "third": close("third", None),
-    }
+    calls = SpoutCalls(Calls(threading.Condition()))
+    errors = {"first": OSError("gone"), "second": SystemExit(1), "third": None}
+    for name, error in errors.items():
+        calls._spouts[name] = close(name, error)
+        calls._callers[name] = Caller(calls._calls, name)
     with caplog.at_level(logging.ERROR, "sparkbolt"):
-        life_module.close_spouts(spouts)
+        calls.close()
     assert closed == ["first", "second", "third"]
     assert [record.getMessage() for record in caplog.records] == [
         "close of spout first raised OSError: gone; it is taken for closed",

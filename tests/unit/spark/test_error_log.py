@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +12,10 @@ from sparkbolt.api.causes import Cause, MessageOutcome
 from sparkbolt.api.reports import ErrorReport, Fail, FailedTree, Promotion
 from sparkbolt.api.story import root_text
 from sparkbolt.control.logs import LogFields
-from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
 from sparkbolt.spouts import GeneratorSpout
-from tests.unit.spark.lives import in_memory
+from tests.unit.spark.lives import idle_running
 
 pytest.importorskip("pyspark")
 
@@ -30,8 +28,6 @@ class Grim(BasicBolt):
 def test_what_the_last_commit_gave_up_is_told_by_the_driver_that_comes_next(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from sparkbolt.spark.running import RunningOnSpark
-
     builder = TopologyBuilder("t")
     builder.set_spout("numbers", GeneratorSpout(lambda: [[1]], outputs=["n"]), max_attempts=1, dead_letters="log:")
     builder.set_bolt("grim", Grim()).shuffle_grouping("numbers")
@@ -40,15 +36,11 @@ def test_what_the_last_commit_gave_up_is_told_by_the_driver_that_comes_next(
     assert engine.step() is not None
     engine.restart()  # whatever was promoted before, this driver has told nobody
 
-    life = SimpleNamespace(coordinator=engine.coordinator, start=lambda: None, sights=dict, query=None)
-    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
-    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
-    monkeypatch.setattr(RunningOnSpark, "_supervise", lambda running: None)
+    running = idle_running(topology, monkeypatch, engine=engine)
     with caplog.at_level(logging.ERROR, "sparkbolt"):
-        running = RunningOnSpark(topology, lay_out(topology, 2), None, in_memory(), None)
         running.start()
-        running._stopping.set()
-        running.recording.close()  # a thread that would warn in the tests behind this one
+    running._supervisor.end()
+    running._recording.close()  # a thread that would warn in the tests behind this one
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("set aside after 1 attempt(s): ")
     assert "ValueError: never" in line

@@ -11,10 +11,13 @@ import pytest
 from sparkbolt import Spout
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import Config
+from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.spout_buffer import SpoutBuffer
-from sparkbolt.worker.tuple_batch import Output
+from sparkbolt.worker.emissions import Output
 
 pytest.importorskip("pyspark")
+
+from sparkbolt.spark.user_calls import Calls
 
 
 class Blocking(Spout):
@@ -48,7 +51,15 @@ def test_spouts_are_told_to_stop_together_and_one_that_hangs_holds_up_no_other(
         spout = Blocking(called[-1], let, closed)
         buffer, lock = SpoutBuffer(number + 1, 10), threading.Condition(threading.RLock())
         thread = SpoutThread(
-            spout, context, Output("spout", []), buffer, lock, tracked=True, report=lambda _: None, tell=lambda _: None
+            spout,
+            context,
+            Output("spout", []),
+            buffer,
+            Calls(lock),
+            Lifecycle(),
+            tracked=True,
+            report=lambda _: None,
+            tell=lambda _: None,
         )
         threads.append(thread)
         thread.start()
@@ -98,7 +109,15 @@ def test_a_spout_hears_of_an_ack_once_though_a_new_life_begins_meanwhile() -> No
     spout = Acked(begin_life)
     context = TopologyContext("t", "acked", 0, 1, 1, Config())
     thread = SpoutThread(
-        spout, context, Output("acked", []), old, lock, tracked=True, report=lambda *_: None, tell=lambda _: None
+        spout,
+        context,
+        Output("acked", []),
+        old,
+        Calls(lock),
+        Lifecycle(),
+        tracked=True,
+        report=lambda *_: None,
+        tell=lambda _: None,
     )
     thread.start()
     assert spout.heard.wait(10)
@@ -148,7 +167,15 @@ def test_whatever_a_spout_raises_is_told_and_its_thread_goes_on(monkeypatch: pyt
     context = TopologyContext("t", "a spout[1]", 2, 1, 1, Config())
     output = Output("a spout[1]", [])
     thread = SpoutThread(
-        spout, context, output, buffer, lock, tracked=True, report=failures.append, tell=lambda _: None
+        spout,
+        context,
+        output,
+        buffer,
+        Calls(lock),
+        Lifecycle(),
+        tracked=True,
+        report=failures.append,
+        tell=lambda _: None,
     )
     thread.start()
     assert spout.works.wait(30)

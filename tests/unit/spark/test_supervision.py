@@ -17,7 +17,7 @@ pytest.importorskip("pyspark")
 
 from py4j.protocol import Py4JError
 
-from sparkbolt.spark import running as running_module
+from sparkbolt.spark import supervisor as supervisor_module
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.session import JVM_IS_GONE, SESSION_IS_STOPPED, check_usable, why_gone
 from tests.unit.spark.lives import NO_WORKER, Lives, NoLock, SparkSaysError, thrown
@@ -47,7 +47,7 @@ def test_another_driver_that_took_the_checkpoint_over_is_still_found(start: Any,
     life = lives.await_begun(1)
     NoLock(tmp_path).begin_life()
     life.query.end(ValueError("a query may end"))
-    running._supervisor.join(30)
+    running._supervisor._thread.join(30)
     assert "was taken over by another driver (life 1 began, this one is 0)" in running.failure
 
 
@@ -55,7 +55,7 @@ def test_a_query_that_somebody_else_has_stopped_is_not_started_again(start: Any)
     lives = Lives()
     running = start(lives)
     lives.await_begun(1).query.end()
-    running._supervisor.join(30)
+    running._supervisor._thread.join(30)
     assert running.failure.startswith("the query was stopped by somebody else")
     assert len(lives.begun) == 1
 
@@ -82,7 +82,7 @@ def test_whether_a_query_is_started_again_depends_on_the_type_of_what_ended_it(
         lives.await_begun(2)
         assert running.failure is None
     else:
-        running._supervisor.join(30)
+        running._supervisor._thread.join(30)
         assert running.failure == f"{error} (not started again: it would fail again)"
 
 
@@ -116,7 +116,7 @@ def test_a_python_process_that_never_comes_up_is_waited_for_as_long_as_for_an_ou
     running = start(lives, outage_patience_secs=0.001)
     lives.await_begun(1).query.end(SparkSaysError(NO_WORKER))
     lives.await_begun(2).query.end(SparkSaysError(NO_WORKER))
-    running._supervisor.join(30)
+    running._supervisor._thread.join(30)
     assert running.failure.endswith("(so for 0.001 s, outage_patience_secs)")
     assert len(lives.begun) == 2
 
@@ -152,10 +152,9 @@ def test_a_jvm_that_has_died_and_a_session_that_was_stopped_are_one_sentence_at_
 ) -> None:
     lives = Lives()
     running = start(lives)
-    running._spark = session
-    monkeypatch.setattr(running_module, "why_gone", why_gone)
+    monkeypatch.setattr(supervisor_module, "why_gone", lambda _: why_gone(session))
     lives.await_begun(1).query.end(Py4JError("An error occurred while calling getBroadcastThreshold"))
-    running._supervisor.join(30)
+    running._supervisor._thread.join(30)
     assert running.failure == told
     assert repr(running).startswith("<RunningTopology 't': failed, ")
     assert running.progress().sentence == "no micro-batch runs"

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sparkbolt import MicroBatchReport
 from sparkbolt.api.reports import Promotion
-from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 
 pytest.importorskip("pyspark")
 
-from sparkbolt.spark.running import RunningOnSpark
-from tests.unit.spark.lives import FakeQuery, NoLock, topology
+from tests.unit.spark.lives import NoLock, idle_running, topology
 
 
 class Sink:
@@ -56,16 +53,9 @@ class Held(NoLock):
 def begun(sink: Sink, checkpoint: Held, monkeypatch: pytest.MonkeyPatch, replayed: Promotion | None = None) -> Any:
     """A running topology whose life is a fake."""
     own = topology()
-    query = FakeQuery()
-    coordinator = LocalEngine(own).coordinator
-    coordinator.ledger.replayed = replayed
-    machine = SimpleNamespace(coordinator=coordinator, promoted=False, failure=None)
-    life = SimpleNamespace(machine=machine, coordinator=coordinator, query=query, passing=False, failure=None)
-    life.start = life.end = lambda: None
-    life.stop_query, life.sights = query.stop, dict
-    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
-    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
-    running = RunningOnSpark(own, lay_out(own, 2), None, checkpoint, None, telemetry=sink)  # type: ignore[arg-type]
+    engine = LocalEngine(own)
+    engine.ledger.replayed = replayed
+    running = idle_running(own, monkeypatch, checkpoint, engine, telemetry=sink)
     running.start()
     return running
 
@@ -74,8 +64,8 @@ def test_telemetry_hears_each_promotion_and_is_closed_once(tmp_path: Path, monke
     sink = Sink()
     running = begun(sink, Held(tmp_path), monkeypatch)
     running._coordinator.ledger.metrics.micro_batch_ms = 250.0
-    running._tell(running._life.machine, Promotion(0))
-    running._tell(running._life.machine, Promotion(1))
+    running._promoted(running._coordinator, Promotion(0))
+    running._promoted(running._coordinator, Promotion(1))
     assert sink.heard == [(0, 250.0), (1, 250.0)]
     running.close()
     running.close()
@@ -97,8 +87,8 @@ def test_telemetry_that_raises_is_logged_and_harms_neither_the_topology_nor_its_
     sink, checkpoint = Sink(raises=True), Held(tmp_path)
     running = begun(sink, checkpoint, monkeypatch)
     with caplog.at_level(logging.WARNING, "sparkbolt"):
-        running._tell(running._life.machine, Promotion(0))
-        running._tell(running._life.machine, Promotion(1))
+        running._promoted(running._coordinator, Promotion(0))
+        running._promoted(running._coordinator, Promotion(1))
         running.close()
     assert [number for number, _ in sink.heard] == [0, 1]
     assert checkpoint.was_closed

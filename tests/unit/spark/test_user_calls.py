@@ -31,11 +31,14 @@ from sparkbolt.spark.activity_pages import warning
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.life import Life
 from sparkbolt.spark.running import RunningOnSpark
+from sparkbolt.spark.supervisor import Supervisor
 from sparkbolt.spark.user_calls import Caller, Calls
 from tests.patience import PATIENCE_SECS
 from tests.unit.spark.lives import FakeQuery, NoLock, Pass
 
 HANGS_IN: set[str] = set()
+PLAYING: list[Any] = []
+"""The topology that is played."""
 OPENS: list[BaseException] = []
 """What the next calls of ``open`` raise."""
 ENTERED, LET = threading.Event(), threading.Event()
@@ -93,7 +96,9 @@ def build(spout: Hanging, **settings: Any) -> Topology:
 @pytest.fixture(autouse=True)
 def let_go(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(calls_module, "CLOSE_SECS", 1.0)
-    monkeypatch.setattr("sparkbolt.spark.running.why_gone", lambda session: None)
+    monkeypatch.setattr("sparkbolt.spark.supervisor.why_gone", lambda session: None)
+    new_life = Supervisor._new_life
+    monkeypatch.setattr(Supervisor, "_new_life", lambda supervisor: PLAYING[-1].play(new_life(supervisor)))
     HANGS_IN.clear()
     ENTERED.clear()
     LET.clear()
@@ -117,10 +122,11 @@ class Played(RunningOnSpark):
         HANGS_IN.update(hangs)
         OPENS.extend(away)
         session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
+        PLAYING[:] = [self]
         super().__init__(topology, lay_out(topology, 2), session, NoLock(directory), None, open_secs)
 
-    def _new_life(self) -> Life:
-        life = super()._new_life()
+    def play(self, life: Life) -> Life:
+        """Give a life a query that is played."""
         query = FakeQuery()
 
         def play() -> None:
@@ -205,7 +211,7 @@ def test_a_method_of_a_spout_that_hangs_holds_nobody_up_and_is_left_behind_by_a_
     began = time.monotonic()
     assert running.stop(drain=False), "no tree is open"
     assert time.monotonic() - began < 8
-    assert not running._supervisor.is_alive()
+    assert not running._supervisor.is_alive
     (said,) = lines(caplog)
     assert said.startswith(f"{method} of spout 'numbers' has not returned for ")
     assert said.endswith(" s: it is left behind, and spout numbers is not closed")
@@ -223,7 +229,7 @@ def test_what_a_call_gives_that_was_left_behind_changes_nothing(begin: Any, tmp_
     running.stop(drain=False)
     before = sorted(str(path) for path in tmp_path.rglob("*"))
     LET.set()
-    running._coordinator.spouts["numbers"]._caller._thread.join(20)
+    running._supervisor.life._spout_calls._callers["numbers"]._thread.join(20)
     assert running._coordinator.in_force is None
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
@@ -252,8 +258,8 @@ def test_a_listener_may_stop_the_topology_and_does_not_wait_for_it(begin: Any, h
         back.set()
 
     running.on_micro_batch(stop)
-    running._supervisor.join(20)
-    assert not running._supervisor.is_alive()
+    running._supervisor._thread.join(20)
+    assert not running._supervisor.is_alive
     assert back.wait(PATIENCE_SECS), "the listener never came back"
     assert returned[0] in (False, None)
     for thread in threading.enumerate():
@@ -275,19 +281,19 @@ def test_a_spout_whose_open_hangs_after_a_restart_does_not_hold_up_a_stop(begin:
     running = begin()
     assert running.await_finished(20)
     HANGS_IN.add("open")
-    running._life.query.end(ValueError("a query may end"))
+    running._supervisor.life.query.end(ValueError("a query may end"))
     assert ENTERED.wait(20)
     began = time.monotonic()
     running.stop(drain=False)
     assert time.monotonic() - began < 8
-    assert not running._supervisor.is_alive()
+    assert not running._supervisor.is_alive
 
 
 def test_a_spout_whose_open_hangs_at_the_start_is_named_and_an_interrupt_ends_the_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("sparkbolt.spark.running.LOOK_OUT_SECS", 0.05)
-    monkeypatch.setattr("sparkbolt.spark.running.Hangs", lambda: Hangs(0.2))
+    monkeypatch.setattr("sparkbolt.spark.supervisor.LOOK_OUT_SECS", 0.05)
+    monkeypatch.setattr("sparkbolt.spark.supervisor.Hangs", lambda: Hangs(0.2))
     HANGS_IN.add("open")
     main = threading.get_ident()
 
@@ -323,13 +329,13 @@ def test_a_start_that_raises_lets_go_of_the_checkpoint_and_of_its_threads_and_di
     monkeypatch.setattr(NoLock, "close", lambda self: let_go.append(self))
     before = set(threading.enumerate())
     running = Played(tmp_path)
-    directory = Path(running._life._bridge.directory)
+    directory = Path(running._supervisor.life._bridge.directory)
     assert directory.exists()
 
     def refuse() -> None:
         raise error
 
-    running._life.start = refuse  # type: ignore[method-assign]
+    running._supervisor.life.start = refuse  # type: ignore[method-assign]
     with pytest.raises(told):
         running.start()
     assert let_go == [running._checkpoint]
@@ -353,13 +359,13 @@ def test_a_source_that_is_away_at_the_start_costs_no_restart_and_a_line_each_tim
 ) -> None:
     running = Played(tmp_path, spout=Away(), restarts_max=1)
     OPENS[:] = [SourceUnavailable("nobody answers") for _ in range(3)]
-    running._life.end()
-    running._life = running._first_life()
+    running._supervisor.life.end()
+    running._supervisor.life = running._supervisor._first_life()
     running.start()
     assert running.await_finished(20)
     ENTERED.clear()
     OPENS[:] = [SourceUnavailable("nobody answers") for _ in range(3)]
-    running._life.query.end(ValueError("a query may end"))  # type: ignore[union-attr]
+    running._supervisor.life.query.end(ValueError("a query may end"))  # type: ignore[union-attr]
     assert ENTERED.wait(20)
     running.stop()
     assert running.failure is None

@@ -14,8 +14,8 @@ from sparkbolt.api.tuples import Origin
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows.reading import times_of
 from sparkbolt.windows.settings import Windowing
+from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.results import TaskResult
-from sparkbolt.worker.tuple_batch import Rows
 from tests.unit.windows.windowed import SECOND, Run, Show, Source, clock, secs, topology
 
 

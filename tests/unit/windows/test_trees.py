@@ -22,8 +22,8 @@ from sparkbolt.windows import (
 )
 from sparkbolt.windows.manager import EXPIRE_EVENTS_THRESHOLD
 from sparkbolt.windows.reading import SeenIds
+from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.results import TaskResult
-from sparkbolt.worker.tuple_batch import Rows
 from tests.unit.windows.windowed import Run, Show, Source, secs, topology
 
 

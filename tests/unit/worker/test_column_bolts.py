@@ -10,7 +10,7 @@ from sparkbolt import BasicBolt, ColumnBolt, Spout, TopologyBuilder
 from sparkbolt.api.tuples import Origin
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.wire.edges import Anchoring
-from sparkbolt.worker.tuple_batch import Rows
+from sparkbolt.worker.emissions import Rows
 
 
 class Words(Spout):

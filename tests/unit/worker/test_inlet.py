@@ -61,7 +61,7 @@ class Engine(LocalEngine):
     def step(self) -> Promotion | None:
         """Run the next plan; one that reads nothing if only rows are there."""
         mono_s = self.now_ms / 1000
-        if self.frames and self.coordinator.next_plan(self.now_ms, mono_s) is None:
+        if self.frames and self.perform_all(self.coordinator.next_plan(self.now_ms, mono_s)) is None:
             self.coordinator.plan_nothing(self.now_ms, mono_s)
         promotion = super().step()
         self.frames = ()

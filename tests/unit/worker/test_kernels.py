@@ -17,7 +17,6 @@ from benchmarks.fast import fast
 from sparkbolt import BasicBolt, Config, KeyValueState, Topology, TopologyBuilder, bolt
 from sparkbolt.api.components import BoltBase, PartitionedSpout
 from sparkbolt.api.ranges import Range
-from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.base import native
 from sparkbolt.base.native import kernels
 from sparkbolt.base.text_arrays import crc32s, dictionary_of, joined, separated, strings_of
@@ -175,14 +174,6 @@ def test_each_way_to_emit_gives_the_same(how: str) -> None:
 )
 def test_strings_become_a_dictionary_until_something_else_comes(odd: Any) -> None:
     assert_same(["to", "be", "to", odd, "be"], Splits())
-
-
-def one_tuple(row: int) -> Tuple:
-    return Tuple.of(Origin("lines", 0, "default", ("n",)), [row])
-
-
-def print_nothing(tup: Tuple) -> None:
-    """Do what a bolt does that emits nothing."""
 
 
 def test_a_function_that_yields_gives_the_same() -> None:

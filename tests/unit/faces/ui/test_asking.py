@@ -66,7 +66,7 @@ def test_after_a_change_the_topology_is_asked_again(asking: Asking, operator: Ui
     answer = run(asking.change("words", "kill", wait_secs=3.0, by="ann"))
     run(asking.document("words"))
     assert answer["done"]
-    assert operator.asked == [("kill", operator.known[0]["id"], 3.0, "ann")]
+    assert operator.asked == [("kill", operator.known[0]["id"], {"wait_secs": 3.0}, "ann")]
     assert len([call for call in operator.calls if call[0] == "document"]) == 2
 
 
@@ -89,7 +89,7 @@ def test_a_topology_that_hangs_is_told_of_and_others_answer(
 ) -> None:
     monkeypatch.setattr(module, "ANSWER_SECS", 0.05)
     operator.gate, operator.hangs = threading.Event(), operator.known[0]["id"]
-    questions = [asking.stories("words", search=str(number)) for number in range(10)]
+    questions = [asking.ask("words", "stories", search=str(number)) for number in range(10)]
     found = run(all_of(*questions))
     assert all(isinstance(each, LateAnswerError) for each in found)
     assert len([call for call in operator.calls if call[0] == "stories"]) <= module.TOPOLOGY_CALLS_MAX

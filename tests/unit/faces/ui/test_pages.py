@@ -281,39 +281,47 @@ def acted(operator: Shop, path: str, form: dict[str, str], read: Callable[[Page]
 @pytest.mark.parametrize(
     ("action", "form", "asked"),
     [
-        ("activate", {}, ("activate", ORDERS)),
-        ("deactivate", {}, ("deactivate", ORDERS)),
-        ("restart", {}, ("restart", ORDERS)),
-        ("kill", {"wait_secs": "20"}, ("kill", ORDERS, 20.0)),
-        ("kill", {}, ("kill", ORDERS, None)),
-        ("set", {"key": "log-level", "value": "debug"}, ("set", ORDERS, "log-level", "debug", None)),
+        ("activate", {}, {}),
+        ("deactivate", {}, {}),
+        ("restart", {}, {}),
+        ("kill", {"wait_secs": "20"}, {"wait_secs": 20.0}),
+        ("kill", {}, {"wait_secs": None}),
+        (
+            "set",
+            {"key": "log-level", "value": "debug", "component": ""},
+            {"key": "log-level", "value": "debug", "component": None},
+        ),
         (
             "set",
             {"key": "max-spout-pending", "value": "9", "component": "orders"},
-            ("set", ORDERS, "max-spout-pending", "9", "orders"),
+            {"key": "max-spout-pending", "value": "9", "component": "orders"},
         ),
         (
             "rebalance",
-            {"component": "enrich", "parallelism": "12"},
-            ("rebalance", ORDERS, {"parallelism": {"enrich": 12}}),
+            {"executors-of": "enrich", "executors": "12"},
+            {"executors": {"enrich": 12}, "num_workers": None, "wait_secs": None},
         ),
-        ("trace", {"message": "orders/3@41"}, ("trace", ORDERS, "orders/3@41", None)),
-        ("replay", {"letter-aa": "on", "letter-bb": "on"}, ("replay", ORDERS, ["aa", "bb"], None)),
-        ("replay", {"letter-aa": "on", "target": "again.jsonl"}, ("replay", ORDERS, ["aa"], None, "again.jsonl")),
-        ("discard", {"letter-aa": "on"}, ("discard", ORDERS, ["aa"])),
+        ("trace", {"message": "orders/3@41"}, {"message": "orders/3@41", "component": None, "stop": False}),
+        ("replay", {"letter-aa": "on", "letter-bb": "on"}, {"ids": ["aa", "bb"], "values": None, "target": None}),
+        (
+            "replay",
+            {"letter-aa": "on", "target": "again.jsonl"},
+            {"ids": ["aa"], "values": None, "target": "again.jsonl"},
+        ),
+        ("discard", {"letter-aa": "on"}, {"ids": ["aa"]}),
     ],
 )
-def test_an_action_is_done_once_it_was_confirmed(action: str, form: dict[str, str], asked: tuple[Any, ...]) -> None:
+def test_an_action_is_done_once_it_was_confirmed(action: str, form: dict[str, str], asked: dict[str, Any]) -> None:
     operator = Shop()
     page = acted(operator, f"{BASE}/do/{action}", form)
-    assert operator.asked == [asked]
+    assert operator.asked == [(action, ORDERS, asked)]
     assert "done" in page.words
 
 
 def test_a_refusal_is_shown_with_its_sentence() -> None:
     operator = Shop()
     operator.refusal = f"the parallelism of a bolt that keeps state cannot be changed {NASTY}"
-    page = acted(operator, f"{BASE}/do/rebalance", {"component": "revenue", "parallelism": "8"})
+    page = acted(operator, f"{BASE}/do/rebalance", {"executors-of": "revenue", "executors": "8"})
     assert "Rebalance: refused" in page.words
     assert operator.refusal in page.words
 
@@ -329,14 +337,14 @@ def test_a_message_that_could_not_be_read_is_edited_as_it_came(monkeypatch: pyte
     operator = Shop()
     broken = {**shop.letter(1), "tuples": [], "fields": []}
     broken["raw"] = {**broken["raw"], "value": {"$bytes": "eyJzdW0iOg=="}}
-    monkeypatch.setattr(operator, "letters", lambda *arguments, **options: [broken])
+    monkeypatch.setattr(operator, "letter", lambda *arguments, **options: broken)
     page = seen(operator, f"{BASE}/dead-letters/{LETTER}")
     assert '{"sum":' in page.words
     acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "raw-value": '{"sum": 1}'})
-    assert operator.asked == [("replay", ORDERS, [LETTER], {"$value": '{"sum": 1}'})]
+    assert operator.asked == [("replay", ORDERS, {"ids": [LETTER], "values": {"$value": '{"sum": 1}'}, "target": None})]
     operator.asked.clear()
     acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "raw-value": '{"sum":'})
-    assert operator.asked == [("replay", ORDERS, [LETTER], None)]
+    assert operator.asked == [("replay", ORDERS, {"ids": [LETTER], "values": None, "target": None})]
 
 
 def test_a_topology_that_is_known_by_its_checkpoint_only_has_pages() -> None:
@@ -355,9 +363,10 @@ def test_a_topology_that_is_known_by_its_checkpoint_only_has_pages() -> None:
     ("action", "form"),
     [
         ("replay", {}),
-        ("set", {"key": "password", "value": "x"}),
+        ("discard", {}),
+        ("set", {"key": "log-level", "value": " "}),
         ("trace", {"message": " "}),
-        ("rebalance", {"component": "enrich", "parallelism": "many"}),
+        ("rebalance", {"executors-of": "enrich", "executors": "many"}),
         ("kill", {"wait_secs": "soon"}),
     ],
 )

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from sparkbolt.control.documents import Answer
+from sparkbolt.api.story import Hop, Story
+from sparkbolt.api.tree_life import TreeState
+from sparkbolt.base.codec import required_fields
+from sparkbolt.control.documents import Answer, HopDocument, StoryDocument
 from tests.unit.control.fake import NOW_MS, ROOT
 from tests.unit.faces.ui.operators import SCRIPT, UiOperator
 
@@ -80,9 +83,11 @@ def test_windowed_bolts_tell_their_watermarks(client: TestClient) -> None:
     ("path", "what"),
     [
         ("stories?state=lost", "failed, open, acked"),
+        ("stories?last=0", "from 1 to 10000"),
         ("log?last=10001", "from 1 to 10000"),
-        ("series?since_ms=-5", "from 0 on"),
-        (f"log?search={'x' * 1001}", "1000 at most"),
+        ("series?since_ms=-5", "of at least 0"),
+        ("letters?replayed=perhaps", "must be true or false"),
+        (f"log?search={'x' * 1001}", "to 1000 characters"),
     ],
 )
 def test_a_parameter_that_is_none_is_told_with_what_it_may_be(client: TestClient, path: str, what: str) -> None:
@@ -95,25 +100,29 @@ def test_a_parameter_that_is_none_is_told_with_what_it_may_be(client: TestClient
 @pytest.mark.parametrize(
     ("path", "body", "asked"),
     [
-        ("activate", None, ("activate",)),
-        ("deactivate", {}, ("deactivate",)),
-        ("kill", None, ("kill", None)),
-        ("kill", {"wait_secs": 2.5}, ("kill", 2.5)),
-        ("restart", None, ("restart",)),
-        ("settings", {"key": "log-level", "value": "debug"}, ("set", "log-level", "debug", None)),
+        ("activate", None, ("activate", {})),
+        ("deactivate", {}, ("deactivate", {})),
+        ("kill", None, ("kill", {"wait_secs": None})),
+        ("kill", {"wait_secs": 2.5}, ("kill", {"wait_secs": 2.5})),
+        ("restart", None, ("restart", {})),
         (
             "settings",
-            {"key": "log-level", "value": "debug", "component": "split"},
-            ("set", "log-level", "debug", "split"),
+            {"key": "log-level", "value": "debug"},
+            ("set", {"key": "log-level", "value": "debug", "component": None}),
         ),
-        ("rebalance", {"executors": {"split": 7}}, ("rebalance", {"parallelism": {"split": 7}, "workers": None})),
-        ("trace", {"message": "lines-0@7"}, ("trace", "lines-0@7", None)),
-        ("letters/replay", {"ids": ["a", "b"]}, ("replay", ["a", "b"], None)),
-        ("letters/a/replay", {"values": {"word": SCRIPT}}, ("replay", ["a"], {"word": SCRIPT})),
-        ("letters/a/replay", None, ("replay", ["a"], None)),
-        ("letters/a/replay", {"target": "/again.jsonl"}, ("replay", ["a"], None, "/again.jsonl")),
-        ("letters/replay", {"ids": ["a"], "target": "/again.jsonl"}, ("replay", ["a"], None, "/again.jsonl")),
-        ("letters/discard", {"ids": ["a"]}, ("discard", ["a"])),
+        (
+            "rebalance",
+            {"executors": {"split": 7}},
+            ("rebalance", {"executors": {"split": 7}, "num_workers": None, "wait_secs": None}),
+        ),
+        ("trace", {"message": "lines-0@7"}, ("trace", {"message": "lines-0@7", "component": None, "stop": False})),
+        ("letters/replay", {"ids": ["a", "b"]}, ("replay", {"ids": ["a", "b"], "values": None, "target": None})),
+        (
+            "letters/replay",
+            {"ids": ["a"], "values": {"word": SCRIPT}, "target": "/again.jsonl"},
+            ("replay", {"ids": ["a"], "values": {"word": SCRIPT}, "target": "/again.jsonl"}),
+        ),
+        ("letters/discard", {"ids": ["a"]}, ("discard", {"ids": ["a"]})),
     ],
 )
 def test_changes_reach_the_operator_with_what_was_said(
@@ -141,3 +150,9 @@ def test_the_status_tells_what_has_become_of_a_change(
     operator.answers["restart"] = answer
     found = writer.post(f"{WORDS}/restart")
     assert (found.status_code, found.json()) == (status, answer)
+
+
+def test_the_types_of_stories_are_those_that_are_stored() -> None:
+    story = Story(7, "lines", 0, TreeState.OPEN, hops=(Hop(7, 1, 2, 1, "split", 0),)).to_json()
+    assert set(story) == set(required_fields(StoryDocument))
+    assert set(story["hops"][0]) == set(required_fields(HopDocument))

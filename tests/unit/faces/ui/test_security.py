@@ -99,7 +99,7 @@ def test_with_the_token_a_change_is_made_and_is_known_to_come_from_there(
     writer: TestClient, operator: UiOperator
 ) -> None:
     assert writer.post(ACTIVATE).json()["done"]
-    assert operator.asked == [("activate", operator.known[0]["id"], "rest from testclient")]
+    assert operator.asked == [("activate", operator.known[0]["id"], {}, "rest from testclient")]
 
 
 def test_no_answer_lets_another_site_read_it(client: TestClient) -> None:

@@ -217,26 +217,25 @@ def test_a_dead_topology_is_listed_until_it_is_started_again(client: TestClient,
 @pytest.mark.parametrize(
     ("path", "operation", "asked"),
     [
-        ("activate", "activate", ("activate",)),
-        ("deactivate", "deactivate", ("deactivate",)),
-        ("kill/30", "kill", ("kill", 30.0)),
-        ("rebalance/0", "rebalance", ("rebalance", {})),
+        ("activate", "activate", {}),
+        ("deactivate", "deactivate", {}),
+        ("kill/30", "kill", {"wait_secs": 30.0}),
+        ("rebalance/0", "rebalance", {"wait_secs": 0.0, "num_workers": None, "executors": None}),
     ],
 )
 def test_changes_are_made_as_storms(
-    writer: TestClient, operator: UiOperator, path: str, operation: str, asked: tuple[Any, ...]
+    writer: TestClient, operator: UiOperator, path: str, operation: str, asked: dict[str, Any]
 ) -> None:
     id_ = operator.known[0]["id"]
     answer = writer.post(f"/api/v1/topology/{id_}/{path}")
     assert answer.json() == {"topologyOperation": operation, "topologyId": id_, "status": "success"}
-    [(what, topology, *more)] = operator.asked
-    assert ((what, *more[:-1]), topology) == (asked, id_)
+    assert operator.asked == [(operation, id_, asked, "rest from testclient")]
 
 
 def test_the_options_of_a_rebalance_reach_the_operator(writer: TestClient, operator: UiOperator) -> None:
     body = {"rebalanceOptions": {"numWorkers": 2, "executors": {"split": 7}}, "callback": "foo"}
     writer.post("/api/v1/topology/words/rebalance/0", json=body)
-    assert operator.asked[0][2] == {"workers": 2, "parallelism": {"split": 7}}
+    assert operator.asked[0][2] == {"wait_secs": 0.0, "num_workers": 2, "executors": {"split": 7}}
 
 
 def test_a_change_that_is_refused_is_an_error_with_the_reason(writer: TestClient, operator: UiOperator) -> None:

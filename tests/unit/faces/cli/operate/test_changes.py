@@ -24,31 +24,37 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeOperator:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "asked"),
+    ("arguments", "given"),
     [
-        (["activate", "words"], ("activate", ID, "ann")),
-        (["deactivate", ID], ("deactivate", ID, "ann")),
-        (["restart", "words"], ("restart", ID, "ann")),
-        (["kill", "words"], ("kill", ID, None, "ann")),
-        (["set", "words", "log-level", "debug"], ("set", ID, "log-level", "debug", None, "ann")),
+        (["activate", "words"], {}),
+        (["deactivate", ID], {}),
+        (["restart", "words"], {}),
+        (["kill", "words"], {"wait_secs": None}),
+        (["set", "words", "log-level", "debug"], {"key": "log-level", "value": "debug", "component": None}),
         (
             ["set", "words", "max-spout-pending", "10", "--component", "lines"],
-            ("set", ID, "max-spout-pending", "10", "lines", "ann"),
+            {"key": "max-spout-pending", "value": "10", "component": "lines"},
         ),
-        (["trace", "words", "--message-id", "lines-0@42"], ("trace", ID, "lines-0@42", None, "ann")),
-        (["trace", "words", "--message-id", "7", "--spout", "lines"], ("trace", ID, "7", "lines", "ann")),
+        (
+            ["trace", "words", "--message-id", "lines-0@42"],
+            {"message": "lines-0@42", "component": None, "stop": False},
+        ),
+        (
+            ["trace", "words", "--message-id", "7", "--spout", "lines", "--stop"],
+            {"message": "7", "component": "lines", "stop": True},
+        ),
         (
             ["rebalance", "words", "-w", "10", "-n", "2", "-e", "count=4", "-e", "split=3"],
-            ("rebalance", ID, {"wait_secs": 10.0, "workers": 2, "parallelism": {"count": 4, "split": 3}}, "ann"),
+            {"wait_secs": 10.0, "num_workers": 2, "executors": {"count": 4, "split": 3}},
         ),
-        (["rebalance", "words"], ("rebalance", ID, {}, "ann")),
+        (["rebalance", "words"], {"wait_secs": None, "num_workers": None, "executors": None}),
     ],
 )
 def test_a_command_asks_for_it_in_the_users_name_and_prints_the_answer(
-    fake: FakeOperator, capsys: pytest.CaptureFixture[str], arguments: list[str], asked: tuple[Any, ...]
+    fake: FakeOperator, capsys: pytest.CaptureFixture[str], arguments: list[str], given: dict[str, Any]
 ) -> None:
     assert main(arguments) == 0
-    assert fake.asked == [asked]
+    assert fake.asked == [(arguments[0], ID, given, "ann")]
     assert capsys.readouterr().out == f"{arguments[0]} of words\n"
 
 
@@ -138,14 +144,14 @@ def test_kill_wait_gives_up_with_4_and_says_how_to_end_the_process(
 def test_kill_wait_gives_open_trees_the_time_that_it_was_told(
     fake: FakeOperator, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kill = fake.kill
+    change = fake.change
 
-    def killed(topology: str, *, wait_secs: float | None = None, by: str) -> Answer:
-        answer = kill(topology, wait_secs=wait_secs, by=by)
+    def killed(topology: str, verb: str, /, **arguments: Any) -> Answer:
+        answer = change(topology, verb, **arguments)
         fake.known[0].update(ENDED | {"exit_code": 0})  # type: ignore[typeddict-item]
         return answer
 
-    fake.kill = killed  # type: ignore[method-assign]
+    fake.change = killed  # type: ignore[method-assign]
     assert main(["kill", "words", "--wait", "0"]) == 0
-    assert fake.asked == [("kill", ID, 0.0, "ann")]
+    assert fake.asked == [("kill", ID, {"wait_secs": 0.0}, "ann")]
     assert capsys.readouterr().out == "kill of words\nwords has ended, and nothing is left\n"
