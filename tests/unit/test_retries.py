@@ -257,26 +257,6 @@ def test_a_restart_begins_at_what_was_planned_and_skips_nothing_even_at_position
 # What is told, and what is read.
 
 
-def test_a_spout_is_told_of_its_sources_after_each_promotion_and_after_a_restart() -> None:
-    WORLD.fails = lambda number, attempt: number == 12 and attempt == 1
-    run = Run(topology(Log(30), retry=PATIENT))
-    assert WORLD.told == [{}]
-    run.until(lambda: run.planned == 30)
-    views = [told[SOURCE] for told in WORLD.told[1:]]
-    assert [(view.planned, view.finished, view.waiting, view.open) for view in views] == [
-        (10, 10, 0, 0),
-        (20, 12, 1, 0),
-        (30, 12, 1, 0),
-    ]
-    assert WORLD.done[1:] == [[], [(13, 20)], [(13, 30)]]
-    run.engine.restart()
-    again = WORLD.told[-1][SOURCE]
-    assert (again.planned, again.finished, again.waiting, again.open) == (30, 12, 1, 0)
-    assert WORLD.done[-1] == [(13, 30)]
-    run.to_the_end()
-    assert WORLD.told[-1][SOURCE].finished == 30
-
-
 def test_what_cannot_be_read_is_not_tried_again() -> None:
     class Broken(Log):
         def records(self, number: int) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:

@@ -9,9 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from sparkbolt import Config, RetryPolicy, WindowedBolt
-from sparkbolt.api.components import TopologyContext
-from sparkbolt.api.ranges import Range
+from sparkbolt import RetryPolicy, WindowedBolt
 from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.settings import spout_infos
 from sparkbolt.faces.cli import main
@@ -191,25 +189,6 @@ def test_at_most_once_repeats_nothing_when_the_driver_dies_whichever_checkpoint_
     assert [row["line"] for row in SEEN[name]] == [*map(str, range(20))], "3 has failed, and is not given again"
     assert committed(kafka.brokers, name)[0][0] == 20
     engine.close()  # only now: whoever is dead tells nothing more
-
-
-def test_a_consumer_is_kept_and_seeks_only_for_a_range_that_does_not_begin_where_the_last_one_ended(kafka, name):
-    for number in (0, 1):
-        kafka.produce(name, [str(place) for place in range(5000)], kafka_partition=number)
-    own = spout(kafka.brokers, name)
-    own.prepare(TopologyContext(name, "messages", 0, 1, 1, Config()))
-    read = lambda number, start, end: [at for at, _ in own.read(Range(0, f"{name}/{number}", start, end))]  # noqa: E731
-    for start in range(0, 3000, 500):
-        for number in (0, 1):
-            assert read(number, start, start + 500) == [*range(start, start + 500)]
-    readers = {place.number: reader for (place, _), reader in own._readers.items()}
-    assert {number: reader.seeks for number, reader in readers.items()} == {0: 1, 1: 1}
-    assert read(0, 100, 101) == [100], "a message that is given again"
-    assert read(0, 3000, 3500) == [*range(3000, 3500)]
-    assert readers[0].seeks == 1, "it was read by a consumer of its own"
-    assert read(0, 200, 300) == [*range(200, 300)]
-    assert readers[0].seeks == 2
-    own.cleanup()
 
 
 def test_the_command_tells_the_lag_of_each_source(kafka, name, tmp_path, monkeypatch, capsys):
