@@ -14,6 +14,7 @@ Time is an argument: ``now_ms`` is the wall clock, ``mono_s`` a monotonic one.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,10 +28,11 @@ from sparkbolt.api.causes import STOPPING
 from sparkbolt.api.components import PartitionedSpout, Spout
 from sparkbolt.api.dead_letters import CHECKPOINT
 from sparkbolt.api.ranges import Range
-from sparkbolt.base.ids import AGAIN, MAX_SEQUENCE, OWN_LETTERS, empty_u64, split_key
+from sparkbolt.base.ids import LETTERS, empty_u64, split_key
 from sparkbolt.base.tracebacks import place_in
 from sparkbolt.driver.effects import AskLag, CallSpout, Steps
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
+from sparkbolt.driver.ledger.retry_schedule import Retry
 from sparkbolt.driver.ledger.settings import ROTATIONS
 from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.offers import checked
@@ -106,6 +108,8 @@ class Coordinator:
         self.buffers = {
             number: buffer for spec in self.topology.spouts for number, buffer in self._buffers_of(spec).items()
         }
+        self._bytes_of_a_buffer = self.config.micro_batch_bytes_max // max(1, len(self.buffers))
+        """How many bytes the records of one task of a ``Spout`` may have in a plan."""
         self.rates = {spec.id: self._rate_of(spec) for spec in self.topology.spouts}
         self._limit_buffers()
         self.in_force: MicroBatchPlan | None = None
@@ -145,9 +149,8 @@ class Coordinator:
         if not isinstance(spec.component, Spout):
             return {}
         limit = self.max_spout_pending(spec.id) or SPOUT_BUFFER_RECORDS_MAX
-        keeps, lettered = policy_of(spec) is not None, spec.dead_letters is not None
-        fails = spec.dead_letters == CHECKPOINT
-        return {number: SpoutBuffer(number, limit, keeps, lettered, fails) for number in self.topology.tasks(spec.id)}
+        keeps, fails = policy_of(spec) is not None, spec.dead_letters == CHECKPOINT
+        return {number: SpoutBuffer(number, limit, keeps, fails) for number in self.topology.tasks(spec.id)}
 
     def _rate_of(self, spec: Any) -> RateController:
         target_ms, spout = float(self.config.micro_batch_target_ms), self.spouts.get(spec.id)
@@ -165,6 +168,7 @@ class Coordinator:
         self.override(old.overrides)
         for number, buffer in self.buffers.items():
             buffer.take_over(old.buffers[number])
+        self.ledger.take_over(old.ledger, {number: buffer.unfinished for number, buffer in self.buffers.items()})
 
     # What an operator changes.
 
@@ -205,8 +209,8 @@ class Coordinator:
         if not self.overrides.traces:
             return ()
         component = self.topology.task_owner(entry.task)[0]
-        ids = [] if entry.source is not None else [id_ for _, id_ in self.buffers[entry.task].planned_of(entry)]
-        return traced_sequences(self.overrides.traces, component, entry, ids)
+        planned = [] if entry.source is not None else self.buffers[entry.task].planned_of(entry)
+        return traced_sequences(self.overrides.traces, component, entry, [one.message_id for one in planned])
 
     # Plans.
 
@@ -229,7 +233,7 @@ class Coordinator:
         entries = [entry for entry in retries if self._is_read(entry)]
         again = tuple(entry for entry in retries if not self._is_read(entry))
         if not held_back:
-            entries += [*self._ranges(bases, offered), *self._records(bases, now_ms, rooms)]
+            entries += [*self._ranges(bases, offered), *self._records(bases, rooms, entries)]
         self.nothing_new_s = None if entries or again else mono_s
         ticks = self._ticks.due(now_ms)
         expired = self.ledger.expiring(EXPIRED_PER_PLAN_MAX)
@@ -292,8 +296,8 @@ class Coordinator:
     def records_of(self, entry: Entry) -> list[Record]:
         """The records of a ``Spout``'s entry in the plan in force, which this life made."""
         planned = self.buffers[entry.task].planned_of(entry)
-        check(len(planned) == entry.end, f"no records for {entry}")
-        return [record for record, _ in planned]
+        check(len(planned) == entry.reserved, f"no records for {entry}")
+        return [one.record for one in planned]
 
     def _rotate(self, mono_s: float) -> None:
         due = 1 + math.floor((mono_s - self._next_rotation) / self._rotate_every)
@@ -304,13 +308,12 @@ class Coordinator:
 
     def _base(self, bases: dict[int, int], task: int, reserve: int) -> int:
         base = bases.get(task, self.ledger.next_sequence(task))
-        component, index = self.topology.task_owner(task)
-        limit = AGAIN if self.topology.components[component].is_spout else MAX_SEQUENCE
-        if base + reserve > (OWN_LETTERS if component in self.lane.inlets else limit):
+        if base + reserve > LETTERS:
+            component, index = self.topology.task_owner(task)
             raise EngineError(
                 f"{component}[{index}] has reserved {base:,} trees since the topology's first start, and cannot "
                 f"reserve {reserve:,} more: each position of a range counts, be there a record or not, and a task has "
-                f"{AGAIN:,}. Use positions without gaps (not nanoseconds), or more tasks, and a new checkpoint"
+                f"{LETTERS:,}. Use positions without gaps (not nanoseconds), or more tasks, and a new checkpoint"
             )
         bases[task] = base + reserve
         return base
@@ -326,13 +329,25 @@ class Coordinator:
     def _retries(self, bases: dict[int, int], ready_ms: int, rooms: dict[str, int]) -> list[Entry]:
         """The entries for retries and dead letters; half of a probe is reserved for new messages."""
         half = {component: (room + 1) // 2 for component, room in rooms.items()}
-        retries = self.ledger.take_retries(RETRIES_PER_PLAN_MAX, ready_ms, half)
-        next_letter = self.ledger.messages.next_letter
+        for component, _ in self._tasks_with_buffers():
+            half[component] = min((self.rates[component].budget + 1) // 2, half.get(component, RETRIES_PER_PLAN_MAX))
+        due = self.ledger.messages.retries.due(RETRIES_PER_PLAN_MAX, ready_ms, half)
+        retries = list(self._that_fit(due))
         entries = retry_entries(retries, partial(self._base, bases), self._reads_once)
-        entries += letter_entries(retries, next_letter)
-        for number, buffer in self.buffers.items():
-            entries += buffer.plan_letters(next_letter(number), ready_ms)
+        entries += letter_entries(retries, self.ledger.messages.next_letter)
+        for entry in entries:
+            if entry.task in self.buffers:
+                self.buffers[entry.task].plan_again(entry)
         return entries
+
+    def _that_fit(self, retries: Iterable[Retry]) -> Iterator[Retry]:
+        """The retries without those of a ``Spout`` whose records would fill more than half of its task's bytes."""
+        sizes, most = Counter[int](), self._bytes_of_a_buffer // 2
+        for retry in retries:
+            buffer = self.buffers.get(retry.task)
+            if buffer is None or sizes[retry.task] < most:
+                sizes[retry.task] += 0 if buffer is None else buffer.unfinished[retry.position].record.size
+                yield retry
 
     def _reads_once(self, task: int) -> bool:
         spout = self.spouts.get(self.topology.task_owner(task)[0])
@@ -349,7 +364,7 @@ class Coordinator:
             limit = self.max_spout_pending(component)
             if limit is None:
                 continue
-            unfinished = self.ledger.pending(component) + self.ledger.messages.waiting().get(component, 0)
+            unfinished = self.ledger.pending(component) + self.ledger.messages.retries.counts().get(component, 0)
             if unfinished >= limit * len(self.topology.tasks(component)):
                 return True
         return False
@@ -390,27 +405,22 @@ class Coordinator:
             rooms.append(limit * len(self.topology.tasks(component)) - self.ledger.pending(component))
         return min([rate.budget, *(rate.positions_for(max(0, room)) for room in rooms)])
 
-    def _records(self, bases: dict[int, int], ready_ms: int, rooms: Mapping[str, int]) -> list[Entry]:
+    def _records(self, bases: dict[int, int], rooms: Mapping[str, int], retries: Sequence[Entry]) -> list[Entry]:
+        """The entries for records of each ``Spout`` that were never planned; retries use up a part of the budget."""
         entries: list[Entry] = []
-        share = self.config.micro_batch_bytes_max // max(1, len(self.buffers))
-        shares = self._shares(ready_ms)
-        for number, buffer in self.buffers.items():
-            check(not buffer.planned, f"records of task {number} are still planned")
-            probe = rooms.get(self.topology.task_owner(number)[0])
-            room = shares[number] if probe is None else min(shares[number], probe)
-            entries += buffer.plan(self.ledger.next_sequence(number), share, ready_ms, room)
-        return entries
-
-    def _shares(self, ready_ms: int) -> dict[int, int]:
-        """How many records each ``Spout`` task may emit: the component's budget, divided by what its tasks have."""
-        shares: dict[int, int] = {}
+        again = positions_read(retries, (), self.topology.task_owner)
         for component, numbers in self._tasks_with_buffers():
-            left = self.rates[component].budget
-            by_need = sorted((self.buffers[number].ready(ready_ms, left), number) for number in numbers)
-            for place, (ready, number) in enumerate(by_need):
-                shares[number] = min(ready, math.ceil(left / (len(by_need) - place)))
-                left -= shares[number]
-        return shares
+            left = min(self.rates[component].budget, rooms.get(component, SPOUT_BUFFER_RECORDS_MAX)) - again[component]
+            by_need = sorted((len(self.buffers[number].waiting), number) for number in numbers)
+            for place, (count, number) in enumerate(by_need):
+                buffer = self.buffers[number]
+                check(not buffer.planned, f"records of task {number} are still planned")
+                share = min(count, math.ceil(left / (len(by_need) - place)))
+                planned = buffer.plan(self._base(bases, number, 0), self._bytes_of_a_buffer, share)
+                self._base(bases, number, len(buffer.planned))
+                left -= len(buffer.planned)
+                entries += planned
+        return entries
 
     def _tasks_with_buffers(self) -> Iterator[tuple[str, Sequence[int]]]:
         for spec in self.topology.spouts:
@@ -433,9 +443,7 @@ class Coordinator:
         time_ms = self._time_ms(now_ms, mono_s)
         allowances = self.ledger.outages.allowances(time_ms)
         probes = {component: allowance.next_probe_ms for component, allowance in allowances.items()}
-        retries = [self.ledger.messages.next_retry_ms(probes)]
-        for number, buffer in self.buffers.items() if not self._held_back() else ():
-            retries.append(buffer.next_due_ms(probes.get(self.topology.task_owner(number)[0], 0)))
+        retries = [self.ledger.messages.retries.next_due_ms(probes)]
         retries += [when for when in probes.values() if when > time_ms]
         times = [*self._ticks.dues(), *self._timers.dues(), *(when for when in retries if when is not None)]
         speed = CATCH_UP_SPEED if time_ms > now_ms else 1.0
@@ -520,7 +528,7 @@ class Coordinator:
         for number, buffer in self.buffers.items():
             if number in planned:
                 if not self.lane.tracked:  # without ackers messages are acked once sent, as in Storm
-                    buffer.acks.extend(message_id for record, message_id in buffer.planned if message_id is not None)
+                    buffer.acks.extend(one.message_id for one in buffer.planned if one.message_id is not None)
                 buffer.planned = []
 
     def _tell(self, component: str, hook: str, *arguments: Any) -> Steps[None]:
@@ -560,9 +568,6 @@ class Coordinator:
             buffer = self.buffers.get(split_key(tree.key)[0])
             if buffer is not None:
                 buffer.fail(tree)
-        for number, buffer in self.buffers.items():
-            metrics = self.ledger.metrics.of(self.topology.task_owner(number)[0])
-            metrics.waiting += buffer.retries  # the ledger does not know them and has just written 0
 
     def reason_to_stop(self, promotion: Promotion) -> str | None:
         """Why the topology must stop, if an exception failed a tree in a component whose ``on_error`` is ``stop``."""
@@ -604,7 +609,7 @@ class Coordinator:
     @property
     def retries(self) -> int:
         """How many messages wait to be retried."""
-        return self.ledger.retries + sum(buffer.retries for buffer in self.buffers.values())
+        return self.ledger.retries
 
     @property
     def finished(self) -> bool:

@@ -125,7 +125,7 @@ class Driver:
         for entry in plan.alive_entries(self.coordinator.life):
             if entry.source is None:
                 self.coordinator.records_of(entry)  # checks that they exist
-                found[entry] = self.coordinator.buffers[entry.task].planned_of(entry)
+                found[entry] = list[tuple[Any, Any]](self.coordinator.buffers[entry.task].planned_of(entry))
             elif entry.once:
                 found[entry] = []
         return found

@@ -20,7 +20,7 @@ from sparkbolt.api.components import Spout, TopologyContext
 from sparkbolt.api.reports import ErrorReport
 from sparkbolt.base.exceptions import line_of, said
 from sparkbolt.driver.lifecycle import Lifecycle
-from sparkbolt.driver.spout_buffer import SpoutBuffer
+from sparkbolt.driver.spout_buffer import Emitted, SpoutBuffer
 from sparkbolt.layout.lane import Lane
 from sparkbolt.spark.job_bundle import JobBundle
 from sparkbolt.spark.user_calls import CLOSE_SECS, Calls
@@ -236,7 +236,7 @@ class SpoutThread:
             return False
         bytes_max = self._context.config.tuple_bytes_max
         given = [
-            (Record.of(stream, values, self._tracked and message_id is not None, task, bytes_max), message_id)
+            Emitted(Record.of(stream, values, self._tracked and message_id is not None, task, bytes_max), message_id)
             for stream, values, message_id, task in records
         ]
         with self._lock:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from benchmarks.scale_driver import (
     LATER_MS,
     WAIT,
@@ -13,12 +11,7 @@ from benchmarks.scale_driver import (
     all_acked,
     all_failed,
     drain,
-    fail_all,
-    retry_all,
-    write_all,
 )
-from sparkbolt.api.causes import MessageOutcome
-from sparkbolt.driver.spout_buffer import SpoutBuffer
 from tests.unit.growth import assert_flat, assert_linear, calls_of
 
 
@@ -62,19 +55,6 @@ def test_what_failed_is_retried_at_the_same_cost_whatever_else_has_failed() -> N
         return calls_of(lambda: drain(driver))
 
     assert_linear(retries, 2_000)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "drain"), [(MessageOutcome.RETRY, retry_all), (MessageOutcome.DEAD_LETTER, write_all)]
-)
-def test_a_queues_failures_cost_the_same_whatever_others_wait(outcome, drain) -> None:
-    def cost(count: int) -> int:
-        buffer = SpoutBuffer(1, count, keeps=True, remembers=True)
-        fail_all(buffer, count, outcome)
-        assert calls_of(lambda: (buffer.ready(0), buffer.next_due_ms())) < 20
-        return calls_of(lambda: drain(buffer, count))
-
-    assert_linear(cost, 500)
 
 
 def test_a_plan_is_divided_evenly_and_the_entries_of_a_task_stay_together() -> None:

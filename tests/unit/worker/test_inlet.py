@@ -13,7 +13,7 @@ from sparkbolt import BasicBolt, Committer, Config, TopologyBuilder, bolt
 from sparkbolt.api.inlets import InletSpout
 from sparkbolt.api.topology import Topology
 from sparkbolt.api.tuples import DEFAULT_STREAM
-from sparkbolt.base.ids import AGAIN, OWN_LETTERS, split_key
+from sparkbolt.base.ids import AGAIN, LETTERS, split_key
 from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.wire.frames import Frame, Moment, encode
@@ -128,7 +128,7 @@ def test_rows_are_acked_retried_from_state_and_given_up_with_a_letter_that_has_t
     assert ["message 'c'" in tree.story for tree in failed if "of c" in tree.story] == [False, True, True]
     keys = [split_key(tree.key)[1] for tree in failed]
     assert any(key < AGAIN for key in keys)
-    assert any(AGAIN <= key < OWN_LETTERS for key in keys)
+    assert any(AGAIN <= key < LETTERS for key in keys)
 
 
 def test_letters_go_to_a_stream_or_to_a_function_and_wait_until_it_takes_them() -> None:
