@@ -20,8 +20,8 @@ from sparkbolt.api.tuples import Tuple
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.worker.collectors import BoltRowCollector
+from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.tasks import BoltTask
-from sparkbolt.worker.tuple_batch import Rows
 from tests.unit.worker.reading import (
     COUNT,
     SEEN,
