@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from sparkbolt import Topology
+from sparkbolt.control.parameters import duration_secs
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli import main, program
-from sparkbolt.faces.cli.arguments import seconds
 from sparkbolt.faces.cli.locate import BrokenModuleError, load_topology
 
 MODULE = """
@@ -49,7 +49,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_a_duration_is_seconds_minutes_or_hours() -> None:
-    assert [seconds(text) for text in ("30s", "5m", "1h", "1.5", "2")] == [30, 300, 3600, 1.5, 2]
+    assert [duration_secs(text) for text in ("30s", "5m", "1h", "1.5", "2")] == [30, 300, 3600, 1.5, 2]
 
 
 @pytest.mark.parametrize("attribute", ["topology", "builder", "build", "builder.build"])
@@ -140,7 +140,7 @@ def test_version_and_help_are_exit_code_0(capsys: pytest.CaptureFixture[str]) ->
     assert "exit codes:" in capsys.readouterr().out
 
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[4] / "docs"
 
 
 def test_every_exit_code_of_a_run_is_in_the_help_and_in_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:

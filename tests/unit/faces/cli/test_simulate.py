@@ -114,7 +114,7 @@ def test_messages_may_come_from_a_file(program: str, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--seeds", "none"], "expected a number of at least 1"),
+        (["--seeds", "none"], "must be a whole number of at least 1"),
         (["--seed", "1", "--history", "0:x:y"], "is no fault"),
         (["--history", "0:run:slow:0"], "add --seed N"),
         (["--feed", "numbers=missing.jsonl"], "No such file"),
