@@ -17,6 +17,7 @@ from sparkbolt import (
     RawMessage,
     RetryPolicy,
     SourceUnavailable,
+    Spout,
     TopologyBuilder,
 )
 from sparkbolt.driver.ledger.ledger import Ledger
@@ -239,6 +240,25 @@ def test_a_plan_takes_so_many_letters_and_the_others_wait() -> None:
 
 
 # A Spout's messages.
+
+
+class Jobs(Spout):
+    outputs = ["n"]
+
+    def __init__(self) -> None:
+        self.waiting = [3, 4]
+        self.heard: list[tuple[str, Any]] = []
+
+    def next_tuple(self, collector: Any) -> None:
+        if self.waiting:
+            n = self.waiting.pop(0)
+            collector.emit([n], message_id=("job", n))
+
+    def ack(self, message_id: Any) -> None:
+        self.heard.append(("ack", message_id))
+
+    def fail(self, message_id: Any) -> None:
+        self.heard.append(("fail", message_id))
 
 
 def test_a_desk_of_a_new_life_takes_over_what_waits_for_letters() -> None:

@@ -15,6 +15,7 @@ import pytest
 from sparkbolt import (
     BadRecord,
     BasicBolt,
+    Bolt,
     Config,
     PartitionedSpout,
     Range,
@@ -357,6 +358,20 @@ def test_what_waits_in_a_spouts_host_counts_as_pending_and_keeps_the_topology_fr
     assert not run.engine.coordinator.finished
     run.to_the_end()
     assert len(WORLD.calls) == 10
+
+
+class Hold(Bolt):
+    """Holds everything."""
+
+    def prepare(self, context: Any) -> None:
+        self.held: list[Any] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        WORLD.seen[tup["n"]].append((tup.attempt, 0))
+        if WORLD.fails(tup["n"], tup.attempt):
+            self.held.append(tup)
+        else:
+            collector.ack(tup)
 
 
 def test_a_query_that_starts_again_gives_again_what_was_open_and_that_is_no_attempt() -> None:
