@@ -242,7 +242,7 @@ def test_a_zstandard_file_is_read_over_all_its_frames(tmp_path: Path) -> None:
 def test_zstandard_without_its_library_is_an_error_that_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("compression.zstd", "backports.zstd", "zstandard"):
+    for module in ("compression.zstd", "zstandard"):
         monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / "a.zst").touch()
     spout = TextSpout(tmp_path)
@@ -257,7 +257,7 @@ def test_an_error_of_the_system_is_not_taken_for_damage(tmp_path: Path, monkeypa
     def stale(*arguments: object) -> bytes:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(unpacking._Members, "_read", stale)
+    monkeypatch.setattr(unpacking.UnpackedFile, "_read", stale)
     with pytest.raises(OSError, match="Input/output"):
         list(TextSpout(path).read_columns(Range(0, str(path), 0, 4)))
 
