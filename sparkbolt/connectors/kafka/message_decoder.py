@@ -1,8 +1,7 @@
-"""Decoding: turns a message into a decoded value and the tuple's fields.
+"""Shaper: turns messages into decoded values and the tuples' fields.
 
-Rule: a message that cannot be decoded fails alone, with the reason; the other messages of its chunk are not affected.
-If the schema registry does not say whether it has a schema, or a decoder raises ``Unavailable``, no message is at
-fault: the range is read again later. No error and no text shows a secret of the registry's client.
+A message that cannot be decoded fails alone. If the schema registry does not answer, or a decoder raises
+``Unavailable``, no message is at fault: the range is read again later.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """KestrelSpout: reads a Kestrel queue.
 
-Rule 1: an item is read with ``/open`` and closed after its tree is complete and its work is committed.
-Rule 2: a connection holds one item, so a task has as many connections as open items.
-Rule 3: a server that is down is tried again after a pause and delays no other server. Only a new connection shows
-whether it is down: an old connection may be from before the server's restart, even if its last write succeeded.
-
-Prior art: the KestrelSpout of Storm's early word counts.
+A connection holds one item, so a task has as many connections as open items. Only a new connection shows whether a
+server is down: an old one may be from before the server's restart, even if its last write succeeded.
 """
 
 from __future__ import annotations

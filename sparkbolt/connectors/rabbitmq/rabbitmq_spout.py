@@ -1,8 +1,7 @@
 """RabbitMQSpout: reads a RabbitMQ queue.
 
-Rule 1: a delivery is acked after the micro-batch that completed its tree is committed.
-Rule 2: at most ``max_spout_pending`` deliveries are open, and the prefetch count is never higher. It follows the
-topology's rate: about what the next two micro-batches take, in addition to the deliveries in flight.
+At most ``max_spout_pending`` deliveries are open, and the prefetch count follows the topology's rate: about what the
+next two micro-batches take, in addition to the deliveries in flight.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """SqlBolt: writes tuples as rows of a database.
 
-Rule 1: a tuple is acked when its row is committed. It fails alone if the database refuses its row, and without costing
-an attempt while the database is away.
-Rule 2: in a transactional topology a tuple is acked when the database has accepted its row on trial, and the row is
-committed by the driver with all rows of the component in its micro-batch, in one transaction.
+A tuple is acked when its row is committed. In a transactional topology it is acked when the database has accepted its
+row on trial, and the driver commits the row with all rows of the component in its micro-batch.
 """
 
 from __future__ import annotations

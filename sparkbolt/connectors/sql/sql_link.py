@@ -1,14 +1,7 @@
 """The link to an SQL database: the library, engines, and what an error means.
 
-Rule 1: a URL is shown without its password, and an error without the statement and its parameters.
-Rule 2: a process has one engine, and so one pool of connections, for each URL. Tasks of a process run one after
-another, so it has about as many connections as there are worker processes, however many tasks there are.
-Rule 3: a forked child never uses a connection of its parent (``crash_isolation`` forks): it makes an engine of its own.
-
-Rule 4: the time zone of a session is UTC. So values with a zone and columns without one mean the same instant whatever
-the server, its user or the machine is set to. MySQL and MariaDB are strict there: they cut no text, and
-refuse a number out of range.
-Rule 5: what writes has transactions. A connection that commits each statement is refused.
+A URL is shown without its password, and an error without the statement and its parameters. A process has one engine for
+each URL; a forked child makes its own. The time zone of a session is UTC, and what writes has transactions.
 """
 
 from __future__ import annotations

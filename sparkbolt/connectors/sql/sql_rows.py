@@ -1,7 +1,7 @@
-"""The rows of a transaction: inserts them between savepoints, so that those which the database refuses fail alone.
+"""RowInserter: inserts rows between savepoints, so that those which the database refuses fail alone.
 
-Rule: a row is at fault by the rules of ``sql_search``; the sample is a row that the table has taken, and the probe a
-large row in the bolt's own table of commits. Both are rolled back.
+``sql_search`` decides which rows are at fault. Its sample is a row that the table has accepted, and its probe a large
+row in the bolt's own table of commits; both are rolled back.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Table schemas: the columns of a table, and how the values of tuples become them.
+"""The columns of a table, and how the values of tuples become them.
 
-Rule: a value is converted only if nothing of it is lost, whatever its neighbours are: an int becomes a double, 1.5
-never becomes an int, and nothing but text becomes text. What does not fit is a ``TypeError`` that names the field.
+A value is converted only if nothing of it is lost, whatever its neighbours are: an int becomes a double, 1.5 never
+becomes an int, and only text becomes text. A value that does not fit is a ``TypeError`` that names the field.
 """
 
 from __future__ import annotations
