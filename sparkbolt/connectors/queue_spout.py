@@ -30,7 +30,7 @@ RECEIVE_MAX = 1000
 """The most messages that one call of ``receive`` is asked for: acks wait for the same thread."""
 RETRY = DEFAULT
 """The default retry policy of the spouts in this package. It is limited, because with unlimited retries a message that
-always fails would come again at once each time."""
+always fails would be retried at once each time."""
 OPEN_MAX = 10_000
 """The most messages of one task that are open if ``max_spout_pending`` is not set."""
 
@@ -118,8 +118,8 @@ class QueueSpout(PicklesArguments, Spout):
         self._open -= gone
         if gone or come_again:
             log.warning(
-                "%s: a connection was lost; the queue gives %d messages again, as new ones, and what becomes of the %d "
-                "that are under way is dropped",
+                "%s: a connection was lost; the queue delivers %d messages again, as new ones, and drops the results "
+                "of the %d in progress",
                 self,
                 len(gone) if come_again is None else come_again,
                 len(gone),

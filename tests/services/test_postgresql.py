@@ -425,7 +425,7 @@ def test_a_key_for_which_the_database_has_no_answer_fails_alone_whatever_the_cod
     ask(postgresql, f"CREATE FUNCTION {schema}.named(id int) RETURNS text LANGUAGE plpgsql AS $$ {body} $$")
     numbers = "generate_series(1, 3) AS id"
     ask(postgresql, f"CREATE VIEW {schema}.users AS SELECT id, {schema}.named(id) AS name FROM {numbers}")
-    source = Lookup.sql(postgresql, f"{schema}.users", "id", "name")._fetch
+    source = Lookup.sql(postgresql, f"{schema}.users", "id", "name").fetch
     assert isinstance(source([2])[2], RefusedLookupError), "nothing else was asked for yet"
     answers = source([1, 2, 3, 4])
     assert (answers.pop(1), answers.pop(3)) == ("ann", "ann")

@@ -2,8 +2,8 @@
 
 The source of a followed file is ``PATH#BIRTH:INODE-LENGTH-DIGEST``: the path under which the file was found, its time
 of creation (in microseconds; ``BIRTH:`` is missing if the system does not record it), its inode, and a digest of the
-first ``LENGTH`` bytes of its content (unpacked if it is compressed). The time of creation is needed because a system may
-reuse the inode of a deleted file, and the digest because a file may be emptied and written anew. A file that was
+first ``LENGTH`` bytes of its content (unpacked if it is compressed). The time of creation is needed because a system
+may reuse the inode of a deleted file, and the digest because a file may be emptied and written anew. A file that was
 emptied gets a number at the end: ``PATH#BIRTH:INODE-LENGTH-DIGEST.2``. Of the files that were found under one path, the
 oldest one comes first in the order of the sources.
 

@@ -218,7 +218,7 @@ class Lookup(PicklesArguments):
         """Call the function with a list of its own, which it may change."""
         try:
             answers: Mapping[Any, Any] = self.fetch(list(keys))
-        except StopIteration as error:  # no future can pass it on, and nobody would hear of it
+        except StopIteration as error:  # a future cannot hold it
             raise RuntimeError("the function of the lookup raised StopIteration: next() found nothing") from error
         return answers
 

@@ -56,7 +56,7 @@ class RabbitMQDelivery(NamedTuple):
 
 
 class Disposition(Enum):
-    """What the broker is told about a delivery."""
+    """What the broker does with a delivery."""
 
     ACK = "ack"
     REJECT = "reject"

@@ -94,7 +94,7 @@ class SocketSpout(QueueSpout):
             yield next(self._ids), [self._lines.popleft()]
 
     def confirm(self, message_id: Any) -> None:
-        """Do nothing: the sender hears nothing of a line."""
+        """Do nothing: the sender expects no answer."""
 
     def release(self, message_id: Any, *, again: bool) -> None:
         """Do nothing: the engine has retried the line, and keeps its dead letter."""

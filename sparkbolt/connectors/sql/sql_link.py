@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
-import re
 import sqlite3
 from collections.abc import Mapping
 from enum import Enum
@@ -245,20 +244,6 @@ def trouble_of(error: BaseException) -> Trouble:
             return Trouble.TABLE
         return Trouble.AWAY if state[:2] in _AWAY_CLASSES else Trouble.ROW
     return Trouble.AWAY if isinstance(error, exc.OperationalError | exc.InterfaceError) else Trouble.ROW
-
-
-_DEFAULT_MISSING = re.compile(r"NOT NULL constraint failed: .*?([^. ]+)$|Field '(.+)' doesn't have a default")
-"""What SQLite, and MySQL and MariaDB, say of a column that has to be filled."""
-
-
-def unfilled_column(error: BaseException) -> str | None:
-    """Return the column of which an error says that it has to be filled; None if it says something else."""
-    cause: Any = getattr(error, "orig", None)
-    if "23502" in (getattr(cause, "sqlstate", None), getattr(cause, "pgcode", None)):
-        name: str | None = cause.diag.column_name
-        return name
-    found = _DEFAULT_MISSING.search(str(cause))
-    return found and (found[1] or found[2])
 
 
 def error_text(error: BaseException) -> str:

@@ -173,7 +173,7 @@ def test_verdicts_for_messages_of_a_lost_connection_are_dropped_and_counted(capl
     tray._waiting.extend([(1, ["a"]), (2, ["b"]), (3, ["a"]), (4, ["b"])])
     call()
     tray.lost()
-    assert "the queue gives 2 messages again, as new ones, and what becomes of the 2 that are under way" in caplog.text
+    assert "the queue delivers 2 messages again, as new ones, and drops the results of the 2 in progress" in caplog.text
     call()
     tray.ack(1)
     tray.fail(2)
@@ -254,7 +254,7 @@ def test_a_queue_that_knows_how_many_messages_it_gives_again_says_so(caplog: pyt
     tray._waiting.extend([(1, ["a"])])
     call()
     tray.lost(come_again=30)
-    assert "gives 30 messages again, as new ones, and what becomes of the 1 that are under way" in caplog.text
+    assert "delivers 30 messages again, as new ones, and drops the results of the 1 in progress" in caplog.text
     tray.lost(come_again=0)
     assert caplog.text.count("a connection was lost") == 1
 
