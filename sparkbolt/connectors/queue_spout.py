@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparkbolt.api.components import Spout, TopologyContext
@@ -124,6 +124,15 @@ class QueueSpout(PicklesArguments, Spout):
                 len(gone) if come_again is None else come_again,
                 len(gone),
             )
+
+    def decoded(self, message_id: Hashable, decode: Callable[[], Sequence[Any]]) -> Any:
+        """Return a message for ``receive``: its values, or a ``BadMessage`` if they cannot be decoded."""
+        try:
+            return message_id, decode()
+        except ValueError as error:
+            return BadMessage(message_id, str(error))
+        except Exception as error:  # noqa: BLE001  the messages after it in this call must not be lost
+            return BadMessage(message_id, f"{type(error).__name__}: {error}")
 
     @property
     def open_messages(self) -> int:

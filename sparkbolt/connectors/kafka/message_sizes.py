@@ -61,7 +61,6 @@ class Sizes:
 
         Bytes are shared evenly, and a source that needs less leaves the rest to the others. If not even one position
         of each source fits, the sources take turns.
-        of each fits, they take turns.
         """
         costs = {source: self.of(source) for source in wanted}
         if sum(costs[source] * positions for source, positions in wanted.items()) <= self.max_bytes:

@@ -215,7 +215,7 @@ def test_an_old_connection_that_is_of_no_use_says_nothing_of_its_server(
     before = len(calls.emitted)
     calls.until_emitted(before + len(kestrel.left("lines")))
     [server] = calls.spout._servers.values()
-    assert server.backoff_secs == 0.1
+    assert server.backoff.secs == 0.1
     assert "next attempt" not in caplog.text
     calls.spout.close()
 
@@ -231,14 +231,14 @@ def test_a_server_that_was_away_for_a_while_is_asked_after_one_pause(
     for attempt in range(4):
         server.not_before = 0.0  # the pauses are over
         calls.spout.next_tuple(calls)
-        assert server.backoff_secs == 0.1 * 2 ** (attempt + 1)
+        assert server.backoff.secs == 0.1 * 2 ** (attempt + 1)
     assert caplog.text.count("next attempt") == 1, "the same trouble is told once a minute"
     kestrel.start()
     for message_id, _ in calls.emitted:
         calls.spout.ack(message_id)
     server.not_before = 0.0
     calls.until_emitted(6)
-    assert server.backoff_secs == 0.1
+    assert server.backoff.secs == 0.1
     calls.spout.close()
 
 
