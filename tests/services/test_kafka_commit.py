@@ -20,8 +20,6 @@ from sparkbolt.api.committers import take_rows
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.bolts import KafkaBolt
-from sparkbolt.connectors.kafka import kafka_committer as committing
-from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_committer import KafkaCommitter
 from sparkbolt.connectors.txid_note import CommitRefusedError
 from sparkbolt.errors import CheckpointError, Unavailable
@@ -255,11 +253,6 @@ def test_where_the_marker_may_be_forgotten_someone_has_to_say_what_to_do(kafka: 
     assert values(kafka, topic) == [1]
 
 
-def test_the_time_for_which_a_marker_stays_is_asked_of_the_brokers(kafka: str) -> None:
-    committer = KafkaCommitter(ClientSettings(kafka), "c", "out", request_secs=10.0)
-    assert committer._retention_secs() == 7 * 24 * 3600 - 3600
-
-
 @pytest.mark.campaign
 def test_a_broker_that_is_killed_during_commits_and_comes_back_has_each_message_once(tmp_path: Path) -> None:
     with Kafka(tmp_path / "kafka") as server:
@@ -289,21 +282,3 @@ def test_a_broker_that_is_killed_during_commits_and_comes_back_has_each_message_
                 # Nothing is lost or sent twice, and the commit waits, as docs/exactly-once.md says.
                 pytest.xfail(str(error))
         assert values(server.address, "out") == list(range(20, 3020))
-
-
-def test_a_transaction_that_has_timed_out_is_no_other_driver(kafka: str, topic: str) -> None:
-    create(kafka, topic)
-    whose = context(uuid.uuid4().hex)
-    clock = iter([0.0, 0.0, 100.0, 0.0, 0.0, 0.0])
-    own = KafkaCommitter(
-        ClientSettings(kafka), whose.checkpoint_id, "out", request_secs=10.0, clock=lambda: next(clock)
-    )
-    other = KafkaCommitter(ClientSettings(kafka), whose.checkpoint_id, "out", request_secs=10.0)
-    patiently(lambda: own._connect(topic, 1))
-    patiently(lambda: other._connect(topic, 1))
-    sent = [(whose.now_ms, topic, None, b'{"n":1}', None)]
-    with pytest.raises(Unavailable):
-        own.commit(1, sent)
-    patiently(lambda: own.commit(1, sent))
-    assert values(kafka, topic) == [1]
-    assert committing.TRANSACTION_MS == 60_000

@@ -6,14 +6,12 @@ import itertools
 import pickle
 from collections.abc import Iterator
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import Config
 from sparkbolt.api.ranges import BadRecord, Range
-from sparkbolt.errors import ConfigError
 from sparkbolt.spouts import GeneratorSpout
 
 
@@ -92,35 +90,3 @@ def test_an_item_of_another_shape_is_a_bad_record() -> None:
     assert isinstance(bad, BadRecord)
     assert "expected a list of 1 value(s)" in bad.reason
     assert good == (1, ["ok"])
-
-
-def test_a_generator_instead_of_a_function_is_refused() -> None:
-    with pytest.raises(ConfigError, match="did you call it yourself"):
-        GeneratorSpout(alone(), outputs=["n"])  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"functools\.partial"):
-        GeneratorSpout(lambda a, b, c: [], outputs=["n"])
-
-
-def test_a_list_that_a_generator_uses_again_for_each_item_gives_each_item_its_own_values() -> None:
-    def one_list() -> Iterator[list[int]]:
-        row = [0]
-        for number in range(3):
-            row[0] = number
-            yield row
-
-    spout = GeneratorSpout(one_list, outputs=["n"])
-    spout.prepare(context(1))
-    ((_, columns),) = spout.read_columns(Range(0, "generator-0", 0, 3))
-    assert [list(column) for column in columns] == [[0, 1, 2]]
-
-
-@pytest.mark.parametrize("count", [None, 2])
-def test_the_iterables_of_several_tasks_are_unread_until_they_are_planned_to_their_ends(count: int | None) -> None:
-    spout = GeneratorSpout(lambda index, parallelism: [[index]] * (index + 1), outputs=["n"], count=count)
-    spout.open(context(2))
-    spout.next_ranges({}, 100)
-    assert spout.unread({"generator-0": 0, "generator-1": 1}) == {"generator-0": True, "generator-1": True}
-    assert spout.unread({"generator-0": 2, "generator-1": 2}) == {}
-    alone_in_its_spout = GeneratorSpout(alone, outputs=["n"])
-    alone_in_its_spout.open(context(2))
-    assert alone_in_its_spout.unread({}) is None

@@ -9,13 +9,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from pika import BasicProperties
 
 from sparkbolt import RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import Config
 from sparkbolt.connectors.decoder import Decoder
-from sparkbolt.connectors.rabbitmq.rabbitmq_link import Delivered, Disposition, Link, RabbitMQDelivery
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import BadMessage, QueueSpout, RabbitMQSpout
@@ -144,30 +142,6 @@ def test_a_message_that_does_not_fit_the_fields_is_given_up_and_those_behind_it_
     engine.close()
 
 
-def test_whatever_values_of_raises_gives_up_one_delivery_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Keyed(RabbitMQSpout):
-        outputs = ["value", "tenant"]
-
-        def values_of(self, delivery: RabbitMQDelivery) -> Sequence[Any]:
-            return [delivery.body, delivery.properties.headers["tenant"]]
-
-    settled: list[tuple[Delivered, Disposition]] = []
-    deliveries = [
-        RabbitMQDelivery(Delivered(0, tag), b"x", "", "jobs", False, BasicProperties(headers=headers))
-        for tag, headers in enumerate([{"tenant": "a"}, {}, {"tenant": "c"}], 1)
-    ]
-    monkeypatch.setattr(Link, "start", lambda link: None)
-    monkeypatch.setattr(Link, "take", lambda link, limit: (0, deliveries))
-    monkeypatch.setattr(Link, "want", lambda link, count: None)
-    monkeypatch.setattr(Link, "settle", lambda link, delivered, verdict: settled.append((delivered, verdict)))
-    spout, collector = Keyed("amqp://localhost/", "jobs"), Collector()
-    spout.open(TopologyContext("t", "jobs", 0, 1, 1, Config()))
-    spout.next_tuple(collector)
-    assert [delivered.tag for delivered in collector.emitted] == [1, 3]
-    assert settled == [(Delivered(0, 2), Disposition.REJECT)]
-    assert "KeyError: 'tenant'" in collector.reported[0]
-
-
 def test_verdicts_for_messages_of_a_lost_connection_are_dropped_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     tray, _, call = opened(max_spout_pending=2)
     tray._waiting.extend([(1, ["a"]), (2, ["b"]), (3, ["a"]), (4, ["b"])])
@@ -180,18 +154,6 @@ def test_verdicts_for_messages_of_a_lost_connection_are_dropped_and_counted(capl
     tray.ack(3)
     assert tray._heard == [("confirm", 3)]
     assert (tray.dropped, tray.open_messages) == (2, 1)
-
-
-def test_a_connection_whose_thread_has_ended_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Link, "_io_connect", lambda self: 1 / 0)
-    spout = RabbitMQSpout("amqp://ann:secret@localhost/", "jobs")
-    spout.open(TopologyContext("t", "jobs", 0, 1, 1, Config()))
-    thread = spout._link._thread
-    assert thread is not None
-    thread.join(10)
-    with pytest.raises(RuntimeError, match="queue 'jobs' at localhost:5672/: its thread has ended: ZeroDivisionError"):
-        spout.next_tuple(Collector())  # type: ignore[arg-type]
-    spout.close()
 
 
 @pytest.mark.parametrize(
@@ -240,23 +202,6 @@ def test_wrong_arguments_are_refused_without_showing_the_password(arguments: dic
     with pytest.raises(ConfigError, match=why) as raised:
         RabbitMQSpout(**{"url": "amqp://ann:secret@localhost/", "queue": "jobs", **arguments})
     assert "secret" not in str(raised.value)
-
-
-def test_a_password_is_not_printed() -> None:
-    assert str(RabbitMQSpout("amqp://ann:secret@localhost/shop", "jobs")) == (
-        "RabbitMQSpout(queue 'jobs' at localhost:5672/shop)"
-    )
-    assert "secret" not in repr(RabbitMQSpout("amqp://ann:secret@localhost/shop", "jobs"))
-
-
-def test_a_queue_that_knows_how_many_messages_it_gives_again_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    tray, _, call = opened(max_spout_pending=1)
-    tray._waiting.extend([(1, ["a"])])
-    call()
-    tray.lost(come_again=30)
-    assert "delivers 30 messages again, as new ones, and drops the results of the 1 in progress" in caplog.text
-    tray.lost(come_again=0)
-    assert caplog.text.count("a connection was lost") == 1
 
 
 def test_no_more_is_taken_of_a_queue_than_there_is_use_for() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 from pathlib import Path
 
@@ -29,18 +28,3 @@ def test_files_that_are_read_cost_later_plans_nothing() -> None:
         return calls
 
     assert_linear(all_plans, 130)
-
-
-def test_a_new_file_is_met_at_the_same_cost_whatever_files_are_followed() -> None:
-    def met(count: int) -> int:
-        with tempfile.TemporaryDirectory() as directory:
-            write(Path(directory), count)
-            seconds = itertools.count()
-            planner = FilePlanner([directory], follow=True, parallelism=1, clock=lambda: float(next(seconds)))
-            planner.next_ranges({}, 1)
-            write(Path(directory), count, ".more.txt")
-            calls = calls_of(lambda: planner.next_ranges({}, 1))
-            planner.close()
-        return calls
-
-    assert_linear(met, 40)

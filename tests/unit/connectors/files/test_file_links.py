@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import logging
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,18 +44,6 @@ def test_a_directory_that_is_linked_into_itself_gives_each_line_once(tmp_path: P
     assert sources_of(tmp_path / "**" / "*.log") == [str(tmp_path / "z.log")]
 
 
-def test_another_name_of_a_followed_file_is_told_once_and_not_as_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    append(tmp_path / "app-1.log", "one")
-    (tmp_path / "app.log").symlink_to("app-1.log")
-    caplog.set_level(logging.INFO)
-    tail = Tail(tmp_path / "*.log")
-    assert tail.read() + tail.read() == ["one"]
-    (told,) = [record for record in caplog.records if "another name" in record.message]
-    assert told.levelno == logging.INFO
-
-
 def linked(tmp_path: Path) -> tuple[Path, Path]:
     """As Kubernetes has it: a log, and a link to it in another directory and under another name."""
     log, link = tmp_path / "pods" / "id-json.log", tmp_path / "containers" / "x.log"
@@ -65,31 +51,6 @@ def linked(tmp_path: Path) -> tuple[Path, Path]:
     link.parent.mkdir()
     link.symlink_to(Path("..", "pods", "id-json.log"))
     return log, link
-
-
-def test_a_log_behind_a_link_that_is_compressed_is_read_on_in_its_copy(tmp_path: Path) -> None:
-    log, link = linked(tmp_path)
-    append(log, "one")
-    tail = Tail(link.parent / "*.log")
-    tail.read()
-    append(log, "two")
-    Path(f"{log}.1.gz").write_bytes(gzip.compress(log.read_bytes()))
-    log.unlink()
-    append(log, "three")
-    assert sorted(tail.read()) == ["three", "two"]
-    assert not tail.failed
-
-
-def test_a_log_behind_a_link_that_is_copied_and_emptied_is_read_on_in_its_copy(tmp_path: Path) -> None:
-    log, link = linked(tmp_path)
-    append(log, "one")
-    tail = Tail(link)
-    tail.read()
-    append(log, "two")
-    shutil.copy2(log, f"{log}.1")
-    log.write_text("three\n")
-    assert sorted(tail.read()) == ["three", "two"]
-    assert not tail.failed
 
 
 @pytest.mark.parametrize("is_down", [True, False])

@@ -18,12 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkbolt import RetryPolicy, TopologyBuilder, bolt
-from sparkbolt.api.components import TopologyContext
-from sparkbolt.api.config import Config
-from sparkbolt.api.ranges import BadRecord
 from sparkbolt.connectors.files.file_identity import path_of
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.spouts import JsonLinesSpout, TextSpout
+from sparkbolt.spouts import TextSpout
 from tests.unit.connectors.files.tails import Tail, append, rotate
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
@@ -45,16 +42,6 @@ def test_a_rotated_file_is_read_to_its_end_and_the_new_one_from_its_start(tmp_pa
     assert [path_of(source) for source in tail.progress] == [str(log)] * 2
 
 
-def test_a_rotation_is_noticed_by_the_next_plan_and_not_after_a_second(tmp_path: Path) -> None:
-    log = tmp_path / "a.log"
-    append(log, "one")
-    tail = Tail(log)
-    tail.read()
-    rotate(log)
-    append(log, "two")
-    assert tail.lines_of(tail.plan()) == ["two"]
-
-
 @pytest.mark.parametrize("is_new_longer", [False, True])
 def test_a_rotation_while_the_driver_is_down_loses_and_repeats_nothing(tmp_path: Path, is_new_longer: bool) -> None:
     log = tmp_path / "a.log"
@@ -71,22 +58,6 @@ def test_a_rotation_while_the_driver_is_down_loses_and_repeats_nothing(tmp_path:
     append(log, "third")
     tail.start()
     assert tail.read() == ["third"]
-
-
-def test_a_pattern_that_names_rotated_files_too_reads_nothing_twice(tmp_path: Path) -> None:
-    log = tmp_path / "a.log"
-    tail = Tail(tmp_path / "a.log*")
-    seen: list[str] = []
-    for turn in range(12):
-        append(log, *(10 * turn + n for n in range(10)))
-        if turn % 3 == 2:
-            seen += tail.read(budget=7)
-        if turn % 4 == 3:
-            tail.start()
-        if turn % 2:
-            rotate(log, keep=9)
-    assert sorted(seen + tail.read(), key=int) == list(map(str, range(120)))
-    assert not tail.failed
 
 
 @settings(deadline=None, max_examples=60)
@@ -142,21 +113,6 @@ def test_a_plan_is_read_of_the_file_that_it_meant_or_fails(tmp_path: Path, caplo
     assert "does not exist any more" in caplog.text
 
 
-def test_a_file_that_was_emptied_before_it_was_read_fails_what_was_planned(tmp_path: Path) -> None:
-    log = tmp_path / "a.log"
-    header = 30 * "a comment of many words\n"
-    append(log, header, "1,10", "2,20")
-    tail = Tail(log)
-    tail.now += 1
-    ranges = tail.plan()
-    log.write_text("3,30\n")
-    assert tail.lines_of(ranges) == []
-    log.write_text(header)
-    assert tail.lines_of(ranges) == []
-    assert "emptied, compressed or moved" in tail.failed[0]
-    assert "was emptied before it was read" in tail.failed[-1]
-
-
 @pytest.mark.parametrize("header", ["id,amount\n", 20 * "a comment of many words\n"])
 @pytest.mark.parametrize("grown", [1, 500])
 def test_a_file_that_was_emptied_begins_anew_and_what_was_not_read_is_counted(
@@ -180,23 +136,6 @@ def test_a_file_that_was_emptied_begins_anew_and_what_was_not_read_is_counted(
     tail.start()
     append(log, "and more")
     assert tail.read() == ["and more"]
-
-
-def test_a_file_that_was_emptied_while_the_driver_was_down_begins_anew(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    log = tmp_path / "a.log"
-    append(log, "header", *range(100))
-    tail = Tail(log)
-    tail.read()
-    for turn in range(2):
-        log.write_text("header\nnew\n")
-        tail.start()
-        assert tail.read() == ["header", "new"], turn
-        append(log, *range(100))
-        tail.read()
-    assert caplog.text.count("was emptied or written anew since") == 2
-    assert f"look for them in a copy beside it, such as {log}.1" in caplog.text
 
 
 def test_what_copytruncate_leaves_is_read_of_the_copy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -281,31 +220,6 @@ def test_a_file_that_vanishes_is_counted_and_read_on_when_it_comes_back(
     assert tail.read() == ["four"]
 
 
-def test_files_of_a_checkpoint_that_are_gone_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    log = tmp_path / "a.log"
-    append(log, "one")
-    tail = Tail(log)
-    tail.read()
-    log.unlink()
-    tail.start()
-    assert tail.read() == []
-    assert f"1 file(s) are gone that were read before ({log})" in caplog.text
-
-
-def test_a_link_to_the_file_in_use_is_the_file(tmp_path: Path) -> None:
-    link = tmp_path / "current.log"
-    for day in range(3):
-        append(tmp_path / f"{day}.log", f"day {day}", f"end of {day}")
-    link.symlink_to(tmp_path / "0.log")
-    every, current = Tail(tmp_path / "*.log"), Tail(link)
-    assert (len(every.read()), current.read()) == (6, ["day 0", "end of 0"])
-    append(tmp_path / "0.log", "late")
-    link.unlink()
-    link.symlink_to(tmp_path / "1.log")
-    assert sorted(current.read()) == ["day 1", "end of 1", "late"]
-    assert every.read() == ["late"]
-
-
 def test_a_line_of_a_rotated_file_is_given_again_and_set_aside_with_its_bytes(tmp_path: Path) -> None:
     log, letters, attempts = tmp_path / "a.log", tmp_path / "letters.jsonl", tmp_path / "attempts"
     append(log, "good", "bad", "good too")
@@ -357,19 +271,3 @@ def test_a_file_that_cannot_be_read_holds_up_no_other_and_is_read_when_it_can_be
         assert tail.read() == []
     assert caplog.text.count("cannot be read") == 1
     assert tail.read() == ["two"]
-
-
-def test_json_lines_are_followed_too(tmp_path: Path) -> None:
-    log = tmp_path / "a.jsonl"
-    append(log, '{"n": 1}')
-    spout = JsonLinesSpout(log, ["n"], follow=True)
-    spout.open(TopologyContext("t", "lines", 0, 1, 1, Config()))
-    (range_,) = spout.next_ranges({}, 100)
-    rotate(log)
-    append(log, '{"n": 2}', "no")
-    progress = {range_.source: range_.end}
-    ranges = [range_, *spout.next_ranges(progress, 100)]
-    found = [record for one in ranges for record in spout.read(one)]
-    assert [record[1] for record in found[:2] if not isinstance(record, BadRecord)] == [[1], [2]]
-    assert isinstance(found[2], BadRecord)
-    assert found[2].reason.startswith(f"{log} at byte")

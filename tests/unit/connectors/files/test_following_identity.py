@@ -5,15 +5,12 @@ from __future__ import annotations
 import gzip
 import os
 import random
-import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkbolt.connectors.files import file_identity as identity
-from sparkbolt.connectors.files import unpacked_file as unpacking
 from tests.unit.connectors.files.tails import Tail, append, rotate
 
 HEADER = 60 * "# a comment\n"
@@ -72,47 +69,6 @@ def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
         assert len(tail.read()) == 51 + 50 * again
 
 
-def test_a_file_that_is_replaced_by_a_copy_is_read_again(tmp_path: Path) -> None:
-    log, new = tmp_path / "a.log", tmp_path / ".a.log.tmp"
-    append(log, *range(50))
-    tail = Tail(log)
-    tail.read()
-    shutil.copy(log, new)  # as editors and rsync do
-    append(new, 50, 51)
-    new.rename(log)
-    assert tail.read() == [*map(str, range(52))]
-
-
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-@pytest.mark.parametrize("budget", [1, 7, 50])
-def test_nothing_of_a_line_that_was_read_is_planned_when_its_file_is_gone(
-    tmp_path: Path, suffix: str, budget: int
-) -> None:
-    path, lines = tmp_path / f"a{suffix}", ["a line", "another", "x" * 100, "the last line"]
-    data = "".join(f"{line}\n" for line in lines).encode()
-    path.write_bytes(gzip.compress(data) if suffix else data)
-    tail = Tail(path)
-    found: list[str] = []
-    while len(found) < len(lines):
-        tail.now += 1
-        found += tail.lines_of(tail.plan(budget))
-    assert found == lines
-    assert tail.plan(budget) == []
-
-
-def test_of_the_files_that_had_one_name_the_oldest_is_read_first_after_a_restart(tmp_path: Path) -> None:
-    log = tmp_path / "a.log"
-    tail = Tail(log)
-    for number in range(9):
-        append(log, number)
-        assert tail.read() == [str(number)]
-        rotate(log, keep=9)
-    for number in range(9):
-        append(Path(f"{log}.{9 - number}"), f"late {number}")
-    tail.start()
-    assert tail.read() == [f"late {number}" for number in range(9)]
-
-
 def test_a_file_is_known_in_any_folder_and_under_any_link(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -131,35 +87,6 @@ def test_a_file_is_known_in_any_folder_and_under_any_link(tmp_path: Path) -> Non
     append(tmp_path / "soft.log", "four")
     tail.start()
     assert tail.read() == ["four"]
-
-
-def test_a_restart_goes_on_in_the_last_content_of_a_file_that_was_emptied(tmp_path: Path) -> None:
-    log = tmp_path / "a.log"
-    append(log, HEADER, *range(1000))
-    tail = Tail(log)
-    tail.read()
-    log.write_text("# a comment\n")
-    assert tail.read() == ["# a comment"]
-    append(log, HEADER.removeprefix("# a comment\n"), *range(2000))
-    tail.start()
-    assert len(tail.read()) == 59 + 1 + 2000
-
-
-def test_a_system_that_records_no_times_of_creation_knows_files_by_their_inodes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (identity.PlainFile, unpacking.UnpackedFile):
-        monkeypatch.setattr(module, "birth", 0)
-    log = tmp_path / "a.log"
-    append(log, "one")
-    tail = Tail(tmp_path)
-    assert tail.read() == ["one"]
-    log.rename(f"{log}.1")
-    append(Path(f"{log}.1"), "two")
-    append(log, "three")
-    tail.start()
-    assert sorted(tail.read()) == ["three", "two"]
-    assert not any(identity.FileId.parse(source).birth for source in tail.progress)  # type: ignore[union-attr]
 
 
 @settings(deadline=None, max_examples=60)

@@ -49,14 +49,6 @@ def test_a_cut_file_counts_as_damaged_when_it_has_not_changed_for_a_minute_and_i
     assert len(tail.failed) == 1
 
 
-def test_a_followed_file_that_is_not_compressed_as_its_name_says_is_one_bad_record(tmp_path: Path) -> None:
-    (tmp_path / "a.gz").write_bytes(b"one\ntwo\n")
-    (tmp_path / "empty.gz").touch()
-    tail = Tail(tmp_path)
-    assert [line for _ in range(62) for line in tail.read()] == []
-    assert len(tail.failed) == 1
-
-
 def test_a_compressed_file_that_is_written_anew_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "a.gz"
     tail = Tail(tmp_path)
@@ -67,10 +59,3 @@ def test_a_compressed_file_that_is_written_anew_is_read_again(tmp_path: Path) ->
     tail.start()
     assert tail.read() == []
     assert len(tail.read()) == 100
-
-
-def test_a_last_line_without_a_newline_is_read_when_the_compressed_file_rests(tmp_path: Path) -> None:
-    (tmp_path / "a.gz").write_bytes(gzip.compress(b"one\ntwo"))
-    tail = Tail(tmp_path)
-    assert tail.read() == ["one"]
-    assert [line for _ in range(5) for line in tail.read()] == ["two"]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import codecs
-import gzip
 import os
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from sparkbolt.api.ranges import BadRecord, Range
-from sparkbolt.spouts import JsonLinesSpout, TextSpout
-from tests.unit.connectors.files.tails import Tail, append
+from sparkbolt.api.ranges import Range
+from sparkbolt.spouts import TextSpout
+from tests.unit.connectors.files.tails import Tail
 from tests.unit.connectors.files.test_text import by_columns, by_rows, drain
 
 HOLE = 17 << 20
@@ -39,24 +37,11 @@ def test_a_hole_before_a_line_costs_no_line_and_no_memory(tmp_path: Path, budget
     assert peak < HOLE / 2
 
 
-def test_a_hole_in_a_compressed_copy_costs_no_line(tmp_path: Path) -> None:
-    path = tmp_path / "a.log.1.gz"
-    path.write_bytes(gzip.compress(bytes(HOLE) + b"one\ntwo\n"))
-    assert drain(TextSpout(path), 1 << 20, 2)[0] == [(0, "one"), (HOLE + 4, "two")]
-
-
 def test_nul_bytes_at_the_start_of_any_line_are_skipped_and_others_are_kept(tmp_path: Path) -> None:
     path, data = tmp_path / "a.log", b"\0\0one\n\0\0\n\0t\0wo\n\0\0\0"
     path.write_bytes(data)
     for read in (by_rows, by_columns):
         assert read(TextSpout(path), [Range(0, str(path), 0, len(data))]) == [(0, "one"), (6, ""), (9, "t\0wo")]
-
-
-def test_nul_bytes_do_not_count_for_the_longest_line(tmp_path: Path) -> None:
-    path, data = tmp_path / "a.log", bytes(50) + b"one\n" + bytes(50) + b"too long\n\0two\n"
-    path.write_bytes(data)
-    spout = TextSpout(path, line_bytes_max=3)
-    assert by_columns(spout, [Range(0, str(path), 0, len(data))]) == [(0, "one"), (54, None), (113, "two")]
 
 
 @pytest.mark.parametrize("is_down", [False, True])
@@ -75,17 +60,6 @@ def test_a_log_that_is_emptied_under_its_writer_loses_no_line(tmp_path: Path, is
     assert tail.failed == []
 
 
-def test_json_lines_behind_nul_bytes_and_a_mark_are_objects(tmp_path: Path) -> None:
-    marked, emptied = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
-    marked.write_bytes(codecs.BOM_UTF8 + b'{"n": 1}\n{"n": 2}\n')
-    write_behind_hole(emptied, 5000, b'{"n": 3}\n\0\0\n')
-    spout = JsonLinesSpout(tmp_path, ["n"])
-    ranges = [Range(0, str(path), 0, path.stat().st_size) for path in (marked, emptied)]
-    records = [record for range_ in ranges for record in spout.read(range_)]
-    assert [record[1] for record in records if not isinstance(record, BadRecord)] == [[1], [2], [3]]
-    assert len(records) == 3
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "UTF8", "utf_8_sig", "gb18030"])
 def test_a_byte_order_mark_at_the_start_is_dropped_and_offsets_stay(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "a.txt"
@@ -94,19 +68,3 @@ def test_a_byte_order_mark_at_the_start_is_dropped_and_offsets_stay(tmp_path: Pa
     found = by_columns(TextSpout(path, encoding=encoding), [Range(0, str(path), 0, len(data))])
     assert [line for _, line in found] == ["é", "\ufeffto be"]
     assert [offset for offset, _ in found] == [0, data.index(b"\n") + 1]
-
-
-def test_a_file_that_holds_only_a_mark_or_nul_bytes_has_no_line(tmp_path: Path) -> None:
-    for content in (codecs.BOM_UTF8, bytes(100)):
-        (tmp_path / "a.txt").write_bytes(content)
-        assert drain(TextSpout(tmp_path), 100, 1)[0] == []
-
-
-def test_the_mark_of_a_followed_file_is_dropped(tmp_path: Path) -> None:
-    log = tmp_path / "a.log"
-    log.write_bytes(codecs.BOM_UTF8)
-    tail = Tail(log)
-    assert tail.read() == []
-    append(log, "one")
-    append(log, "two")
-    assert tail.read() == ["one", "two"]

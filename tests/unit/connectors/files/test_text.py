@@ -9,7 +9,6 @@ import itertools
 import lzma
 import os
 import pickle
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -200,19 +199,6 @@ def test_a_large_file_is_split_over_all_tasks_and_small_ones_are_grouped(tmp_pat
     assert max(sum(range_.task == task for range_ in ranges) for task in range(4)) <= 64
 
 
-def test_a_compressed_file_belongs_to_one_task_of_a_plan(tmp_path: Path) -> None:
-    for name in ("a.gz", "b.gz"):
-        (tmp_path / name).write_bytes(gzip.compress(b"0123456789\n" * 100_000))
-    spout = TextSpout(tmp_path / "*.gz")
-    spout.open(context(2))
-    ranges = spout.next_ranges({}, 400_000)
-    assert ranges == [
-        Range(0, str(tmp_path / "a.gz"), 0, 200_000),
-        Range(1, str(tmp_path / "b.gz"), 0, 200_000),
-    ]
-    spout.close()
-
-
 def test_a_worker_unpacks_a_compressed_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"".join(b"line %d\n" % n for n in range(200_000))
     (tmp_path / "a.gz").write_bytes(gzip.compress(data))
@@ -237,29 +223,6 @@ def test_a_zstandard_file_is_read_over_all_its_frames(tmp_path: Path) -> None:
     path = tmp_path / "a.zst"
     path.write_bytes(b"".join(zstandard.compress(part) for part in (data[:500_000], data[500_000:])))
     assert drain(TextSpout(path), 300_000, 2)[0] == naive(data)
-
-
-def test_zstandard_without_its_library_is_an_error_that_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in ("compression.zstd", "zstandard"):
-        monkeypatch.setitem(sys.modules, module, None)
-    (tmp_path / "a.zst").touch()
-    spout = TextSpout(tmp_path)
-    with pytest.raises(ConfigError, match="pip install zstandard"):
-        spout.open(context())
-
-
-def test_an_error_of_the_system_is_not_taken_for_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.gz"
-    path.write_bytes(gzip.compress(b"one\n"))
-
-    def stale(*arguments: object) -> bytes:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(unpacking.UnpackedFile, "_read", stale)
-    with pytest.raises(OSError, match="Input/output"):
-        list(TextSpout(path).read_columns(Range(0, str(path), 0, 4)))
 
 
 def test_a_followed_file_gives_a_line_once_its_newline_is_there(tmp_path: Path) -> None:
@@ -299,20 +262,6 @@ def test_growth_between_plans_loses_and_repeats_nothing(
             found += by_columns(spout, ranges)
     data = b"".join(pieces)
     assert found == naive(data[: data.rfind(b"\n") + 1])
-
-
-def test_followed_files_take_turns(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).write_bytes(b"0123456789\n" * 10)
-    spout = TextSpout(tmp_path, follow=True)
-    spout.open(context())
-    progress: dict[str, int] = {}
-    turns = []
-    for _ in range(4):
-        range_, *_ = spout.next_ranges(progress, 1)
-        progress[range_.source] = range_.end
-        turns.append(Path(path_of(range_.source)).name)
-    assert turns == ["a", "b", "a", "b"]
 
 
 def test_files_are_read_side_by_side_with_the_same_share(tmp_path: Path) -> None:
@@ -374,20 +323,6 @@ def test_new_files_are_looked_for_once_a_second(tmp_path: Path) -> None:
     assert (path_of(range_.source), range_.start, range_.end) == (str(tmp_path / "sub" / "new.txt"), 0, 4)
 
 
-def test_a_file_that_shrank_though_it_is_not_followed_gives_what_is_there_and_says_so_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "log.txt"
-    path.write_bytes(b"one\ntwo\n")
-    spout = TextSpout(path)
-    spout.open(context())
-    ranges = spout.next_ranges({}, 100)
-    path.write_bytes(b"one\n")
-    for _ in range(3):
-        assert by_columns(spout, list(ranges)) == [(0, "one")]
-    assert caplog.text.count("the rest is lost") == 1
-
-
 @pytest.mark.parametrize("name", ["log.txt", "log.gz"])
 def test_a_file_that_vanished_fails_what_was_planned_of_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
@@ -428,48 +363,6 @@ def test_a_directory_is_read_with_all_below_it_but_hidden_files(tmp_path: Path) 
     assert spout.finished({range_.source: 2 for range_ in ranges})
 
 
-@pytest.mark.parametrize("name", ["pipe.txt", "pipe.gz"])
-def test_what_is_no_regular_file_is_passed_over_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
-) -> None:
-    pipe = tmp_path / name
-    os.mkfifo(pipe)
-    (tmp_path / "a.txt").write_bytes(b"one\n")
-    for pattern in (tmp_path, tmp_path / "*"):
-        caplog.clear()
-        assert drain(TextSpout(pattern), 100, 1)[0] == [(0, "one")]
-        assert caplog.text.count(f"{pipe} is no regular file (a named pipe) and is passed over") == 1
-    with pytest.raises(ConfigError, match=rf"{name} is no regular file \(a named pipe\)"):
-        TextSpout(pipe).open(context())
-
-
-@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
-def test_a_pipe_in_the_place_of_a_file_that_was_planned_makes_nobody_wait(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    os.mkfifo(path)
-    (record,) = TextSpout(path).read(Range(0, str(path), 0, 4))
-    assert isinstance(record, BadRecord)
-    ((record, _),) = [(one, 0) for one in TextSpout(path).read_columns(Range(0, str(path), 0, 4))]
-    assert isinstance(record, BadRecord)
-
-
-def test_a_link_to_nothing_is_passed_over_below_a_directory_and_refused_where_it_is_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "a.txt").write_bytes(b"one\n")
-    dangling, loop = tmp_path / "dangling", tmp_path / "loop"
-    dangling.symlink_to("nowhere")
-    loop.symlink_to(loop)
-    (tmp_path / "good").symlink_to("a.txt")
-    assert drain(TextSpout(tmp_path), 100, 1)[0] == [(0, "one")]
-    assert f"{dangling} is a link to nowhere, which does not exist and is passed over" in caplog.text
-    assert f"{loop} is a link to {loop}, which leads back to itself and is passed over" in caplog.text
-    with pytest.raises(ConfigError, match="dangling is a link to nowhere, which does not exist"):
-        TextSpout(dangling).open(context())
-    with pytest.raises(ConfigError, match="which leads back to itself"):
-        TextSpout([tmp_path, loop]).open(context())
-
-
 ODD_NAMES = [
     *(b"caf\xe9.txt", b"\xff\xfe", b"caf%E9.txt", b"100%", b"new\nline", b"caf\xe9\nline", b"a:b@40", b"file:\xe9@3"),
     *("caf\u00e9.txt".encode(), b"x#17-5-4fd786f4855f5fa2", b"\xe9#17-5-4fd786f4855f5fa2", b"with space\xe9"),
@@ -482,20 +375,6 @@ def odd_files(directory: Path, data: bytes) -> list[str]:
     for path in paths:
         Path(path).write_bytes(data)
     return paths
-
-
-@given(st.binary(min_size=1).filter(lambda name: b"\0" not in name))
-def test_a_path_is_told_as_itself_or_as_a_uri_and_comes_back(name: bytes) -> None:
-    path = os.fsdecode(b"/" + name)
-    text = escape(path)
-    text.encode()
-    assert unescape(text) == path
-    assert escape(text) == text
-    try:
-        assert text == (b"/" + name).decode()
-    except UnicodeDecodeError:
-        assert text.isascii()
-        assert text.startswith("file:///")
 
 
 def test_files_are_read_whatever_their_names_are(tmp_path: Path) -> None:
@@ -514,22 +393,6 @@ def test_files_are_read_whatever_their_names_are(tmp_path: Path) -> None:
         assert not spout.finished(progress)
 
 
-def test_a_packed_file_is_read_and_its_damage_told_whatever_its_name_is(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    good, damaged = (os.fsdecode(os.path.join(os.fsencode(tmp_path), name)) for name in (b"g\xe9.gz", b"\xe9.gz"))
-    Path(good).write_bytes(gzip.compress(b"one\n"))
-    Path(damaged).write_bytes(gzip.compress(b"one\n")[:-9])
-    Path(f"{tmp_path}/link").symlink_to(os.fsdecode(b"nowhere\xe9"))
-    assert (0, "one") in drain(TextSpout(tmp_path), 100, 1)[0]
-    assert f"{escape(damaged)} is damaged" in caplog.text
-    assert "is a link to file://nowhere%E9, which does not exist" in caplog.text
-    caplog.text.encode()
-    with pytest.raises(ConfigError, match=r"link is a link to file://nowhere%E9") as refused:
-        TextSpout(tmp_path / "link").open(context())
-    str(refused.value).encode()
-
-
 def test_other_encodings_are_decoded_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "latin.txt"
     path.write_bytes("né\r\nça\n".encode("latin-1"))
@@ -543,24 +406,11 @@ def test_other_encodings_are_decoded_line_by_line(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ({"paths": []}, "paths is empty"),
-        ({"paths": None}, "paths is None, of type NoneType: expected a str or a Path"),
-        ({"paths": 5}, "paths is 5, of type int"),
         ({"paths": b"x"}, "paths is b'x', of type bytes"),
-        ({"paths": ["a", 5]}, "paths holds 5"),
         ({"paths": "a\ud800"}, r"paths holds 'a\\ud800', which can be the name of no file"),
-        ({"paths": "x", "encoding": "utf-16"}, "convert the files"),
-        ({"paths": "x", "encoding": "klingon"}, "not known"),
         ({"paths": "x", "line_bytes_max": 0}, "line_bytes_max=0"),
     ],
 )
 def test_wrong_arguments_are_refused_where_they_are_given(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         TextSpout(**arguments)  # type: ignore[arg-type]
-
-
-def test_an_opened_spout_is_pickled_without_what_it_opened(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"one\n")
-    spout = TextSpout(tmp_path)
-    fresh = len(pickle.dumps(spout))
-    spout.open(context())
-    assert len(pickle.dumps(spout)) == fresh

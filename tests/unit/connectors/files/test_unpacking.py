@@ -16,8 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkbolt import TopologyBuilder, bolt
-from sparkbolt.api.components import TopologyContext
-from sparkbolt.api.config import Config
 from sparkbolt.api.ranges import Range
 from sparkbolt.connectors.files import unpacked_file as unpacking
 from sparkbolt.sim.engine import LocalEngine
@@ -71,17 +69,6 @@ def test_a_file_that_is_not_compressed_is_one_bad_record(tmp_path: Path, suffix:
 
 
 @every_format
-@pytest.mark.parametrize("behind", [b"\n", b"\0", bytes(100_000), b"\0\0garbage", b"x" * 100_000])
-def test_padding_behind_the_end_is_ignored(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, suffix: str, behind: bytes
-) -> None:
-    path = tmp_path / f"a{suffix}"
-    path.write_bytes(PACKERS[suffix](DATA[:3000]) + behind)
-    assert drain(TextSpout(path), 100_000, 2)[0] == naive(DATA[:3000])
-    assert ("has other bytes behind its compressed content" in caplog.text) == bool(behind.strip(b"\0"))
-
-
-@every_format
 @pytest.mark.parametrize("between", [b"", bytes(12), bytes(20_000)])
 def test_members_are_read_one_behind_another_up_to_the_damaged_one(tmp_path: Path, suffix: str, between: bytes) -> None:
     pack, path = PACKERS[suffix], tmp_path / f"a{suffix}"
@@ -91,12 +78,6 @@ def test_members_are_read_one_behind_another_up_to_the_damaged_one(tmp_path: Pat
     found, damage = lines_and_damage(path)
     assert found == naive(DATA[:1000] + b"one\n")[: len(found)]
     assert damage <= 1004
-
-
-def test_a_frame_to_be_skipped_holds_no_lines(tmp_path: Path) -> None:
-    path = tmp_path / "a.zst"
-    path.write_bytes(PACKERS[".zst"](b"one\n") + b"\x50\x2a\x4d\x18\x03\0\0\0xyz" + PACKERS[".zst"](b"two\n"))
-    assert drain(TextSpout(path), 100, 1)[0] == [(0, "one"), (4, "two")]
 
 
 @settings(deadline=None, max_examples=60)
@@ -159,29 +140,3 @@ def test_a_damaged_file_of_json_lines_is_one_dead_letter_and_no_number_is_cut(tm
     metrics = engine.ledger.metrics.of("rows")
     assert (metrics.acked, metrics.dead_letters) == (2, 1)
     engine.close()
-
-
-@pytest.mark.parametrize("follow", [True, False])
-@pytest.mark.parametrize(
-    "content",
-    [gzip.compress(b"one\n") + b"\n", bz2.compress(b"") + b"\n", b"PK\x03\x04\n"],
-    ids=["gzip", "bzip2", "zip"],
-)
-def test_a_compressed_file_under_another_name_is_read_as_it_is_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes, follow: bool
-) -> None:
-    path = tmp_path / "a.log"
-    path.write_bytes(content)
-    spout = TextSpout(path, follow=follow)
-    spout.open(TopologyContext("t", "lines", 0, 1, 1, Config()))
-    spout.next_ranges({}, 100)
-    assert caplog.text.count(f"{path} begins as a compressed file") == 1
-
-
-def test_a_window_that_is_too_large_is_named_as_what_is_wrong(tmp_path: Path) -> None:
-    path = tmp_path / "a.zst"
-    path.write_bytes(b"\x28\xb5\x2f\xfd\x00\xa8\x0d\x00\x00a")  # a window of 2 GiB
-    file = unpacking.UnpackedFile(str(path))
-    assert file.advance() == b""
-    assert file.damage is not None
-    assert "compress it again with --long=27" in file.damage

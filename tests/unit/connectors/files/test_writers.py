@@ -7,13 +7,11 @@ import errno
 import json
 import os
 import pickle
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,11 +24,8 @@ from sparkbolt.api.config import Config
 from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.bolts import JsonLinesBolt, ParquetBolt, PrintBolt
 from sparkbolt.connectors.message_parts import encoded
-from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
-from sparkbolt.testing import TopologyTestDriver
-from sparkbolt.windows import LateTuple
 
 
 def context(micro_batch_id: int, component: str = "sink", index: int = 0) -> TopologyContext:
@@ -157,75 +152,11 @@ def test_json_holds_bytes_times_and_numpy_numbers(tmp_path: Path) -> None:
     ]
 
 
-def test_json_holds_a_late_tuple_as_its_fields(tmp_path: Path) -> None:
-    late = LateTuple("clicks", 0, "default", ("at", "name"), (dt.date(2024, 2, 29), "ann"))
-    write_json(tmp_path, 0, [{"late_tuple": late}])
-    assert read_json(tmp_path) == [{"late_tuple": {"at": "2024-02-29", "name": "ann"}}]
-
-
-def test_json_holds_times_of_numpy_as_those_of_python(tmp_path: Path) -> None:
-    write_json(
-        tmp_path, 0, [{"at": np.datetime64("2024-02-29T12:00:00.123456000"), "day": np.datetime64("2024-02-29")}]
-    )
-    assert read_json(tmp_path) == [{"at": "2024-02-29T12:00:00.123456", "day": "2024-02-29"}]
-
-
 def test_the_messages_of_kafka_and_rabbitmq_are_the_json_of_json_lines() -> None:
     value = {"day": dt.date(2024, 2, 29), "n": np.int64(7), "b": b"a", "at": np.datetime64("2024-02-29T12:00", "ns")}
     assert encoded(value) == b'{"day":"2024-02-29","n":7,"b":"YQ==","at":"2024-02-29T12:00:00"}'
     with pytest.raises(TypeError, match=r"^JSON cannot hold Decimal\('1'\) of type Decimal: emit a str, "):
         encoded({"price": Decimal(1)})
-
-
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [({1: "a", "1": "b"}, "1 and '1'"), ({None: 1, "null": 2}, "None and 'null'"), ({True: 1, "true": 2}, "True and ")],
-)
-def test_an_object_with_two_equal_keys_fails_its_tuple_alone(tmp_path: Path, keys: Any, said: str) -> None:
-    bolt = JsonLinesBolt(tmp_path)
-    bolt.prepare(context(0))
-    with pytest.raises(TypeError, match=f"^JSON cannot hold {said}.* as keys of one object"):
-        bolt.execute(tup(n=[{"deep": keys}]), None)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    "value", [
-        float("nan"), {1, 2}, object(), "\ud800", pd.NaT, np.datetime64("NaT"), np.timedelta64(5, "ns"),
-        np.datetime64("2024-02-29T12:00:00.123456789"), np.datetime64(10**9, "D"),
-    ],
-)  # fmt: skip
-def test_a_value_that_json_cannot_hold_fails_its_tuple_alone(tmp_path: Path, value: object) -> None:
-    bolt = JsonLinesBolt(tmp_path)
-    bolt.prepare(context(0))
-    bolt.execute(tup(n=1), None)  # type: ignore[arg-type]
-    with pytest.raises((TypeError, ValueError)):
-        bolt.execute(tup(n=value), None)  # type: ignore[arg-type]
-    bolt.flush()
-    assert read_json(tmp_path) == [{"n": 1}]
-
-
-@pytest.mark.parametrize(
-    ("kind", "nest"),
-    [
-        (pa.dictionary(pa.int8(), pa.string()), str),
-        (pa.dictionary(pa.uint8(), pa.string(), ordered=True), str),
-        (pa.list_(pa.dictionary(pa.int8(), pa.string())), lambda n: [str(n)]),
-        (pa.large_list(pa.dictionary(pa.int8(), pa.string())), lambda n: [str(n)]),
-        (pa.list_(pa.dictionary(pa.int8(), pa.string()), 1), lambda n: [str(n)]),
-        (pa.struct([("a", pa.dictionary(pa.int8(), pa.string()))]), lambda n: {"a": str(n)}),
-        (pa.map_(pa.string(), pa.dictionary(pa.int8(), pa.string())), lambda n: [("a", str(n))]),
-    ],
-)
-def test_a_parquet_column_of_a_dictionary_type_holds_any_number_of_values(
-    tmp_path: Path, kind: Any, nest: Callable[[int], Any]
-) -> None:
-    bolt = ParquetBolt(tmp_path, schema=pa.schema([("v", kind)]))
-    bolt.prepare(context(0))
-    rows = [{"v": nest(n)} for n in range(300)]
-    for row in rows:
-        bolt.execute(pa.RecordBatch.from_pylist([row], schema=pa.schema([("v", kind)])), None)  # type: ignore[arg-type]
-    bolt.flush()
-    assert read_parquet(tmp_path) == rows
 
 
 def test_parquet_types_widen_and_a_frame_that_does_not_fit_fails_alone(tmp_path: Path) -> None:
@@ -253,27 +184,8 @@ def test_writers_keep_nothing_durable_and_are_never_fused(bolt: Any) -> None:
     assert not bolt.stateless
 
 
-def test_a_file_where_a_directory_should_be_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "out").touch()
-    with pytest.raises(ConfigError, match="is a file"):
-        JsonLinesBolt(tmp_path / "out")
-
-
 def test_print_writes_one_line_a_tuple(capsys: pytest.CaptureFixture[str]) -> None:
     bolt = PrintBolt()
     bolt.execute(tup(word="to\nbe", n=2), None)  # type: ignore[arg-type]
     bolt.flush()
     assert capsys.readouterr().out == "count[0] {'word': 'to\\nbe', 'n': 2}\n"
-
-
-@pytest.mark.parametrize("value", [2**63, pd.NaT, Decimal("NaN")])
-def test_an_error_about_a_value_without_a_column_type_tells_to_give_a_schema_or_a_str(value: Any) -> None:
-    builder = TopologyBuilder("copy")
-    builder.set_spout("numbers", GeneratorSpout(list, outputs=["n"]))
-    builder.set_bolt("out", ParquetBolt("out")).shuffle_grouping("numbers")
-    with TopologyTestDriver(builder.build()) as driver:
-        driver.feed("numbers", [value], message_id=1)
-        driver.run_until_idle()
-        [failure] = driver.failed("numbers")
-    assert failure.reason.startswith("field 'n' cannot be an Arrow column (")
-    assert failure.reason.endswith("): give the sink schema= with a type that holds it, or emit a str")

@@ -10,9 +10,8 @@ import pytest
 
 from sparkbolt.api.dead_letters import Attempt, DeadLetter, RawMessage
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
-from sparkbolt.connectors.kafka.kafka_dead_letters import KafkaDeadLetters, letter_of, message_of, read_topic
+from sparkbolt.connectors.kafka.kafka_dead_letters import KafkaDeadLetters, read_topic
 from sparkbolt.control.letters.topic import LetterTopic
-from sparkbolt.faces.cli import main
 from sparkbolt.spouts.kafka import MockKafka
 
 
@@ -44,13 +43,6 @@ def test_a_letter_that_is_too_long_for_its_topic_is_written_shorter_and_holds_up
     assert found["never"].last.reason == "ValueError: no"
 
 
-def test_half_a_character_in_a_reason_keeps_no_letter_from_being_written():
-    broken = letter("a", reason="KeyError: '\ud800'")
-    message = message_of(broken)
-    assert dict(message.headers)["__streams.errors.message"] == b"KeyError: '\\ud800'"
-    assert letter_of(message) == broken
-
-
 def test_a_letter_without_its_message_is_not_replayed_as_an_empty_one(kafka):
     kafka.create("gone.dlq")
     kafka.create("orders")
@@ -61,20 +53,3 @@ def test_a_letter_without_its_message_is_not_replayed_as_an_empty_one(kafka):
     done = topic.replay(topic.letters().letters, None)
     assert done.ids == []
     assert "is gone" in done.left_out[0]
-
-
-def test_replay_tells_where_messages_of_a_topic_are_no_letters_and_never_writes_into_it(kafka, capsys):
-    kafka.create("some.dlq")
-    kafka.create("orders")
-    sink = KafkaDeadLetters(kafka.brokers, "some.dlq")
-    sink.open(SimpleNamespace())
-    kafka.produce("some.dlq", ["no letter"], kafka_partition=0)
-    sink.write([letter("good")])
-    where = f"kafka:{kafka.brokers}/some.dlq"
-    assert main(["dlq", "replay", where, "--into", "some.dlq"]) == 2
-    assert "--into some.dlq is the topic that the dead letters are read from" in capsys.readouterr().err
-    assert main(["dlq", "list", where]) == 0
-    damage = "1 message(s) are not letters and were skipped: partition 0, offset 0"
-    assert capsys.readouterr().out.splitlines()[2:] == ["1 dead letter(s), 1 shown, 0 replayed", damage]
-    assert main(["dlq", "replay", where]) == 1
-    assert capsys.readouterr().err == f"sparkbolt: 1 letter(s) replayed, 1 tuple(s); {damage}\n"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -14,11 +12,9 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from sparkbolt.api.ranges import BadRecord
-from sparkbolt.bolts import KafkaBolt
 from sparkbolt.connectors.kafka.message_decoder import Schemas, Shaper
-from sparkbolt.errors import ConfigError, SourceUnavailable, Unavailable
-from sparkbolt.spouts import KafkaSpout, RabbitMQSpout, ZooKeeperOffsets
-from sparkbolt.spouts.kafka import KafkaDeadLetters
+from sparkbolt.errors import SourceUnavailable, Unavailable
+from sparkbolt.spouts import KafkaSpout
 
 ORDER = {
     "type": "record",
@@ -82,19 +78,6 @@ def test_without_outputs_the_fields_are_those_of_storm():
     ]
 
 
-def test_the_value_may_have_a_name_of_its_own_besides_parts_of_the_message():
-    own = spout(value="text", outputs=["timestamp", "line", "headers"])
-    assert shaped(own, [Message(b"to be", 7), Message(b"or", 8, time_ms=None)]) == [
-        (7, [5, "to be", []]),
-        (8, [None, "or", []]),
-    ]
-
-
-def test_a_value_cannot_have_two_names():
-    with pytest.raises(ConfigError, match="has one value"):
-        spout(value="text", outputs=["line", "words"])
-
-
 def test_one_message_that_is_no_text_does_not_spoil_its_chunk():
     found = shaped(spout(value="text", outputs=["line"]), [Message(b"a", 1), Message(b"\xff", 2), Message(b"b", 4)])
     assert [found[0], found[2]] == [(1, ["a"]), (4, ["b"])]
@@ -109,17 +92,6 @@ def test_a_function_decodes_to_an_object_or_to_the_one_field():
     ]
     by_name = spout(value=lambda data: {"a": data[:1], "b": data[1:]}, outputs=["b", "c"])
     assert shaped(by_name, [Message(b"xyz", 1)]) == [(1, [b"yz", None])]
-
-
-def test_a_translator_that_gives_something_else_than_lists_fails_its_message():
-    own = spout(translate=lambda message: ["word"], outputs=["a", "b"])
-    (bad,) = shaped(own, [Message(b"x", 1)])
-    assert "the translator gave 'word', expected lists of 2 value(s) for ['a', 'b']" in bad.reason
-
-
-def test_a_key_is_decoded_as_it_says():
-    own = spout(key="json", value="text", outputs=["key", "value"])
-    assert shaped(own, [Message(b"v", 1, b'{"id":1}')]) == [(1, [{"id": 1}, "v"])]
 
 
 @pytest.fixture
@@ -159,12 +131,6 @@ def test_protobuf_is_decoded_into_its_class(registry):
         value="protobuf", protobuf_type=order, schema_registry="mock://decoding", outputs=["amount", "customer"]
     )
     assert shaped(own, [Message(data, 1)]) == [(1, [3, "ann"])]
-
-
-def test_a_registry_that_is_away_is_no_fault_of_the_message():
-    own = spout(value="avro", outputs=["customer"], schema_registry={"url": "http://127.0.0.1:9", "max.retries": 0})
-    with pytest.raises(SourceUnavailable, match="the schema registry is away"):
-        shaped(own, [Message(b"\0\0\0\0\1abc", 1)])
 
 
 @pytest.fixture
@@ -240,89 +206,3 @@ def test_a_decoder_that_is_unavailable_is_no_fault_of_the_message():
     assert next(chunks) == ([1], [("a",)])
     with pytest.raises(SourceUnavailable, match="the key store is away"):
         next(chunks)
-
-
-@pytest.mark.parametrize(
-    ("registry", "error", "said"),
-    [
-        ({"url": "http://ann:x4!y@127.0.0.1:9", "max.retries": 0}, SourceUnavailable, "registry is away"),
-        ({"url": "ht tp://ann:x4!y@127.0.0.1:9"}, ConfigError, r"Invalid url ht tp://\*\*\*@127"),
-        ({"url": "http://127.0.0.1:9", "basic.auth.user.info": "ann:x4!y", "odd": 1}, ConfigError, "properties: odd"),
-        ({"url": "http://127.0.0.1:9", "basic.auth.user.info": "x4!y"}, ConfigError, "must be in the form"),
-    ],
-)
-def test_secrets_of_a_schema_registry_are_neither_printed_nor_in_a_traceback(registry, error, said):
-    own = spout(value="avro", outputs=["customer"], schema_registry=registry)
-    with pytest.raises(error, match=said) as raised:
-        shaped(own, [Message(b"\0\0\0\0\1abc", 1)])
-    told = "".join(traceback.format_exception(raised.value))
-    assert "x4!y" not in told + repr(own.schemas) + repr(own)
-
-
-def test_what_a_deserializer_says_of_a_message_is_told_without_secrets(monkeypatch):
-    class Refusing:
-        def __init__(self, *_):
-            pass
-
-        def __call__(self, *_):
-            raise ValueError("no schema 1 at http://ann:x4!y@registry:8081")
-
-    monkeypatch.setattr("confluent_kafka.schema_registry.avro.AvroDeserializer", Refusing)
-    own = spout(value="avro", outputs=["customer"], schema_registry="http://ann:x4!y@registry:8081")
-    (bad,) = shaped(own, [Message(b"\0\0\0\0\1abc", 1)])
-    assert bad.reason.endswith("ValueError: no schema 1 at http://***@registry:8081")
-
-
-@pytest.mark.parametrize(
-    ("missing", "make", "extra"),
-    [
-        ("confluent_kafka", spout, "kafka"),
-        ("confluent_kafka", lambda: KafkaBolt("localhost:9092", "words"), "kafka"),
-        ("confluent_kafka", lambda: KafkaDeadLetters("localhost:9092", "words.dlq"), "kafka"),
-        (
-            "confluent_kafka.schema_registry.avro",
-            lambda: spout(value="avro", schema_registry="mock://x", outputs=["customer"]),
-            "kafka",
-        ),
-        (
-            "confluent_kafka.schema_registry.protobuf",
-            lambda: spout(value="protobuf", schema_registry="mock://x", protobuf_type=object, outputs=["customer"]),
-            "kafka",
-        ),
-        ("kazoo.client", lambda: ZooKeeperOffsets("localhost:2181"), "zookeeper"),
-        ("pika", lambda: RabbitMQSpout("amqp://localhost/", "jobs"), "rabbitmq"),
-    ],
-)
-def test_a_client_that_is_missing_is_told_where_the_topology_is_built_with_what_to_install(
-    missing, make, extra, monkeypatch
-):
-    for name in [name for name in sys.modules if name == missing or name.startswith(f"{missing}.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ConfigError, match=rf"pip install 'sparkbolt\[{extra}\]'"):
-        make()
-
-
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ({"value": "xml"}, "value='xml'"),
-        ({"value": "avro"}, "needs schema_registry="),
-        ({"value": "protobuf", "schema_registry": "mock://x"}, "needs schema_registry|needs protobuf_type="),
-        ({"translate": list}, "translate= needs outputs="),
-        ({"out_of_range": "newest"}, "out_of_range='newest'"),
-        ({"guarantee": "exactly-once"}, "guarantee='exactly-once'"),
-        ({"max_poll_records": 0}, "max_poll_records=0"),
-        ({"other_topology": "ignore"}, "other_topology='ignore'"),
-        ({"outputs": "line"}, "outputs="),
-    ],
-)
-def test_what_a_spout_cannot_be_is_refused_where_it_is_made(options, what):
-    with pytest.raises(ConfigError, match=what):
-        spout(**options)
-
-
-@pytest.mark.parametrize("topics", [[], "", ["orders", 3], "a b"])
-def test_names_that_no_topic_has_are_refused(topics):
-    with pytest.raises(ConfigError, match="topics="):
-        KafkaSpout("localhost:9092", topics, group="g")

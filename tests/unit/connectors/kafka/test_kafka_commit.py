@@ -16,7 +16,7 @@ from sparkbolt.bolts import KafkaBolt
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_committer import KafkaCommitter
 from sparkbolt.connectors.txid_note import CommitRefusedError, TxidNote
-from sparkbolt.errors import ConfigError, Unavailable
+from sparkbolt.errors import Unavailable
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver
 
@@ -93,12 +93,6 @@ def test_in_a_rehearsal_messages_are_recorded() -> None:
         driver.run_until_idle()
         assert driver.acked("in") == [1]
         assert driver.unsent("out") == [{"topic": "words", "key": None, "value": b'{"word":"be"}', "headers": None}]
-
-
-@pytest.mark.parametrize("wrong", [{"in_doubt": "guess"}, {"trial": 3}, {"client": {"transactional.id": "x"}}])
-def test_wrong_arguments_of_transactions_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(wrong)).replace("client", "transactional.id")):
-        KafkaBolt("localhost:1", "words", **wrong)
 
 
 class Unended:

@@ -27,14 +27,3 @@ def test_a_start_costs_each_kafka_partition_the_same() -> None:
         return calls_of(lambda: driver.coordinator._tell_spout(SOURCE, changed=False))
 
     assert_linear(start, 40)
-
-
-def test_of_a_topic_that_was_made_again_only_the_newest_positions_are_stored() -> None:
-    driver = driver_of(1)
-    views = driver.ledger.views(SOURCE)
-    told: dict[object, int] = {}
-    driver.spout._watcher.tell = lambda news, soon=False: told.update({p: s.offset for p, s in news.items()})
-    driver.spout.on_sources_changed({"orders/0~1": views["orders/0"]})
-    told.clear()
-    driver.spout.on_sources_changed({"orders/0": views["orders/0"]})
-    assert told == {}

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 
 import pytest
 
-from sparkbolt import Bolt, Config, DeadLetter, RetryPolicy, Spout, TopologyBuilder
-from sparkbolt.api.dead_letters import Attempt, RawMessage
+from sparkbolt import Bolt, RetryPolicy
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
-from sparkbolt.connectors.kafka.kafka_dead_letters import READ_SECS, letter_of, message_of, read_topic
+from sparkbolt.connectors.kafka.kafka_dead_letters import READ_SECS, message_of, read_topic
 from sparkbolt.faces.cli import main
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.spouts import TextSpout
-from sparkbolt.spouts.kafka import KafkaDeadLetters
 from tests.kafka import SEEN, Keep, close, committed, run, run_to_end, spout, topology
 
 pytestmark = pytest.mark.slow
@@ -109,59 +105,6 @@ def test_a_letter_has_the_headers_of_kafka_streams_dead_letter_queue(kafka, name
             assert told["stacktrace"].startswith("Traceback")
         else:
             assert (told["exception"], told["stacktrace"]) == ("fail", "")
-
-
-class Once(Spout):
-    outputs = ["n", "kind"]
-
-    def next_tuple(self, collector):
-        if not hasattr(self, "given"):
-            self.given = True
-            collector.emit([7, "odd"], message_id="job-7")
-
-
-def test_dead_letters_of_any_spout_go_to_a_topic(kafka, name, tmp_path, capsys):
-    kafka.create(f"{name}.dlq")
-    (tmp_path / "lines.txt").write_text("good\npoison\n")
-    builder = TopologyBuilder(name, Config(max_attempts=1))
-    letters = KafkaDeadLetters(kafka.brokers, f"{name}.dlq", client={"client.id": "letters"})
-    builder.set_spout("lines", TextSpout(str(tmp_path / "lines.txt")), dead_letters=letters)
-    builder.set_spout("jobs", Once(), dead_letters=letters)
-    refuses = Keep(name, lambda tup: "line" not in tup or tup["line"] == "poison")
-    builder.set_bolt("keep", refuses).shuffle_grouping("lines").shuffle_grouping("jobs")
-    engine = LocalEngine(builder.build())
-    counts = engine.ledger.metrics.of
-    run(engine, lambda: counts("lines").dead_letters == counts("jobs").dead_letters == 1)
-    close(engine)
-    where = f"kafka:{kafka.brokers}/{name}.dlq"
-    found = {letter.component: letter for letter in read_topic(ClientSettings(kafka.brokers), f"{name}.dlq").letters}
-    assert found["lines"].values()[0]["line"] == "poison"
-    assert found["lines"].position == 5
-    assert (found["jobs"].message_id, found["jobs"].values()) == ("'job-7'", [{"n": 7, "kind": "odd"}])
-    assert [letter.raw for letter in found.values()] == [None, None]
-    assert main(["dlq", "list", where]) == 0
-    assert "jobs[0] message 'job-7', 1 attempt" in capsys.readouterr().out
-    assert main(["dlq", "replay", where, "--spout", "jobs"]) == 1
-    assert "0 letter(s) replayed, 0 tuple(s); 1 could not be" in capsys.readouterr().err
-
-
-def test_the_letter_of_a_message_keeps_when_it_was_written():
-    attempt = Attempt(1, "root", "fail", "no", "keep", 0, 3, None, 40)
-    raw = RawMessage(b"v", b"k", (("trace", b"ab"), ("sparkbolt.trace", b"mine")), timestamp_ms=1_700_000_000_123)
-    for since in (1_700_000_000_123, None):
-        letter = DeadLetter("ab", "t", "1", "messages", 0, (attempt,), source="orders/2", position=17)
-        letter = replace(letter, raw=replace(raw, timestamp_ms=since))
-        as_read = replace(message_of(letter), timestamp_ms=1_800_000_000_000)
-        assert letter_of(as_read) == letter
-
-
-def test_the_letter_of_a_message_that_is_gone_is_not_replayed_as_an_empty_one():
-    attempt = Attempt(1, "root", "fail", "no", "keep", 0, 3, None, 40)
-    letter = DeadLetter("ab", "t", "1", "messages", 0, (attempt,), source="orders/2", position=17, note="it is gone")
-    message = message_of(letter)
-    assert dict(message.headers)["__streams.errors.offset"] == b"17"
-    assert letter_of(message) == letter
-    assert letter_of(message).raw is None
 
 
 def test_an_unreadable_message_is_a_dead_letter_as_it_came(kafka, name):

@@ -10,8 +10,6 @@ import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.connectors.kafka import kafka_spout as spout_module
-from sparkbolt.connectors.kafka.client_settings import ClientSettings
-from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka import MockKafka
@@ -101,76 +99,12 @@ def test_messages_that_grow_a_hundredfold_are_read_up_to_twice_max_bytes_and_the
     assert (messages.errors, messages.set_aside, messages.failed) == (0, 0, 0)
 
 
-def test_without_ackers_nothing_is_left_for_later_since_nobody_would_ask_for_it(kafka, name):
-    growing(kafka, name)
-    own = spout(kafka.brokers, name, stop_at_end=True, max_bytes=MAX_BYTES)
-    engine = weighed(name, own, acker_tasks=0)
-    run(engine, finished(engine))
-    close(engine)
-    assert [row["place"] for row in SEEN[name]] == [(0, offset) for offset in range(4200)]
-    assert max(sizes(name)) > 3 * MAX_BYTES
-
-
-def test_without_max_bytes_a_micro_batch_is_as_large_as_its_offsets_make_it(kafka, name):
-    kafka.produce(name, ["x" * LARGE] * 200, kafka_partition=0)
-    own = spout(kafka.brokers, name, stop_at_end=True)
-    own.first_budget = 200
-    engine = weighed(name, own)
-    run(engine, finished(engine))
-    close(engine)
-    assert sizes(name) == [200 * LARGE]
-
-
 def test_a_message_larger_than_max_bytes_is_read_by_itself(kafka, name):
     kafka.produce(name, ["x" * 20 * KIB, "y" * 200 * KIB, "z" * 20 * KIB] * 2, kafka_partition=1)
     engine = weighed(name, spout(kafka.brokers, name, stop_at_end=True, max_bytes=32 * KIB))
     run(engine, finished(engine))
     close(engine)
     assert sizes(name) == [20 * KIB, 200 * KIB, 20 * KIB] * 2
-
-
-def test_keys_count_as_bytes_too(kafka, name):
-    kafka.produce(name, [""] * 300, key="k" * 1000, kafka_partition=2)
-    engine = weighed(name, spout(kafka.brokers, name, stop_at_end=True, max_bytes=32 * 1000))
-    run(engine, finished(engine))
-    close(engine)
-    counts = Counter(row["number"] for row in SEEN[name])
-    assert max(counts.values()) == 32
-
-
-def test_a_new_life_begins_small_again(kafka, name):
-    kafka.produce(name, ["x" * SMALL] * 6000, kafka_partition=0)
-    engine = weighed(name, spout(kafka.brokers, name, stop_at_end=True, max_bytes=MAX_BYTES))
-    run(engine, lambda: len(SEEN[name]) > 1000)
-    before = sizes(name)
-    assert before[-1] > 100 * SMALL
-    engine.restart()
-    run(engine, lambda: len(sizes(name)) > len(before))
-    assert sizes(name)[len(before)] == SMALL
-    close(engine)
-
-
-def test_consumers_fetch_little_ahead_where_max_bytes_is_small_and_the_users_properties_win(kafka, name, monkeypatch):
-    given: list[dict[str, Any]] = []
-    really = ClientSettings.new
-
-    def new(settings, kind, properties, on_error=None):
-        if "queued.max.messages.kbytes" in properties:
-            given.append(properties)
-        return really(settings, kind, properties, on_error)
-
-    monkeypatch.setattr(ClientSettings, "new", new)
-    kafka.produce(name, ["a", "b"], kafka_partition=0)
-    for more in ({}, {"fetch.message.max.bytes": 200_000}):
-        group = f"{name}{len(given)}"
-        own = spout(kafka.brokers, name, group=group, stop_at_end=True, max_bytes=MAX_BYTES, client=more)
-        engine = LocalEngine(topology(name, own))
-        run(engine, finished(engine))
-        close(engine)
-    assert [(one["queued.max.messages.kbytes"], one["fetch.message.max.bytes"]) for one in given] == [
-        (64, 65_536),
-        (64, 200_000),
-    ]
 
 
 def test_no_more_than_max_records_per_sec_are_planned_and_a_second_s_worth_at_once(kafka, name, clock):
@@ -183,42 +117,3 @@ def test_no_more_than_max_records_per_sec_are_planned_and_a_second_s_worth_at_on
         taken.append(len(SEEN[name]))
     close(engine)
     assert taken == [100, 100, 150, 175, 275]
-
-
-def test_a_rate_below_one_a_second_reads_one_record_in_its_time(kafka, name, clock):
-    kafka.produce(name, ["x"] * 10, kafka_partition=0)
-    engine = LocalEngine(topology(name, spout(kafka.brokers, name, max_records_per_sec=0.5)))
-    taken = []
-    for _ in range(6):
-        clock.now_s += 1.0
-        engine.step()
-        taken.append(len(SEEN[name]))
-    close(engine)
-    assert taken == [1, 1, 2, 2, 3, 3]
-
-
-def test_a_range_that_is_not_taken_costs_nothing_of_the_rate(kafka, name, clock):
-    kafka.produce(name, ["x"] * 100, kafka_partition=0)
-    own = spout(kafka.brokers, name, max_records_per_sec=10)
-    own.open(SimpleNamespace(topology=name, component="messages", version="", parallelism=1, rehearsal_directory=None))
-    refused = own.next_ranges({}, 1000)
-    again = own.next_ranges({}, 1000)
-    assert [range_.end - range_.start for range_ in (*refused, *again)] == [10, 10]
-    assert list(own.next_ranges({f"{name}/0": 10}, 1000)) == []
-    own.close()
-
-
-def test_max_poll_records_limits_each_kafka_partition_in_a_micro_batch(kafka, name):
-    for number in range(2):
-        kafka.produce(name, ["x"] * 20, kafka_partition=number)
-    engine = weighed(name, spout(kafka.brokers, name, stop_at_end=True, max_poll_records=7))
-    run(engine, finished(engine))
-    close(engine)
-    assert sizes(name) == [14, 14, 12]
-
-
-@pytest.mark.parametrize("limit", ["max_bytes", "max_poll_records"])
-@pytest.mark.parametrize("value", [0, -1, 2.5, True, "64MB"])
-def test_a_limit_that_is_no_whole_number_above_0_is_refused(limit, value):
-    with pytest.raises(ConfigError, match=rf"{limit}={value!r}: expected a whole number above 0, or None"):
-        KafkaSpout("localhost:9092", "orders", group="g", **{limit: value})

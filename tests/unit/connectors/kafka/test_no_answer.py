@@ -11,19 +11,13 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError
 
 from sparkbolt.api.ranges import Range
-from sparkbolt.connectors.kafka import broker_watcher as watching
-from sparkbolt.connectors.kafka import offset_planner as planning
 from sparkbolt.connectors.kafka.broker_watcher import Watcher, Wish
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_cluster import BrokersAwayError, Cluster, topic_exists
-from sparkbolt.connectors.kafka.kafka_dead_letters import LettersNotTakenError, read_topic
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
-from sparkbolt.connectors.kafka.offset_planner import OffsetPlanner, PartitionLog
+from sparkbolt.connectors.kafka.offset_planner import OffsetPlanner
 from sparkbolt.connectors.kafka.offset_stores import Owner
 from sparkbolt.connectors.kafka.start_offsets import Start
-from sparkbolt.errors import ConfigError
-from sparkbolt.sim.engine import LocalEngine
-from tests.kafka import SEEN, close, run, run_to_end, spout, topology
 
 NONE_SO_LATE = -1
 PLACES = [KafkaPartition("orders", number) for number in range(3)]
@@ -61,22 +55,9 @@ def metadata(error: int | None, *numbers: int) -> Any:
     )
 
 
-@pytest.mark.parametrize("question", [Cluster.firsts, Cluster.ends])
-def test_an_invalid_offset_is_no_answer(question):
-    assert question(cluster(7, OFFSET_INVALID, 0), PLACES) == {PLACES[0]: 7, PLACES[2]: 0}
-    with pytest.raises(BrokersAwayError, match=r"no answer from the Kafka brokers at .*: none within"):
-        question(cluster(*[OFFSET_INVALID] * 3), PLACES)
-
-
 def test_a_start_by_time_is_at_the_end_only_if_the_brokers_say_that_all_records_are_older():
     found = cluster(7, NONE_SO_LATE, OFFSET_INVALID).since(dict.fromkeys(PLACES, 90), 1000)
     assert found == {PLACES[0]: 7, PLACES[1]: 90}
-
-
-def test_the_id_of_a_topic_is_unknown_until_the_brokers_tell_it():
-    own = cluster()
-    own.ask_ids(["orders"])
-    assert own.ids() == {}
 
 
 @pytest.mark.parametrize("between", [{}, {PLACES[0]: 3}, BrokersAwayError("no answer")])
@@ -124,57 +105,3 @@ def test_a_topic_that_was_made_again_and_has_outgrown_the_old_one_is_not_read_be
 )
 def test_a_topic_is_missing_only_if_the_brokers_say_so(about, exists):
     assert topic_exists(about) is exists
-
-
-@pytest.mark.parametrize(
-    ("error", "raised"),
-    [(KafkaError.LEADER_NOT_AVAILABLE, LettersNotTakenError), (KafkaError.UNKNOWN_TOPIC_OR_PART, ConfigError)],
-)
-def test_a_topic_of_dead_letters_that_is_not_known_at_present_is_not_missing(error, raised, monkeypatch):
-    consumer = SimpleNamespace(
-        list_topics=lambda topic, timeout: SimpleNamespace(topics={topic: metadata(error)}), close=lambda: None
-    )
-    monkeypatch.setattr(ClientSettings, "new", lambda *_: consumer)
-    with pytest.raises(raised):
-        read_topic(ClientSettings("127.0.0.1:9"), "orders.dlq")
-
-
-@pytest.mark.slow
-def test_a_topic_without_kafka_partitions_for_a_moment_is_read_to_its_end(kafka, name, monkeypatch):
-    kafka.produce(name, ["a"], kafka_partition=0)
-    topics, answers = Cluster._topics, iter([metadata(None), metadata(KafkaError.LEADER_NOT_AVAILABLE)])
-    monkeypatch.setattr(watching, "AWAY_SECS", 0.01)
-    monkeypatch.setattr(
-        Cluster, "_topics", lambda own, asked: {name: answer} if (answer := next(answers, None)) else topics(own, asked)
-    )
-    run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
-    assert [row["line"] for row in SEEN[name]] == ["a"]
-
-
-@pytest.mark.slow
-def test_a_log_that_was_shorter_in_the_last_answer_is_no_new_topic_while_no_other_answer_comes(
-    kafka, name, monkeypatch, caplog
-):
-    monkeypatch.setattr(planning, "BACKWARDS_SECS", 1e-9)
-    kafka.produce(name, ["a", "b"], kafka_partition=0)
-    engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
-    run(engine, lambda: len(SEEN[name]) == 2 and engine.coordinator.in_force is None)
-    ends, answers = Cluster.ends, iter([1])
-
-    def shorter_and_then_none(own, places):
-        end = next(answers, None)
-        if end is None:
-            raise BrokersAwayError("no answer")
-        return ends(own, places) | {KafkaPartition(name, 0): end}
-
-    watcher = engine.coordinator.spouts["messages"]._watcher
-    with monkeypatch.context() as silence:
-        silence.setattr(Cluster, "ends", shorter_and_then_none)
-        run(engine, lambda: watcher.look.logs[KafkaPartition(name, 0)] == PartitionLog(0, 1))
-        for _ in range(5):
-            engine.step()
-    kafka.produce(name, ["c"], kafka_partition=0)
-    run(engine, lambda: len(SEEN[name]) == 3 and engine.coordinator.in_force is None)
-    close(engine)
-    assert [row["line"] for row in SEEN[name]] == ["a", "b", "c"]
-    assert "made again" not in caplog.text

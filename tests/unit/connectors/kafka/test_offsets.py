@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import threading
 from datetime import UTC, datetime
-from types import SimpleNamespace
 
 import pytest
-from kazoo.handlers.threading import KazooTimeoutError
 
-from sparkbolt.api.components import TopologyContext
-from sparkbolt.api.config import Config
-from sparkbolt.bolts import KafkaBolt
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.connectors.kafka.offset_stores import (
@@ -27,10 +21,9 @@ from sparkbolt.connectors.kafka.offset_stores import (
     unpacked,
 )
 from sparkbolt.connectors.kafka.start_offsets import Start
-from sparkbolt.connectors.kafka.zookeeper_offsets import ZooKeeperAwayError, ZooKeeperOffsets, node_of, record_of
+from sparkbolt.connectors.kafka.zookeeper_offsets import node_of, record_of
 from sparkbolt.errors import ConfigError
 from sparkbolt.files.local import temporary_name
-from sparkbolt.spouts import KafkaSpout
 
 PLACE = KafkaPartition("orders", 0)
 OURS = Owner("billing/orders", "billing", "ab12")
@@ -54,17 +47,6 @@ def test_metadata_gives_back_what_was_packed():
     assert unpacked(40, packed(stored)) == stored
 
 
-def test_every_store_keeps_the_id_of_the_topic(tmp_path):
-    stored = Stored(40, OURS, [(45, 50)], "orders", "Xk5q")
-    assert unpacked(40, packed(stored)).topic_id == "Xk5q"
-    assert record_of(json.loads(node_of(PLACE, stored, ("", 0)))).topic_id == "Xk5q"
-    file = FileOffsets(tmp_path / "offsets.json")
-    file.open(None)
-    file.save({PLACE: stored})
-    file.open(None)
-    assert file.load([PLACE])[PLACE].topic_id == "Xk5q"
-
-
 def test_metadata_keeps_as_many_intervals_as_have_room_and_never_more_characters_than_a_broker_takes():
     stored = Stored(10**12, OURS, [(10**12 + 10 * step, 10**12 + 10 * step + 5) for step in range(1, 5000)])
     text = packed(stored)
@@ -72,16 +54,6 @@ def test_metadata_keeps_as_many_intervals_as_have_room_and_never_more_characters
     kept = unpacked(10**12, text).finished
     assert kept == list(stored.finished)[: len(kept)]
     assert len(kept) > 900
-
-
-def test_names_that_no_broker_would_keep_are_refused_at_once_and_not_for_ever_by_the_broker():
-    with pytest.raises(ConfigError, match="characters too long for what brokers"):
-        packed(Stored(7, Owner("ü" * 300 + "/orders", "ü" * 400)))
-
-
-@pytest.mark.parametrize("metadata", ["", "consumer-1", "{}", '{"sparkbolt":2}', '{"sparkbolt":1,"id":"a"}', "[1]"])
-def test_metadata_of_others_names_no_owner(metadata):
-    assert unpacked(7, metadata) == Stored(7)
 
 
 @pytest.mark.parametrize(
@@ -110,37 +82,6 @@ def test_where_to_begin_is_as_the_table_says(start, nothing, nobody):
 def test_a_stored_offset_0_is_believed_as_any_other(start):
     """The first PartitionManager took it for no offset, and began at the latest."""
     assert where(start, Stored(0, OURS)) == where(start, Stored(40, OURS)) == "stored"
-
-
-def test_offsets_of_another_topic_are_not_mixed_up_with_ours():
-    other = Stored(40, OURS, (), "invoices")
-    with pytest.raises(ConfigError, match="was stored for topic 'invoices'"):
-        where("uncommitted-earliest", other)
-    assert where("latest", other, other="start_over") == "end"
-
-
-@pytest.mark.parametrize("start", ["soon", datetime(2026, 1, 1), {"orders": 1}, {"orders/0": -1}, 17])
-def test_a_start_that_means_nothing_is_refused(start):
-    with pytest.raises(ConfigError, match="start="):
-        Start.parse(start, ("orders",))
-
-
-@pytest.mark.parametrize("topics", ["invoices", ["invoices", "orders.eu"], re.compile("order")])
-def test_an_offset_of_a_topic_that_is_not_read_is_refused(topics):
-    with pytest.raises(ConfigError, match="'orders/0' is of a topic that the spout does not read"):
-        KafkaSpout("localhost:9092", topics, group="g", start={"orders/0": 17})
-
-
-def test_offsets_are_named_by_a_text_or_by_topic_and_number():
-    for start in ({"orders/0": 17}, {("orders", 0): 17}, {("orders", "0"): 17}):
-        assert Start.parse(start, re.compile("orders?")).offsets == {PLACE: 17}
-
-
-@pytest.mark.parametrize("before", [datetime(1, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)])
-def test_a_time_before_1970_is_the_beginning(before):
-    """Brokers take the times -1 and -2 for the end and the beginning, and refuse others before 1970."""
-    assert Start.parse(before, ("orders",)).where(PLACE, None, OURS, other="refuse", new=False) == "first"
-    assert Start.parse(datetime(1970, 1, 1, tzinfo=UTC), ("orders",)).timestamp_ms == 0
 
 
 def test_a_file_of_offsets_is_replaced_whole_and_read_again(tmp_path):
@@ -181,28 +122,6 @@ def test_spouts_that_share_a_file_leave_each_others_offsets_alone(tmp_path):
     assert {place: stored.offset for place, stored in found.items()} == {PLACE: 49, others: 49}
 
 
-@pytest.mark.parametrize("entry", [{}, {"id": "a", "topology": "b", "version": "", "offset": 1, "finished": 3}])
-def test_a_file_with_half_an_entry_is_refused(tmp_path, entry):
-    path = tmp_path / "offsets.json"
-    path.write_text(json.dumps({"sparkbolt": 1, "offsets": {"orders/0": entry}}))
-    with pytest.raises(ConfigError, match="no file of offsets"):
-        FileOffsets(path).open(None)
-
-
-def test_a_file_that_holds_something_else_is_refused_and_kept(tmp_path):
-    path = tmp_path / "notes.json"
-    path.write_text('{"mine": 1}')
-    with pytest.raises(ConfigError, match="no file of offsets"):
-        FileOffsets(path).open(None)
-    assert path.read_text() == '{"mine": 1}'
-
-
-@pytest.mark.parametrize("offsets", ["groups", "file:", None, 3])
-def test_a_store_that_is_none_is_refused(offsets):
-    with pytest.raises(ConfigError, match="offsets="):
-        store_of(offsets)
-
-
 def test_a_node_in_zookeeper_has_the_keys_of_storms_first_spout():
     node = json.loads(node_of(PLACE, Stored(40, OURS, [(45, 50)]), ("broker1", 9092)))
     assert list(node) == ["topology", "offset", "partition", "broker", "topic", "finished"]
@@ -233,43 +152,7 @@ def test_secrets_are_never_printed():
     assert settings.scrub("http://user:pw@host:8081 refused") == "http://***@host:8081 refused"
 
 
-def test_a_producer_is_idempotent_and_nobody_can_say_otherwise():
-    assert ClientSettings("localhost:9092", {"linger.ms": 50}).producer()["enable.idempotence"] is True
-    with pytest.raises(ConfigError, match="always idempotent"):
-        ClientSettings("localhost:9092", {"enable.idempotence": False})
-    own = KafkaBolt("localhost:9092", "words", client={"acks": 0})
-    with pytest.raises(ConfigError, match="Kafka's client refuses its properties"):
-        own.prepare(TopologyContext("t", "out", 0, 1, 1, Config()))
-
-
 @pytest.mark.parametrize("key", ["group.id", "enable.auto.commit", "bootstrap.servers", "auto.offset.reset"])
 def test_properties_that_the_spout_decides_are_refused_by_name(key):
     with pytest.raises(ConfigError, match=f"'{key}' cannot be given"):
         ClientSettings("localhost:9092", {key: "x"})
-
-
-class Asked:
-    """A question to ZooKeeper that nobody answers."""
-
-    def get(self, timeout: float | None = None) -> None:
-        assert timeout is not None, "who waits without a limit waits for ever"
-        raise KazooTimeoutError
-
-
-@pytest.mark.parametrize("connected", [True, False])
-def test_a_zookeeper_that_is_away_is_an_error_and_holds_up_nobody(connected):
-    client = SimpleNamespace(
-        connected=connected,
-        handler=SimpleNamespace(timeout_exception=KazooTimeoutError),
-        get_async=lambda path: Asked(),
-        ensure_path_async=lambda path: Asked(),
-        transaction=lambda: None,
-        get=lambda path: pytest.fail("it waits for ever"),
-        ensure_path=lambda path: pytest.fail("it waits for ever"),
-    )
-    store = ZooKeeperOffsets("127.0.0.1:1")
-    store._client, store._path = client, "/kafkastorm/words"
-    with pytest.raises(ZooKeeperAwayError, match=r"127\.0\.0\.1:1"):
-        store.save({PLACE: Stored(1, OURS)})
-    with pytest.raises(ZooKeeperAwayError):
-        store.load([PLACE])

@@ -67,10 +67,3 @@ def test_a_refused_message_fails_alone_and_few_messages_are_sent_one_by_one(prod
     heard = send(values)
     assert [number for number, value in enumerate(values) if heard[number] != value] == [1777]
     assert [producer.sent for producer in producers] == [2500, 2500, 100]
-
-
-@pytest.mark.parametrize("producers", ["_MSG_TIMED_OUT", "TOPIC_AUTHORIZATION_FAILED"], indirect=True)
-def test_what_says_nothing_about_a_message_is_not_tried_again(producers):
-    heard = send(["good", "bad"])
-    assert heard[0] == heard[1] != "good"
-    assert [producer.sent for producer in producers] == [2]

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import uuid
-from datetime import timedelta
-from types import SimpleNamespace
 
 import pytest
 
-from sparkbolt import Config, RetryPolicy, WindowedBolt
+from sparkbolt import Config, RetryPolicy
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.ranges import Range
-from sparkbolt.connectors.kafka.kafka_cluster import Cluster
-from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.settings import spout_infos
 from sparkbolt.faces.cli import main
-from sparkbolt.faces.cli.lag import report
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts.kafka import KafkaMessage
-from tests.kafka import SEEN, Keep, close, committed, finished, poll, run, run_to_end, see, spout, topology
+from tests.kafka import SEEN, Keep, close, committed, finished, poll, run, run_to_end, spout, topology
 
 pytestmark = pytest.mark.slow
-HOUR_MS = 3_600_000
 
 
 def test_each_message_is_read_once_and_the_group_is_told_all_of_it(kafka, name):
@@ -56,13 +49,6 @@ def test_a_message_that_is_no_json_fails_alone_and_is_not_tried_again(kafka, nam
     assert committed(kafka.brokers, name)[0][0] == 6
 
 
-def test_bytes_that_are_no_text_fail_their_message_alone(kafka, name):
-    kafka.produce(name, [b"to be", b"\xff\xfe", "né"], kafka_partition=0)
-    engine = run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
-    assert [row["line"] for row in SEEN[name]] == ["to be", "né"]
-    assert [tree.position for tree in engine.ledger.failed] == [1]
-
-
 def test_a_failed_message_is_read_again_and_never_stops_those_behind_it(kafka, name):
     kafka.produce(name, [str(place) for place in range(100)], kafka_partition=0)
     policy = RetryPolicy(max_retries=2)
@@ -73,26 +59,6 @@ def test_a_failed_message_is_read_again_and_never_stops_those_behind_it(kafka, n
     assert len(SEEN[name]) == 102
     assert engine.ledger.metrics.of("messages").set_aside == 1
     assert committed(kafka.brokers, name)[0][0] == 100
-
-
-class Hours(WindowedBolt):
-    outputs = ["end", "count"]
-
-    def __init__(self, name):
-        self.name = name
-
-    def execute(self, window, collector):
-        see(self.name, {"end": window.end_ms // HOUR_MS, "count": len(window)})
-
-
-def test_the_watermark_waits_for_the_kafka_partition_that_is_read_more_slowly(kafka, name):
-    kafka.produce(name, [f'{{"at":{HOUR_MS * hour}}}' for hour in range(10)], kafka_partition=0)
-    kafka.produce(name, [f'{{"at":{HOUR_MS // 10 * place}}}' for place in range(91)], kafka_partition=1)
-    windowed = Hours(name).with_tumbling_window(timedelta(hours=1), closed="left").with_timestamp_field("at")
-    own = spout(kafka.brokers, name, value="json", outputs=["at"], stop_at_end=True, max_poll_records=10)
-    engine = run_to_end(topology(name, own, windowed.with_watermark_interval(timedelta(milliseconds=1))))
-    assert engine.ledger.metrics.of("bolt0").late_tuples == 0
-    assert [(row["end"], row["count"]) for row in SEEN[name]] == [(hour, 11) for hour in range(1, 10)]
 
 
 class Store(Keep):
@@ -127,14 +93,6 @@ def test_a_database_that_is_away_for_two_seconds_neither_sets_messages_aside_nor
     assert committed(kafka.brokers, name)[0][0] == 1000
 
 
-def test_less_than_a_record_a_second_is_not_none_at_all(kafka, name, monkeypatch):
-    kafka.produce(name, ["a", "b"], kafka_partition=0)
-    seconds = itertools.count(step=1.0)
-    monkeypatch.setattr("sparkbolt.connectors.kafka.kafka_spout.time", SimpleNamespace(monotonic=lambda: next(seconds)))
-    run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True, max_records_per_sec=0.5)))
-    assert [row["line"] for row in SEEN[name]] == ["a", "b"]
-
-
 def several(message: KafkaMessage):
     for word in message.value.split():
         yield [word, message.headers]
@@ -167,26 +125,6 @@ def test_the_traceparent_of_a_followed_message_reaches_its_story_and_survives_a_
     assert [story.trace_parent for story in again.traced] == [story.trace_parent for story in engine.ledger.traced]
 
 
-def test_only_a_message_that_is_tried_again_is_asked_for_its_traceparent_where_nothing_is_traced(kafka, name):
-    kafka.produce(name, ["0", "1"], kafka_partition=0, headers={"traceparent": PARENT})
-    own = spout(kafka.brokers, name, stop_at_end=True)
-    engine = run_to_end(topology(name, own, Keep(name, lambda tup: tup["line"] == "1"), max_attempts=2))
-    parents = [(tree.position, tree.attempt, tree.to_story().trace_parent) for tree in engine.ledger.failed]
-    assert parents == [(1, 1, None), (1, 2, PARENT)]
-
-
-def test_a_record_is_found_by_the_attributes_that_opentelemetry_names(name):
-    own = spout("localhost:9092", name)
-    assert own.trace_attributes(f"{name}/3~1", 42) == {
-        "messaging.system": "kafka",
-        "messaging.destination.name": name,
-        "messaging.destination.partition.id": "3",
-        "messaging.consumer.group.name": own.group,
-        "messaging.kafka.offset": 42,
-    }
-    assert own.trace_attributes(None, None) == {}
-
-
 def test_a_message_fails_whole_when_one_of_its_tuples_fails(kafka, name):
     kafka.produce(name, ["to be or"], kafka_partition=0)
     own = spout(kafka.brokers, name, translate=several, outputs=["word", "headers"], stop_at_end=True)
@@ -209,7 +147,7 @@ def planned(engine: LocalEngine):
     plans: list = []
 
     def ask() -> bool:
-        plans.append(engine.coordinator.next_plan(engine.now_ms, engine.now_ms / 1000))
+        plans.append(engine.perform_all(engine.coordinator.next_plan(engine.now_ms, engine.now_ms / 1000)))
         return plans[-1] is not None
 
     poll(ask)
@@ -231,16 +169,6 @@ def test_at_most_once_repeats_nothing_when_the_driver_dies_whichever_checkpoint_
     assert [row["line"] for row in SEEN[name]] == [*map(str, range(20))], "3 has failed, and is not given again"
     assert committed(kafka.brokers, name)[0][0] == 20
     engine.close()  # only now: whoever is dead tells nothing more
-
-
-def test_at_most_once_gives_back_what_was_told_and_not_read_when_it_is_stopped(kafka, name):
-    kafka.produce(name, [str(place) for place in range(5)], kafka_partition=0)
-    engine = LocalEngine(topology(name, spout(kafka.brokers, name, guarantee="at-most-once")))
-    (own,) = engine.coordinator.spouts.values()
-    assert own.next_ranges({}, 100) == []
-    poll(lambda: committed(kafka.brokers, name)[0][0] == 5)
-    close(engine)
-    assert committed(kafka.brokers, name)[0][0] == 0
 
 
 def test_a_consumer_is_kept_and_seeks_only_for_a_range_that_does_not_begin_where_the_last_one_ended(kafka, name):
@@ -282,48 +210,3 @@ def test_the_command_tells_the_lag_of_each_source(kafka, name, tmp_path, monkeyp
     assert main(["lag", f"{module}:builder", "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert (body["spout"], body["lag"], body["sources"][2]["end"]) == ("orders", 3, 3)
-
-
-def test_a_kafka_partition_that_does_not_answer_has_an_unknown_lag(kafka, name, monkeypatch):
-    for number in range(4):
-        kafka.produce(name, ["a", "b", "c"], kafka_partition=number)
-    ends, silent = Cluster.ends, KafkaPartition(name, 2)
-    monkeypatch.setattr(Cluster, "ends", lambda *asked: {p: end for p, end in ends(*asked).items() if p != silent})
-    built = topology(name, spout(kafka.brokers, name))
-    lines = report(built, as_json=False)
-    assert lines[0] == f"messages  group {name}  lag 9 + ?"
-    assert lines[4].split() == [f"{name}/2", "-", "?", "0", "?", "-"]
-    body = json.loads(report(built, as_json=True)[0])
-    assert (body["lag"], body["sources"][2]["source"], body["sources"][2]["lag"]) == (9, f"{name}/2", None)
-
-
-def test_no_more_is_read_than_max_records_per_sec(kafka, name, monkeypatch):
-    kafka.produce(name, [str(place) for place in range(500)], kafka_partition=0)
-    clock = [100.0]
-    monkeypatch.setattr("sparkbolt.connectors.kafka.kafka_spout.time", SimpleNamespace(monotonic=lambda: clock[0]))
-    engine = LocalEngine(topology(name, spout(kafka.brokers, name, max_records_per_sec=100)))
-    (own,) = engine.coordinator.spouts.values()
-    progress: dict[str, int] = {}
-    read = []
-    for passed_secs in (0.0, 0.0, 0.25, 0.005, 1.0, 60.0):
-        clock[0] += passed_secs
-        ranges = [range_ for range_ in own.next_ranges(progress, 1000) if range_.source == f"{name}/0"]
-        progress |= {range_.source: range_.end for range_ in ranges}
-        read.append(sum(range_.end - range_.start for range_ in ranges))
-    assert read == [100, 0, 25, 0, 100, 100], "a second's worth at first and after a silence, then what time allows"
-    close(engine)
-
-
-def test_the_metrics_tell_the_lag_of_each_source_and_of_all(kafka, name):
-    for number, count in ((0, 30), (1, 7)):
-        kafka.produce(name, [str(place) for place in range(count)], kafka_partition=number)
-    engine = LocalEngine(topology(name, spout(kafka.brokers, name, max_poll_records=10)))
-    while engine.ledger.metrics.of("messages").acked < 17:
-        assert engine.step() is not None
-    assert engine.ledger.metrics.lags["messages"] == {f"{name}/0": 20}
-    assert engine.ledger.metrics.of("messages").lag == 20
-    close(engine)
-
-
-def test_places_are_named_as_topic_and_number():
-    assert str(KafkaPartition("orders", 3)) == "orders/3"

@@ -74,21 +74,6 @@ def test_a_topic_made_again_that_has_grown_is_read_from_its_start(kafka, name, s
     assert committed(kafka.brokers, name)[0][0] == 11
 
 
-def test_a_topic_made_again_is_noticed_with_a_new_checkpoint_by_the_id_in_the_offsets(
-    kafka, name, monkeypatch, caplog, tmp_path
-):
-    ids = {name: "A"}
-    monkeypatch.setattr(Cluster, "ask_ids", lambda *_: None)
-    monkeypatch.setattr(Cluster, "ids", lambda _: dict(ids))
-    kafka.produce(name, [str(place) for place in range(10)], kafka_partition=0)
-    file = f"file:{tmp_path / 'offsets.json'}"
-    for topic_id, read in (("A", 10), ("A", 10), ("B", 20), ("B", 20)):
-        ids[name] = topic_id
-        run_to_end(topology(name, spout(kafka.brokers, name, offsets=file, stop_at_end=True)))
-        assert len(SEEN[name]) == read
-    assert caplog.text.count("the topic was made again (its id was A and is B)") == 1
-
-
 def test_a_named_topic_that_is_not_there_is_told_and_waited_for(kafka, name, caplog):
     with caplog.at_level(logging.WARNING, "sparkbolt"):
         engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
@@ -96,15 +81,6 @@ def test_a_named_topic_that_is_not_there_is_told_and_waited_for(kafka, name, cap
     kafka.produce(name, ["late"], kafka_partition=0)
     run(engine, lambda: SEEN[name] != [])
     engine.close()
-
-
-def test_an_offset_for_a_kafka_partition_that_does_not_exist_is_told_once(kafka, name, caplog):
-    kafka.produce(name, ["a", "b"], kafka_partition=0)
-    engine = LocalEngine(topology(name, spout(kafka.brokers, name, start={f"{name}/0": 1, f"{name}/9": 0})))
-    run(engine, lambda: SEEN[name] != [])
-    close(engine)
-    assert [row["line"] for row in SEEN[name]] == ["b"]
-    assert caplog.text.count(f"start= names {name}/9, which the brokers do not have") == 1
 
 
 def test_brokers_that_are_away_when_a_spout_opens_are_told_once_by_who_opens_it(name, monkeypatch, caplog):

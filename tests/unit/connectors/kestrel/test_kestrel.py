@@ -6,14 +6,12 @@ import pickle
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from sparkbolt import Config, TopologyBuilder, bolt
 from sparkbolt.api.components import TopologyContext
-from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KestrelSpout
 from tests.services.kestrel import Kestrel
@@ -201,62 +199,6 @@ def test_a_server_that_comes_back_is_asked_again(kestrel: Kestrel, opened: Calla
     assert sorted(calls.values) == ["be", "to", "to"]
 
 
-def test_an_old_connection_that_is_of_no_use_says_nothing_of_its_server(
-    kestrel: Kestrel, caplog: pytest.LogCaptureFixture
-) -> None:
-    calls = Calls(KestrelSpout(kestrel.address, "lines", backoff_max_secs=60.0))
-    for size in (1, 2, 4, 8):
-        kestrel.put("lines", *[b"%d" % number for number in range(size)])
-        calls.until_emitted(2 * size - 1)
-    kestrel.stop()
-    for message_id, _ in calls.emitted:
-        calls.spout.ack(message_id)  # some of these go into a socket that nobody reads any more
-    kestrel.start()
-    before = len(calls.emitted)
-    calls.until_emitted(before + len(kestrel.left("lines")))
-    [server] = calls.spout._servers.values()
-    assert server.backoff.secs == 0.1
-    assert "next attempt" not in caplog.text
-    calls.spout.close()
-
-
-def test_a_server_that_was_away_for_a_while_is_asked_after_one_pause(
-    kestrel: Kestrel, caplog: pytest.LogCaptureFixture
-) -> None:
-    calls = Calls(KestrelSpout(kestrel.address, "lines", backoff_max_secs=60.0))
-    [server] = calls.spout._servers.values()
-    kestrel.put("lines", b"to", b"be", b"or")
-    calls.until_emitted(3)
-    kestrel.stop()
-    for attempt in range(4):
-        server.not_before = 0.0  # the pauses are over
-        calls.spout.next_tuple(calls)
-        assert server.backoff.secs == 0.1 * 2 ** (attempt + 1)
-    assert caplog.text.count("next attempt") == 1, "the same trouble is told once a minute"
-    kestrel.start()
-    for message_id, _ in calls.emitted:
-        calls.spout.ack(message_id)
-    server.not_before = 0.0
-    calls.until_emitted(6)
-    assert server.backoff.secs == 0.1
-    calls.spout.close()
-
-
-def test_no_more_items_are_taken_than_there_is_use_for(kestrel: Kestrel, opened: Callable[..., Calls]) -> None:
-    kestrel.put("lines", *[b"%d" % number for number in range(20)])
-    calls = opened()
-    calls.room = 3
-    calls.until_emitted(1)
-    taken = [len(calls.emitted)]
-    for _ in range(2):
-        calls.spout.next_tuple(calls)
-        taken.append(len(calls.emitted))
-    assert all(after - before <= 3 for before, after in pairwise(taken))
-    calls.room = 0
-    calls.spout.next_tuple(calls)
-    assert len(calls.emitted) == taken[-1]
-
-
 def test_a_word_count_of_a_kestrel_queue(kestrel: Kestrel) -> None:
     kestrel.put("lines", *[b"to be or not to be"] * 300)
 
@@ -280,17 +222,3 @@ def test_a_word_count_of_a_kestrel_queue(kestrel: Kestrel) -> None:
     assert emitted == 6 * 300
     kestrel.wait_until_open(0)
     assert kestrel.left("lines") == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        ({"servers": []}, "expected 'host:port'"),
-        ({"servers": "host:port"}, "'host:port', expected"),
-        ({"queue": "a/open"}, "expected a name without"),
-        ({"connections": 0}, "connections=0"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments: dict[str, Any], why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
-        KestrelSpout(**{"servers": "localhost", "queue": "lines", **arguments})

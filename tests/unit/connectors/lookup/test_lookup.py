@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import json
-import pickle
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -18,7 +16,7 @@ import pytest
 from sparkbolt import AsyncBolt, Config, TopologyBuilder
 from sparkbolt.bolts import Lookup
 from sparkbolt.connectors.lookup.lookup_sources import RefusedLookupError
-from sparkbolt.errors import ConfigError, Unavailable
+from sparkbolt.errors import Unavailable
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver
 
@@ -97,33 +95,6 @@ def test_an_error_is_raised_for_all_who_wait_and_is_not_kept() -> None:
     lookup.close()
 
 
-def test_a_function_that_empties_its_list_or_runs_out_of_an_iterator_leaves_nobody_waiting() -> None:
-    def empties(keys: list[Any]) -> dict[Any, Any]:
-        return {key: USERS[key] for key in iter(lambda: keys.pop() if keys else None, None)}
-
-    def runs_out(keys: list[Any]) -> dict[Any, Any]:
-        return {key: next(name for name in USERS.values() if name == key) for key in keys}
-
-    async def ask(lookup: Lookup) -> list[Any]:
-        answers = asyncio.gather(lookup.get(1), lookup.get(2), return_exceptions=True)
-        return await asyncio.wait_for(answers, 60)
-
-    assert asyncio.run(ask(Lookup(empties))) == ["ann", "bo"]
-    assert Lookup(empties).many([1, 2]) == {1: "ann", 2: "bo"}
-    errors = asyncio.run(ask(Lookup(runs_out)))
-    assert [type(error) for error in errors] == [RuntimeError] * 2
-    assert "StopIteration" in str(errors[0])
-    with pytest.raises(RuntimeError, match="raised StopIteration"):
-        Lookup(runs_out).many([1])
-
-
-def test_a_lookup_is_pickled_without_its_cache() -> None:
-    lookup = Lookup.sql("sqlite:////nowhere/x.db", "users", "id", size=7)
-    lookup._cache[1] = (float("inf"), "ann")
-    again = pickle.loads(pickle.dumps(lookup))
-    assert (again.size, dict(again._cache)) == (7, {})
-
-
 @pytest.fixture
 def users(tmp_path: Path) -> str:
     with sqlite3.connect(tmp_path / "users.db") as connection:
@@ -137,24 +108,6 @@ def test_rows_of_a_table_are_dicts_or_the_values_of_one_column(users: str) -> No
     assert Lookup.sql(users, "users", "id").many([1, 9]) == {1: {"id": 1, "name": "ann", "town": "Ulm"}}
     assert Lookup.sql(users, "users", "id", ["town", "name"]).many([2]) == {2: {"town": "Ulm", "name": "bo"}}
     assert Lookup.sql(users, "users", "id", "name").many([1, 2, 9]) == {1: "ann", 2: "bo"}
-
-
-def test_a_key_that_the_database_does_not_take_fails_alone(users: str) -> None:
-    lookup = Lookup.sql(users, "users", "id", "name")
-    with pytest.raises(RefusedLookupError, match="OverflowError"):
-        lookup.many([1, 1 << 70])
-    assert lookup.many([1]) == {1: "ann"}
-    assert lookup.asked == 2
-
-
-def test_days_and_instants_are_found_as_sqlalchemy_stores_them_in_sqlite(users: str) -> None:
-    with sqlite3.connect(users.removeprefix("sqlite:///")) as connection:
-        connection.execute("CREATE TABLE days (at DATETIME, day DATE, id INTEGER)")
-        connection.execute("INSERT INTO days VALUES ('2026-01-02 03:30:00.000000', '2026-01-02', 7)")
-    connection.close()
-    at = dt.datetime(2026, 1, 2, 5, 30, tzinfo=dt.timezone(dt.timedelta(hours=2)))
-    assert Lookup.sql(users, "days", "at", "id").many([at]) == {at: 7}
-    assert Lookup.sql(users, "days", "day", "id").many([at.date()]) == {at.date(): 7}
 
 
 def test_a_database_that_is_away_is_unavailable(tmp_path: Path) -> None:
@@ -250,19 +203,3 @@ def test_a_bolt_enriches_its_tuples_and_waits_for_a_database_that_is_away(users:
         driver.run_until_idle()
         assert "waits" not in driver.acked("in")
         assert driver.failed("in") == [], "it costs no attempt"
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Lookup({1: 2}), "fetch="),  # type: ignore[arg-type]
-        (lambda: Lookup(Asked(), size=0), "size=0"),
-        (lambda: Lookup.sql("nonsense", "t", "id"), "Lookup.sql: url is no database URL"),
-        (lambda: Lookup.sql("sqlite:///x.db", "t", ""), "key="),
-        (lambda: Lookup.http("http://users/"), r"with \{key\} in it once"),
-        (lambda: Lookup.http("users/{key}"), "no address"),
-    ],
-)
-def test_wrong_arguments_are_refused(make: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make()

@@ -13,7 +13,6 @@ import pytest
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import Config
 from sparkbolt.connectors.sockets import socket_spout as tcp
-from sparkbolt.errors import ConfigError
 from sparkbolt.spouts import SocketSpout
 
 
@@ -142,10 +141,3 @@ def test_a_line_that_is_too_long_is_dropped_and_the_next_one_is_not(
     assert [line for _, line in collector.emitted] == ["ab", "cd", "ef"]
     assert caplog.text.count("is dropped") == 2
     spout.close()
-
-
-def test_wrong_numbers_are_refused() -> None:
-    with pytest.raises(ConfigError, match="port=0"):
-        SocketSpout("x", 0)
-    with pytest.raises(ConfigError, match="max_retries"):
-        SocketSpout("x", 1, max_retries=-1)

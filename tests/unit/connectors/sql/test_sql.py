@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import os
-import sqlite3
 import uuid
-import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import cloudpickle
 import numpy as np
@@ -22,11 +18,11 @@ from sparkbolt import Config, TopologyBuilder
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.bolts import SqlBolt
-from sparkbolt.connectors.sql.sql_link import Trouble, checked_url, engine_of, place_of, trouble_of
+from sparkbolt.connectors.sql.sql_link import Trouble, trouble_of
 from sparkbolt.connectors.sql.sql_rows import SqlRow, WriterSettings
 from sparkbolt.connectors.sql.sql_table import TableSettings
 from sparkbolt.connectors.sql.sql_writer import Author, SqlWriter
-from sparkbolt.errors import ConfigError, Unavailable
+from sparkbolt.errors import Unavailable
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver
 from tests.unit.connectors.sql.sqlite import CHECKPOINT, Settled, query
@@ -126,12 +122,6 @@ def test_a_new_checkpoint_writes_its_micro_batches_although_their_numbers_were_u
     )
 
 
-def test_untracked_rows_of_a_repeat_count_as_written(url: str) -> None:
-    for _ in range(2):
-        writer(url, ORDERS).write(4, rows((0, {"id": 1}), (0, {"id": 2})))
-    assert query(url, "SELECT count(*) FROM orders") == [(2,)]
-
-
 def test_an_attempt_from_before_what_is_written_writes_nothing_and_says_what_to_do(url: str) -> None:
     writer(url, ORDERS).write(5, numbered(1))
     with pytest.raises(Unavailable, match=r"another driver goes on .* delete the rows of sparkbolt_commits"):
@@ -205,19 +195,6 @@ def test_a_topology_waits_for_its_database_without_an_attempt_and_goes_on_by_its
     assert query(url, "SELECT count(*), count(DISTINCT id) FROM orders") == [(500, 500)]
 
 
-def test_a_locked_file_is_waited_for(url: str) -> None:
-    other = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    settings = WriterSettings(url, ORDERS, "sparkbolt_commits", 1000, 60.0, {"connect_args": {"timeout": 0}})
-
-    def sleep(secs: float) -> None:
-        other.rollback()
-
-    one = SqlWriter(settings, Author(CHECKPOINT, "out", 7, "shop"), sleep=sleep)
-    assert one.write(0, numbered(1)) == {}
-    other.close()
-
-
 def test_upsert_replaces_what_the_tuple_has_and_the_last_one_of_a_key_wins(url: str) -> None:
     table = TableSettings("orders", "upsert", ("id",), create=True)
     writer(url, table).write(0, rows((1, {"id": 1, "name": "a", "n": 1}), (2, {"id": 1, "name": "b", "n": None})))
@@ -274,22 +251,6 @@ def test_a_created_table_has_columns_for_what_python_has(url: str) -> None:
     )
 
 
-def test_a_time_with_a_zone_is_stored_in_utc_and_one_that_depends_on_the_day_fails_alone(url: str) -> None:
-    query(url, "CREATE TABLE times (at TIME)")
-    zones = [dt.timezone(dt.timedelta(hours=2)), ZoneInfo("America/New_York"), None]
-    times = [(n, {"at": dt.time(5, 30, tzinfo=zone)}) for n, zone in enumerate(zones, 1)]
-    refused = writer(url, TableSettings("times")).write(0, rows(*times))
-    assert list(refused) == [1]
-    assert query(url, "SELECT at FROM times") == [("03:30:00.000000",), ("05:30:00.000000",)]
-
-
-def test_values_of_no_common_type_need_a_table_of_the_users_own(url: str) -> None:
-    with pytest.raises(Unavailable, match="create the table yourself"):
-        writer(url, ORDERS).write(0, rows((1, {"id": 1}), (2, {"id": "b"})))
-    with pytest.raises(Unavailable, match="no column holds a set"):
-        writer(url, ORDERS).write(0, rows((1, {"id": {1}})))
-
-
 def test_a_value_that_the_driver_does_not_take_fails_its_row_alone(url: str) -> None:
     query(url, "CREATE TABLE orders (id INTEGER)")
     refused = writer(url, ORDERS).write(0, rows((1, {"id": 1}), (2, {"id": 1 << 70}), (3, {"id": {"a": 1}})))
@@ -317,46 +278,6 @@ def test_a_table_that_is_missing_is_named_with_the_statement_that_makes_it(url: 
         own.write(4, numbered(1))
 
 
-def test_a_column_that_is_missing_is_named_and_found_once_it_is_there(url: str) -> None:
-    query(url, "CREATE TABLE orders (id INTEGER)")
-    own = writer(url, TableSettings("orders"))
-    with pytest.raises(Unavailable, match=r"no column 'name' .*ALTER TABLE orders ADD COLUMN name TEXT"):
-        own.write(0, numbered(1))
-    refused = own.write(1, rows((1, {"id": 1}), (2, {"id": 2, "name": "b"})))
-    assert list(refused) == [1], "a stream with other fields fails alone"
-    query(url, "ALTER TABLE orders ADD COLUMN name TEXT")
-    assert own.write(2, numbered(3)) == {}
-
-
-@pytest.mark.parametrize(
-    ("column", "reason"),
-    [("z INTEGER NOT NULL", r"column 'z' that has to be filled, has no default"),
-     ("name TEXT GENERATED ALWAYS AS (id) VIRTUAL", r"fills its column 'name' by itself")],
-)  # fmt: skip
-def test_a_table_that_can_take_no_row_of_the_bolt_is_waited_for(url: str, column: str, reason: str) -> None:
-    query(url, f"CREATE TABLE orders (id INTEGER, {column})")
-    if "name" not in column:
-        query(url, "ALTER TABLE orders ADD COLUMN name TEXT")
-    own = writer(url, ORDERS)
-    for number, count in enumerate((1, 50)):
-        with pytest.raises(Unavailable, match=reason):
-            own.write(number, numbered(*range(1, 1 + count)))
-    query(url, "DROP TABLE orders")
-    query(url, "CREATE TABLE orders (id INTEGER, name TEXT)")
-    assert own.write(2, numbered(1)) == {}, "it goes on by itself"
-
-
-def test_a_trigger_may_fill_a_column_and_a_row_for_which_it_does_not_fails_alone(url: str) -> None:
-    query(url, "CREATE TABLE orders (id INTEGER, name TEXT, z INTEGER)")
-    query(
-        url,
-        "CREATE TRIGGER no BEFORE INSERT ON orders WHEN NEW.id = 2 BEGIN "
-        "SELECT RAISE(ABORT, 'NOT NULL constraint failed: orders.z'); END",
-    )
-    assert list(writer(url, ORDERS).write(0, numbered(1, 2, 3))) == [1]
-    assert list(writer(url, ORDERS).write(1, numbered(2))) == [0], "a retry has no other rows beside it"
-
-
 def test_in_a_rehearsal_rows_are_recorded_and_nothing_is_connected(tmp_path: Path) -> None:
     builder = TopologyBuilder("shop")
     builder.set_spout("in", GeneratorSpout(list, outputs=["id"], count=0))
@@ -366,59 +287,6 @@ def test_in_a_rehearsal_rows_are_recorded_and_nothing_is_connected(tmp_path: Pat
         driver.run_until_idle()
         assert driver.acked("in") == [1]
         assert driver.unsent("out") == [{"table": "orders", "mode": "append", "row": {"id": 1}}]
-
-
-def test_a_forked_child_has_an_engine_of_its_own(url: str) -> None:
-    mine = engine_of(url, {}, writes=True)
-    assert engine_of(url, {}, writes=True) is mine
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        os._exit(0 if engine_of(url, {}, writes=True) is not mine else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("nonsense", "t"), "url is no database URL"),
-        ((7, "t"), "url is no database URL"),
-        (("nosuchdb://h/d", "t"), "knows no database 'nosuchdb'"),
-        (("postgresql+psycopg2://ann:secret@h/d", "t"), "is not installed: pip install psycopg2-binary"),
-        (("sqlite://", "t"), "memory of one process"),
-        (("sqlite:///x.db", ""), "the name of a table"),
-        (("sqlite:///x.db", "t", "replace"), "mode="),
-        (("sqlite:///x.db", "t", "append", {"keys": ["id"]}), "append has no keys"),
-        (("sqlite:///x.db", "t", "upsert", {"keys": "id"}), r"expected a list of columns, such as \['id'\]"),
-        (
-            ("sqlite:///x.db", "t", "merge", {"columns": ["id", "total"], "combine": {"totl": "add"}}),
-            r"combine names 'totl', which is none of the columns .*: did you mean 'total'\?",
-        ),
-        (("sqlite:///x.db", "t", "upsert", {"columns": ["id"], "keys": ["idd"]}), "keys names 'idd'"),
-        (("sqlite:///x.db", "t", "upsert", {"combine": {"n": "add"}}), "is for mode='merge'"),
-        (("sqlite:///x.db", "t", "merge", {"combine": {"n": "sum"}}), "expected 'last' or 'first' or 'add'"),
-        (("sqlite:///x.db", "t", "upsert", {"create": True}), "the primary key to be"),
-        (("sqlite:///x.db", "t", "upsert", {"keys": ["id"], "newest": "id"}), "which never change"),
-        (("sqlite:///x.db", "t", "append", {"columns": {"n": None}}), "expected names of fields or functions"),
-        (("sqlite:///x.db", "t", "append", {"wait_secs": 0}), "wait_secs=0"),
-        (("sqlite:///x.db", "t", {"engine": {"isolation_level": "autocommit"}}), "asks for autocommit: leave it out"),
-        (("sqlite:///x.db", "t", {"engine": {"connect_args": {"autocommit": True}}}), "asks for autocommit"),
-        (("mysql+pymysql://h/d?autocommit=true", "t"), "asks for autocommit"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments: tuple[Any, ...], message: str) -> None:
-    named = arguments[-1] if isinstance(arguments[-1], dict) else {}
-    with pytest.raises(ConfigError, match=message) as caught:
-        SqlBolt(*(one for one in arguments if one is not named), **named)
-    assert "secret" not in str(caught.value)
-
-
-def test_a_file_is_named_where_the_topology_is_built_and_a_password_is_not_shown(tmp_path: Path) -> None:
-    assert checked_url("SqlBolt", "sqlite:///x.db") == f"sqlite:///{os.getcwd()}/x.db"
-    url = "postgresql+psycopg://ann:secret@db/shop?sslpassword=alsosecret"
-    assert str(SqlBolt(url, "orders")) == "SqlBolt(append into orders at postgresql+psycopg://ann:***@db/shop)"
-    assert "secret" not in place_of(url)
 
 
 @pytest.mark.parametrize(
@@ -431,10 +299,3 @@ def test_an_error_of_a_server_is_of_a_row_the_table_or_the_database(state: str, 
     cause.sqlstate = state  # type: ignore[attr-defined]
     assert trouble_of(sa.exc.DBAPIError("INSERT", {}, cause)) is trouble
     assert trouble_of(sa.exc.DBAPIError("INSERT", {}, SimpleNamespace(), connection_invalidated=True)) is Trouble.AWAY
-
-
-def test_a_value_that_cannot_even_be_shown_fails_alone(url: str) -> None:
-    table = TableSettings("numbers", "append", create=True)
-    refused = writer(url, table).write(0, rows((1, {"n": 1}), (2, {"n": 10**5000}), (3, {"n": 3})))
-    assert list(refused) == [1]
-    assert query(url, "SELECT n FROM numbers") == [(1,), (3,)]

@@ -67,22 +67,10 @@ def test_executors_write_nothing_and_a_row_that_would_be_refused_fails_alone(url
     assert query(url, "SELECT * FROM orders") == []
 
 
-def test_without_a_trial_nothing_is_connected_on_executors(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/none/shop.db"
-    settled, rows = kept(SqlBolt(url, "orders", trial=False), tup(id=1), tup(id=1))
-    assert (len(settled.acked), rows) == (2, [{"id": 1}] * 2)
-
-
 def test_while_the_database_is_away_a_trial_costs_no_attempt(tmp_path: Path) -> None:
     settled, rows = kept(SqlBolt(f"sqlite:///{tmp_path}/none/shop.db", "orders", wait_secs=0.01), tup(id=1))
     assert rows == []
     assert isinstance(settled.failed[0][1], Unavailable)
-
-
-def test_a_value_that_cannot_be_pickled_fails_its_tuple_alone(url: str) -> None:
-    settled, rows = kept(SqlBolt(url, "orders", trial=False), tup(id=lambda: 1), tup(id=2))
-    assert rows == [{"id": 2}]
-    assert "its row cannot be sent to the driver" in settled.failed[0][1]
 
 
 def test_a_txid_is_committed_once_by_whichever_life(url: str) -> None:
@@ -138,18 +126,6 @@ def test_a_database_that_is_away_is_not_waited_for_by_the_commit_itself(tmp_path
     (tmp_path / "none").mkdir()
     own.commit(0, numbered(1))
     assert query(f"sqlite:///{tmp_path}/none/shop.db", "SELECT id FROM orders") == [(1,)]
-
-
-def test_a_table_or_a_column_that_is_missing_is_waited_for_with_the_statement_that_mends_it(url: str) -> None:
-    own = driver(SqlBolt(url, "orders"))
-    with pytest.raises(Unavailable, match="create it, for these rows with CREATE TABLE orders"):
-        own.commit(0, numbered(1))
-    query(url, "CREATE TABLE orders (id INTEGER)")
-    with pytest.raises(Unavailable, match="ALTER TABLE orders ADD COLUMN name TEXT"):
-        own.commit(0, [{"id": 0}, *numbered(1)])
-    query(url, "ALTER TABLE orders ADD COLUMN name TEXT")
-    own.commit(0, [{"id": 0}, *numbered(1)])
-    assert query(url, "SELECT * FROM orders") == [(0, None), (1, "n1")]
 
 
 @pytest.mark.parametrize("carried_out", [True, False])

@@ -43,11 +43,6 @@ def test_rows_are_at_fault_if_a_later_one_is_taken() -> None:
     assert refused([range(4)], lambda n: "23505" if n > 1 else None) == [2, 3]
 
 
-def test_a_database_that_fills_up_in_between_is_away() -> None:
-    with pytest.raises(sa.exc.DBAPIError):
-        refused([range(100)], lambda n: "53100" if n > 50 else None)
-
-
 @pytest.mark.parametrize(("sample", "rows"), [(True, [98, 99]), (False, None), (None, None)])
 def test_rows_after_which_none_is_taken_are_at_fault_if_the_sample_is_taken(
     sample: bool | None, rows: list[int] | None
@@ -60,15 +55,6 @@ def test_rows_after_which_none_is_taken_are_at_fault_if_the_sample_is_taken(
         return
     with pytest.raises(sa.exc.DBAPIError):
         search()
-
-
-@pytest.mark.parametrize("probe", [True, False])
-def test_a_single_row_without_a_sample_is_at_fault_if_the_database_passes_the_probe(probe: bool) -> None:
-    if probe:
-        assert refused([[1]], lambda _: "55000") == [1]
-        return
-    with pytest.raises(sa.exc.DBAPIError):
-        refused([[1]], lambda _: "55000", probe=False)
 
 
 def test_the_search_ends_when_nothing_is_taken_and_at_once_when_the_connection_is_lost() -> None:

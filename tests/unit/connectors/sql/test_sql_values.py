@@ -15,7 +15,7 @@ from sqlalchemy.dialects import mysql, postgresql
 
 from sparkbolt.connectors.sql.sql_rows import SqlRow, WriterSettings
 from sparkbolt.connectors.sql.sql_table import TableSettings
-from sparkbolt.connectors.sql.sql_values import check_of, plain
+from sparkbolt.connectors.sql.sql_values import check_of
 from sparkbolt.connectors.sql.sql_writer import Author, SqlWriter
 from tests.unit.connectors.sql.sqlite import CHECKPOINT, query
 
@@ -67,28 +67,6 @@ def test_a_value_that_the_column_would_alter_fails_alone(
 
 
 @pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        (postgresql.TIMESTAMP(precision=0), FINE),
-        (mysql.DATETIME(), FINE),
-        (mysql.DATETIME(), "2026-01-02 12:00:00.5"),
-        (mysql.TIME(), dt.timedelta(microseconds=1)),
-        (sa.Time(), dt.timedelta(days=1)),
-        (sa.Time(), NOON),
-        (sa.Date(), "2026-01-02 12:00"),
-        (postgresql.INTERVAL(precision=0), dt.timedelta(microseconds=1)),
-        (postgresql.ARRAY(sa.Integer()), [1, 1.5]),
-        (postgresql.DOMAIN("d", sa.Integer()), 1.5),
-        (postgresql.MONEY(), Decimal("1.234")),
-        (mysql.DOUBLE(6, 2), 1.234),
-    ],
-)
-def test_what_a_server_would_cut_or_round_is_refused(kind: Any, value: Any) -> None:
-    with pytest.raises(TypeError):
-        check_of(kind, "any").check(value)
-
-
-@pytest.mark.parametrize(
     ("kind", "value", "held"),
     [
         (mysql.DATETIME(fsp=1), FINE, FINE),
@@ -102,39 +80,3 @@ def test_what_a_server_would_cut_or_round_is_refused(kind: Any, value: Any) -> N
 )
 def test_what_a_column_holds_is_given_to_the_server_as_it_is(kind: Any, value: Any, held: Any) -> None:
     assert check_of(kind, "any").check(value) == held
-
-
-def test_times_of_numpy_and_pandas_are_those_of_python() -> None:
-    given = [np.datetime64("2026-01-02T12:00:00.500000000"), pd.Timestamp(FINE), np.datetime64("2026-01-02T12:00:00.5")]
-    assert [plain(one) for one in given] == [FINE] * 3
-    assert plain(np.timedelta64(7000, "ns")) == plain(pd.Timedelta(microseconds=7)) == dt.timedelta(microseconds=7)
-    for lost in (np.timedelta64(5, "Y"), np.datetime64("20260-01-01"), pd.Timedelta(nanoseconds=1)):
-        with pytest.raises(TypeError):
-            plain(lost)
-
-
-def test_a_sum_takes_no_nan_and_goes_on(url: str) -> None:
-    query(url, "CREATE TABLE t (k integer PRIMARY KEY, v double)")
-    assert refused(url, [1.0, NAN, 2.0], mode="merge", combine=(("v", "add"),)) == [1]
-    assert query(url, "SELECT v FROM t") == [(3.0,)]
-
-
-@pytest.mark.parametrize(
-    ("kind", "keys"),
-    [
-        ("text", [5, "5"]),
-        ("text", ["5", 5]),
-        ("text collate nocase", ["b", "B"]),
-        ("text collate rtrim", ["b ", "b"]),
-        ("integer", ["7", 7, 7.0, True, 7]),
-    ],
-)
-def test_the_last_row_of_a_key_wins_although_python_has_several_keys(url: str, kind: str, keys: list[Any]) -> None:
-    query(url, f"CREATE TABLE t (k {kind} PRIMARY KEY, v integer)")
-    assert written(url, [(key, number) for number, key in enumerate(keys)], mode="upsert") == []
-    assert query(url, "SELECT max(v) FROM t") == [(len(keys) - 1,)]
-
-
-def test_a_created_table_has_a_column_for_a_timedelta_and_none_for_nat(url: str) -> None:
-    assert refused(url, [dt.timedelta(days=1, microseconds=7), pd.NaT], create=True) == [1]
-    assert query(url, "SELECT v FROM t") == [("1 day, 0:00:00.000007",)]

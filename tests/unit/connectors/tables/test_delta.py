@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import threading
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import Config
 from sparkbolt.bolts import DeltaBolt
 from sparkbolt.connectors.tables.table_committer import _packed
-from sparkbolt.errors import CheckpointError, ConfigError, Unavailable
+from sparkbolt.errors import CheckpointError, Unavailable
 
 
 def begun(table: Path | str, component: str = "table", **options: Any) -> DeltaBolt:
@@ -44,14 +43,6 @@ def test_a_micro_batch_is_one_version_and_a_repeat_writes_nothing(tmp_path: Path
     assert DeltaTable(tmp_path / "t").history()[0]["sparkbolt.txid"] == "7"
 
 
-@pytest.mark.parametrize(("first", "then"), [(1, None), ([1], []), ({"a": 1}, {"a": None})])
-def test_a_micro_batch_with_nothing_but_none_fits_the_table(tmp_path: Path, first: Any, then: Any) -> None:
-    bolt = begun(tmp_path / "t")
-    for txid, value in enumerate([first, then]):
-        bolt.commit(txid, rows({"n": value}))
-    assert read(tmp_path / "t") == sorted([{"n": first}, {"n": then}], key=str)
-
-
 def test_components_and_checkpoints_share_a_table(tmp_path: Path) -> None:
     for component in ("a", "b"):
         begun(tmp_path / "t", component).commit(0, rows({"n": component}))
@@ -74,22 +65,6 @@ def test_an_older_driver_that_still_writes_does_not_write_a_second_time(tmp_path
     old.look = current  # type: ignore[method-assign]
     old.commit(1, rows({"n": 1}))
     assert read(tmp_path / "t") == [{"n": 0}, {"n": 1}]
-
-
-def test_several_writers_append_at_the_same_time(tmp_path: Path) -> None:
-    begun(tmp_path / "t", "first").commit(0, rows({"n": 0}))
-
-    def write(name: str) -> None:
-        bolt = begun(tmp_path / "t", name)
-        for txid in range(5):
-            bolt.commit(txid, rows({"n": 1}))
-
-    threads = [threading.Thread(target=write, args=(name,)) for name in ("a", "b", "c")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(read(tmp_path / "t")) == 16
 
 
 def test_a_table_is_created_with_its_schema_and_partitions(tmp_path: Path) -> None:
@@ -136,11 +111,6 @@ def test_a_txid_that_is_behind_the_table_writes_nothing_and_says_so(tmp_path: Pa
     assert read(tmp_path / "t") == [{"n": 1}]
 
 
-def test_a_column_by_which_no_row_can_be_partitioned_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"partition_by='dya' is none of the columns .*: did you mean 'day'\?"):
-        DeltaBolt("t", schema="n long, day date", partition_by="dya")
-
-
 def test_storage_that_is_away_is_waited_for(tmp_path: Path) -> None:
     options = {
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
@@ -156,13 +126,3 @@ def test_storage_that_is_away_is_waited_for(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Unavailable, match="cannot be written"):
         begun(tmp_path / "file" / "t").commit(0, rows({"n": 1}))
-
-
-def test_arguments_that_make_no_sense_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="schema_mode"):
-        DeltaBolt("t", schema_mode="overwrite")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="schema"):
-        DeltaBolt("t", schema="n lang")
-    monkeypatch.setattr("sparkbolt.connectors.tables.delta_bolt.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"sparkbolt\[delta\]"):
-        DeltaBolt("t")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import sqlite3
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +19,7 @@ from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import Config
 from sparkbolt.bolts import IcebergBolt
 from sparkbolt.connectors.tables.table_committer import _packed
-from sparkbolt.errors import CheckpointError, ConfigError, Unavailable
+from sparkbolt.errors import CheckpointError, Unavailable
 
 TABLE = "shop.orders"
 
@@ -105,23 +104,6 @@ def test_an_older_driver_that_still_writes_does_not_write_a_second_time(tmp_path
     assert read(tmp_path) == [{"n": 0}, {"n": 1}]
 
 
-def test_several_writers_append_at_the_same_time(tmp_path: Path) -> None:
-    begun(tmp_path, "first").commit(1, rows({"n": 0}))
-
-    def write(name: str) -> None:
-        bolt, txid = begun(tmp_path, name), 1
-        while txid <= 3:
-            try:
-                bolt.commit(txid, rows({"n": 1}))
-            except Unavailable:
-                continue
-            txid += 1
-
-    with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(write, ("a", "b"))) == [None, None]
-    assert len(read(tmp_path)) == 7
-
-
 def test_a_table_is_created_with_its_schema_and_partitions(tmp_path: Path) -> None:
     schema = "id long not null, at timestamp, local timestamp_ntz, price decimal(10, 2), day date, tags array<string>"
     bolt = begun(tmp_path, schema=schema, partition_by="day")
@@ -170,18 +152,3 @@ def test_a_catalog_that_is_away_is_waited_for(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="cannot be written"):
         away.commit(1, rows({"n": 0}))
     assert read(tmp_path) == [{"n": 0}, {"n": 1}]
-
-
-def test_arguments_that_make_no_sense_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for options, said in (
-        ({"table": "orders"}, "table='orders' has no namespace"),
-        ({"schema_mode": "overwrite"}, "schema_mode"),
-        ({"schema": "n long", "partition_by": "m"}, "partition_by='m' is none of the columns"),
-        ({"catalog": ""}, "catalog"),
-        ({"properties": [1]}, "properties"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            IcebergBolt(**{"table": TABLE, **options})
-    monkeypatch.setattr("sparkbolt.connectors.tables.iceberg_bolt.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"sparkbolt\[iceberg\]"):
-        IcebergBolt(TABLE)

@@ -10,7 +10,6 @@ from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,10 +18,10 @@ import pytest
 from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.api.committers import take_rows
 from sparkbolt.api.components import TopologyContext
-from sparkbolt.bolts import DeltaBolt, IcebergBolt, JsonLinesBolt, ParquetBolt, SparkSink
+from sparkbolt.bolts import JsonLinesBolt, ParquetBolt, SparkSink
 from sparkbolt.connectors.tables.table_committer import joined, typed
 from sparkbolt.connectors.tables.table_schema import TableSchema
-from sparkbolt.errors import ConfigError, Unavailable
+from sparkbolt.errors import Unavailable
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver, simulate
@@ -109,15 +108,6 @@ def test_a_value_that_does_not_fit_is_a_type_error_that_names_its_field(schema: 
         fitted(schema, value)
 
 
-WRONG = ["", "n", "n lang", "n long name string", "n array<int", "n long, n int", "1 int", 5]
-
-
-@pytest.mark.parametrize("schema", WRONG)
-def test_a_schema_that_is_none_is_refused(schema: Any) -> None:
-    with pytest.raises(ConfigError, match="schema="):
-        TableSchema(schema)
-
-
 def test_fields_that_no_column_has_are_refused_and_missing_ones_are_null() -> None:
     schema = TableSchema("a long, b string")
     assert schema.fit(pa.RecordBatch.from_pylist([{"a": 1}])).to_pylist() == [{"a": 1, "b": None}]
@@ -132,25 +122,6 @@ def test_columns_that_follow_the_values_widen_and_none_becomes_text() -> None:
     assert whole.to_pylist() == [{"n": 1.0, "x": None, "m": None}, {"n": 0.5, "x": None, "m": "a"}]
     with pytest.raises(TypeError, match="schema="):
         joined([*tables, pa.Table.from_pylist([{"n": "a"}])], None)
-
-
-@pytest.mark.parametrize(("first", "last"), [(-(2**53) - 1, 1.5), (1.5, 2**63 - 1)])
-def test_an_integer_that_no_float_holds_does_not_become_one(first: float, last: float) -> None:
-    sink = NowhereSink("two", print)
-    sink.prepare(context())
-    for value in (first, 2, None):
-        sink.execute(pa.RecordBatch.from_pylist([{"n": value}]), None)
-    with pytest.raises(TypeError, match=r"'n' has floats, and integers beyond 2\*\*53, which no float holds"):
-        sink.execute(pa.RecordBatch.from_pylist([{"n": last}]), None)
-    rows = [pickle.loads(row) for row in take_rows(sink)]
-    assert joined(sink.tables(rows), None)["n"].to_pylist() == [first, 2, None]
-    with pytest.raises(TypeError, match="schema= with a type that holds them all"):
-        joined(sink.tables([*rows, *kept(sink, [{"n": last}])]), None)
-
-
-def test_rows_that_were_kept_without_a_schema_pass_with_one_that_holds_them_all() -> None:
-    tables = [pa.Table.from_pylist([{"n": 1}]), pa.Table.from_pylist([{"n": "a"}])]
-    assert joined(tables, TableSchema("n string")).to_pylist() == [{"n": "1"}, {"n": "a"}]
 
 
 def test_what_another_task_has_kept_does_not_matter_and_an_aborted_run_neither() -> None:
@@ -189,79 +160,6 @@ def test_a_tuple_that_does_not_fit_fails_alone(
     assert (engine.ledger.metrics.of("rows").acked, engine.ledger.metrics.of("rows").set_aside) == (98, 2)
 
 
-@pytest.mark.parametrize("transactional", [True, False])
-@pytest.mark.parametrize(
-    ("kind", "good", "bad"),
-    [
-        ("date", NOON.date(), NOON),
-        ("timestamp", NOON.replace(tzinfo=dt.UTC), NOON),
-        ("timestamp_ntz", NOON, NOON.replace(tzinfo=dt.UTC)),
-        ("float", 0.5, 1e39),
-        ("double", 0.5, (1 << 53) + 1),
-        ("binary", b"a", "a"),
-        ("struct<a: long>", {"a": 1}, {"a": 1, "b": None}),
-        ("array<date>", [NOON.date()], [NOON]),
-        ("map<string, long>", {"k": 1}, {"k": 1, None: 2}),
-    ],
-)
-def test_a_value_that_would_lose_something_fails_alone_whatever_stands_beside_it(
-    tmp_path: Path, kind: str, good: Any, bad: Any, transactional: bool
-) -> None:
-    sink = ParquetBolt(tmp_path, schema=f"n {kind}, name string")
-    rows = [[value, str(n)] for n, value in enumerate([good, bad, good, bad, None])]
-    engine = engine_with(sink, rows, transactional=transactional)
-    while not engine.coordinator.finished:
-        engine.step()
-        engine.now_ms += 1000
-    assert (engine.ledger.metrics.of("rows").acked, engine.ledger.metrics.of("rows").set_aside) == (3, 2)
-    read = [row for file in tmp_path.iterdir() for row in pq.read_table(file).to_pylist()]
-    assert {row["name"]: dict(row["n"]) if kind.startswith("map") and row["n"] else row["n"] for row in read} == {
-        "0": good,
-        "2": good,
-        "4": None,
-    }
-
-
-def test_columns_that_follow_the_values_hold_each_of_them(tmp_path: Path) -> None:
-    zoned = NOON.replace(tzinfo=dt.timezone(dt.timedelta(hours=2)))
-    for values, bad in (
-        ([NOON.date(), NOON], 1),
-        ([NOON, zoned], 1),
-        ([zoned, zoned.astimezone(dt.UTC)], 0),
-        (["a", b"a"], 1),
-        ([Decimal("0.12345678901234567890"), 0.5], 1),
-        ([{"a": [(1 << 53) + 1]}, {"a": [0.5]}], 1),
-    ):
-        engine = engine_with(ParquetBolt(tmp_path), [[value, "a"] for value in values])
-        while not engine.coordinator.finished:
-            engine.step()
-            engine.now_ms += 1000
-        assert engine.ledger.metrics.of("rows").set_aside == bad, values
-        read = [row["n"] for file in tmp_path.iterdir() for row in pq.read_table(file).to_pylist()]
-        assert read == values[: 2 - bad]
-
-
-@pytest.mark.parametrize(
-    ("make", "bad"),
-    [
-        (lambda out: DeltaBolt(out), dt.timedelta(1)),
-        (lambda out: DeltaBolt(out), dt.time(1)),
-        (lambda out: IcebergBolt("shop.orders"), [dt.timedelta(1)]),
-        (lambda out: NowhereSink("rows", print), UUID(int=7)),
-        (lambda out: NowhereSink("rows", print), Decimal(10**40)),
-        (ParquetBolt, {}),
-        (ParquetBolt, [{"a": {}}]),
-    ],
-)
-def test_without_a_schema_a_value_for_which_the_table_has_no_type_fails_alone(
-    tmp_path: Path, make: Any, bad: Any
-) -> None:
-    sink = make(tmp_path / "out")
-    assert kept(sink, [{"n": 1}])
-    with pytest.raises(TypeError, match="schema="):
-        kept(sink, [{"n": bad}])
-
-
 def test_the_sink_subscribes_itself_and_takes_further_streams() -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("a", GeneratorSpout(list, outputs=["n"]))
@@ -270,18 +168,6 @@ def test_the_sink_subscribes_itself_and_takes_further_streams() -> None:
     builder.set_bolt("sink", SparkSink(("b", "more"), print), parallelism=2).fields_grouping("c", ["n"])
     subscriptions = builder.build().component("sink").subscriptions
     assert [(one.source, one.stream) for one in subscriptions] == [("b", "more"), ("c", "default")]
-
-
-def test_a_function_that_cannot_be_called_with_two_arguments_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"called as function\(batch_df, batch_id\): too many positional arguments"):
-        SparkSink("b", lambda batch_df: None)  # type: ignore[arg-type, misc]
-
-
-def test_arguments_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ConfigError, match="stream="):
-        SparkSink(print, "count")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="function"):
-        SparkSink("count", "append")  # type: ignore[arg-type]
 
 
 def test_the_function_gets_the_rows_and_the_txid() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sparkbolt import Config, TopologyBuilder, bolt
 from sparkbolt.base import engine_door
-from sparkbolt.errors import ConfigError, InvalidTopology
+from sparkbolt.errors import ConfigError
 from sparkbolt.layout.lane import lay_out
 from sparkbolt.spouts import SparkSpout
 
@@ -55,11 +55,6 @@ def test_columns_are_asked_for_once_and_not_where_they_are_given(door: Door) -> 
     assert door.asked == 1
 
 
-def test_a_frame_that_cannot_be_asked_is_a_mistake_of_the_topology(door: Door) -> None:
-    with pytest.raises((InvalidTopology, ConfigError), match="there is no such table"):
-        topology(SparkSpout(lambda spark: "gone"))
-
-
 def test_its_tasks_run_in_the_first_level_with_what_is_fused_behind_it(door: Door) -> None:
     lane = lay_out(topology(SparkSpout(lambda spark: "a frame")), 2)
     assert [(level.components, level.stateful) for level in lane.levels] == [(("rows",), True)]
@@ -67,18 +62,3 @@ def test_its_tasks_run_in_the_first_level_with_what_is_fused_behind_it(door: Doo
     assert lane.level_of == {"rows": 1}
     assert lane.inlets == ("rows",)
     assert lane.inlet_tasks == frozenset(lane.topology.tasks("rows"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"frame": "rate"}, "expected a function of the session"),
-        ({"frame": len, "outputs": "n"}, "expected a list of names"),
-        ({"frame": len, "outputs": [1]}, "expected a list of names"),
-        ({"frame": len, "message_id": 1}, "expected the name of a column"),
-        ({"frame": len, "outputs": ["n"], "message_id": "id"}, "none of the outputs"),
-    ],
-)
-def test_arguments_that_cannot_be_meant_are_refused(arguments: Any, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        SparkSpout(**arguments)

@@ -1,4 +1,4 @@
-"""The partition manager against a model that keeps each position, and its rules one by one."""
+"""The message log against a model that keeps each position, and its rules one by one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkbolt.base.ids import split_key, tree_key
+from sparkbolt.driver.ledger.message_log import Live, MessageLog
 from sparkbolt.driver.ledger.open_trees import RotatingMap
-from sparkbolt.driver.ledger.partition_manager import Live, PartitionManager, Retry
+from sparkbolt.driver.ledger.retry_schedule import Retry, RetrySchedule
 from sparkbolt.wire.plan import Entry
 
 TASK = 1
@@ -50,10 +51,11 @@ class Naive:
 
 
 class World:
-    """A manager, the map of open trees, and the model; each step is one promotion."""
+    """A log, the map of open trees, and the model; each step is one promotion."""
 
     def __init__(self) -> None:
-        self.manager = PartitionManager("orders", SOURCE)
+        self.retries = RetrySchedule()
+        self.log = MessageLog("orders", SOURCE, self.retries)
         self.naive = Naive()
         self.trees = RotatingMap(2)
         self.lives: list[Live] = []
@@ -84,7 +86,7 @@ class World:
 
     def _admit(self, entry: Entry) -> Live:
         live = Live(entry, 0, 0)
-        self.manager.admit(entry, live)
+        self.log.admit(entry, live)
         self.lives.append(live)
         self.sequence += entry.reserved
         for position in entry.positions or (entry.start,):
@@ -111,38 +113,39 @@ class World:
     def fail(self, position: int, due_ms: int, end: int | None = None, away: bool = False) -> None:
         attempt = self.finish(position) + (0 if away else 1)
         self.naive.waiting[position] = attempt, due_ms, end
-        self.manager.wait(Retry(TASK, SOURCE, position, attempt, end, due_ms), away=away)
+        self.log.wait(Retry(TASK, SOURCE, position, attempt, end, due_ms), away=away)
 
     def advance(self) -> int | None:
-        return self.manager.advance(self.trees)
+        return self.log.advance(self.trees)
 
     def check(self) -> None:
-        manager, naive = self.manager, self.naive
-        assert manager.planned == naive.planned
-        assert manager.finished == naive.finished()
-        waiting = {retry.position: (retry.attempt, retry.due_ms, retry.end) for retry in manager.due()}
+        log, naive = self.log, self.naive
+        assert log.planned == naive.planned
+        assert log.finished == naive.finished()
+        waiting = {retry.position: (retry.attempt, retry.due_ms, retry.end) for retry in self.retries.due(100)}
         assert waiting == naive.waiting
-        dues = [retry.due_ms for retry in manager.due()]
+        dues = [retry.due_ms for retry in self.retries.due(100)]
         assert dues == sorted(dues)
-        assert manager.next_due_ms() == (min(dues) if dues else None)
-        assert [retry.due_ms for retry in manager.due(self.now_ms)] == [due for due in dues if due <= self.now_ms]
-        view = manager.view(self.trees)
-        assert (view.planned, view.finished) == (manager.planned, manager.finished)
+        assert self.retries.next_due_ms() == (min(dues) if dues else None)
+        due = [retry.due_ms for retry in self.retries.due(100, self.now_ms)]
+        assert due == [due_ms for due_ms in dues if due_ms <= self.now_ms]
+        view = log.view(self.trees)
+        assert (view.planned, view.finished) == (log.planned, log.finished)
         assert (view.waiting, view.open) == (len(naive.waiting), len(naive.open))
         assert view.done(10**6) == naive.done()
         assert view.done(2) == naive.done()[:2]
-        again = PartitionManager.restore(manager.state(), [live for live in self.lives if live.unfinished])
-        assert (again.state(), again.view(self.trees)) == (manager.state(), view)
+        again = MessageLog.restore(log.state(), [live for live in self.lives if live.unfinished], RetrySchedule())
+        assert (again.state(), again.view(self.trees)) == (log.state(), view)
 
 
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 30))
-def test_the_manager_knows_of_each_position_what_a_model_of_single_positions_knows(seed: int, steps: int) -> None:
+def test_the_log_knows_of_each_position_what_a_model_of_single_positions_knows(seed: int, steps: int) -> None:
     rng, world = random.Random(seed), World()
     before = 0
     for _ in range(steps):
         world.now_ms += rng.randint(0, 500)
-        ready = [retry for retry in world.manager.due(world.now_ms) if rng.random() < 0.8]
+        ready = [retry for retry in world.retries.due(100, world.now_ms) if rng.random() < 0.8]
         world.read_again(rng, ready)
         if rng.random() < 0.6:
             start = world.naive.planned + (rng.randint(0, 3) if rng.random() < 0.2 else 0)
@@ -155,11 +158,11 @@ def test_the_manager_knows_of_each_position_what_a_model_of_single_positions_kno
                 world.fail(position, world.now_ms + rng.randint(0, 1000), away=rng.random() < 0.2)
         world.advance()
         world.check()
-        assert world.manager.finished >= before, "what may be committed never goes back"
-        before = world.manager.finished
+        assert world.log.finished >= before, "what may be committed never goes back"
+        before = world.log.finished
 
 
-def manager_of(*states: str) -> World:
+def log_of(*states: str) -> World:
     """Ten positions of which some are open: ``o``; all others are done."""
     world = World()
     live = world._admit(Entry(TASK, 0, SOURCE, 0, 10))
@@ -172,8 +175,8 @@ def manager_of(*states: str) -> World:
 
 
 def test_the_position_that_may_be_committed_is_the_first_that_is_not_finished() -> None:
-    world = manager_of("..o..o....")
-    assert world.manager.finished == 2
+    world = log_of("..o..o....")
+    assert world.log.finished == 2
     world.finish(5)
     assert world.advance() is None
     world.finish(2)
@@ -181,48 +184,48 @@ def test_the_position_that_may_be_committed_is_the_first_that_is_not_finished() 
 
 
 def test_what_waits_holds_the_commit_and_nothing_else() -> None:
-    world = manager_of("..o.......")
+    world = log_of("..o.......")
     world.fail(2, due_ms=1000)
     world.advance()
-    assert world.manager.finished == 2
-    assert world.manager.takes_more(None)
-    assert world.manager.done(world.trees, 9) == [(3, 10)]
-    assert list(world.manager.due(999)) == []
-    assert [retry.position for retry in world.manager.due(1000)] == [2]
+    assert world.log.finished == 2
+    assert world.log.takes_more(None)
+    assert world.log.done(world.trees, 9) == [(3, 10)]
+    assert world.retries.due(9, 999) == []
+    assert [retry.position for retry in world.retries.due(9, 1000)] == [2]
 
 
 def test_retries_are_in_the_order_in_which_they_are_due() -> None:
-    world = manager_of("oooo......")
+    world = log_of("oooo......")
     for position, due_ms in ((0, 900), (1, 100), (2, 500), (3, 100)):
         world.fail(position, due_ms)
     world.advance()
-    assert [retry.position for retry in world.manager.due()] == [1, 3, 2, 0]
+    assert [retry.position for retry in world.retries.due(100)] == [1, 3, 2, 0]
 
 
 def test_a_retry_of_a_plan_that_was_dropped_still_waits() -> None:
-    world = manager_of("o.........")
+    world = log_of("o.........")
     world.fail(0, due_ms=0)
     world.advance()
-    assert list(world.manager.due(0)) == list(world.manager.due(0)) == [Retry(TASK, SOURCE, 0, 2)]
+    assert world.retries.due(9, 0) == world.retries.due(9, 0) == [Retry(TASK, SOURCE, 0, 2)]
 
 
 @pytest.mark.parametrize(("limit", "more"), [(8, False), (9, True), (None, True)])
 def test_no_new_range_begins_further_beyond_what_is_finished_than_the_limit(limit: int | None, more: bool) -> None:
-    world = manager_of("..o.......")  # 10 are planned, 2 are finished
-    assert world.manager.takes_more(limit) is more
+    world = log_of("..o.......")  # 10 are planned, 2 are finished
+    assert world.log.takes_more(limit) is more
 
 
 def test_a_source_that_is_away_is_asked_for_nothing_new_until_it_has_answered() -> None:
-    world = manager_of("o.........")
+    world = log_of("o.........")
     world.fail(0, due_ms=100, end=10, away=True)
     world.advance()
-    assert (world.manager.away, world.manager.takes_more(None)) == (1, False)
+    assert (world.log.away, world.log.takes_more(None)) == (1, False)
     world.now_ms = 100
-    world.read_again(random.Random(0), list(world.manager.due(100)))
+    world.read_again(random.Random(0), world.retries.due(9, 100))
     for position in list(world.naive.open):
         world.finish(position)
     world.advance()
-    assert (world.manager.away, world.manager.takes_more(None)) == (0, True)
+    assert (world.log.away, world.log.takes_more(None)) == (0, True)
 
 
 def test_a_source_that_begins_late_has_progressed_to_its_beginning() -> None:
@@ -233,8 +236,8 @@ def test_a_source_that_begins_late_has_progressed_to_its_beginning() -> None:
 
 
 def test_a_view_looks_intervals_up_when_it_is_asked() -> None:
-    world = manager_of(".o..o.....")
-    view = world.manager.view(world.trees)
+    world = log_of(".o..o.....")
+    view = world.log.view(world.trees)
     assert view.done(9) == [(2, 4), (5, 10)]
     assert view.done(1) == [(2, 4)]
     assert view.done(0) == []

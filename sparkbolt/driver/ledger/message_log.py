@@ -1,4 +1,8 @@
-"""The partition manager: the state of each position of one source.
+"""The message log: the state of each position of one origin of trees.
+
+An origin is a source of a ``PartitionedSpout``, the buffer of a ``Spout``'s task, or the outbox of a task that starts
+trees itself. A position in a buffer or an outbox is the sequence of the message's first attempt. What waits for another
+attempt is in the ``RetrySchedule``.
 
 A position is in one of these states:
 
@@ -31,7 +35,7 @@ Prior art: ``PartitionManager`` of Storm's first Kafka spout, and ``OffsetManage
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,36 +43,10 @@ import numpy as np
 from sparkbolt.api.reports import SourceView
 from sparkbolt.base.ids import I64, MAX_SEQUENCE, split_key
 from sparkbolt.base.intervals import Interval, gaps
-from sparkbolt.driver.ledger.due_queue import DueQueue
 from sparkbolt.driver.ledger.open_trees import RotatingMap
+from sparkbolt.driver.ledger.retry_schedule import LogName, Retry, RetrySchedule
 from sparkbolt.errors import InvariantError, check
 from sparkbolt.wire.plan import Entry
-
-
-@dataclass(frozen=True)
-class Retry:
-    """A record of a ``PartitionedSpout`` that must be read again, or a value that a bolt's task must emit again."""
-
-    task: int
-    """The number of the task that read it."""
-    source: str
-    position: int
-    attempt: int
-    """The attempt to come: 2 after the first failure."""
-    end: int | None = None
-    """The end of a range that must be read again; None: it is one record."""
-    due_ms: int = 0
-    """When it may be retried, in the plans' time, in milliseconds."""
-    letter: str | None = None
-    """If the record waits for its dead letter: the report on it (``ExhaustedMessage``, dumped).
-
-    ``attempt`` then counts the attempts at writing the dead letter, from 1.
-    """
-
-    @property
-    def is_rest(self) -> bool:
-        """Whether it is a range that could not be read, and no record."""
-        return self.end is not None and self.letter is None
 
 
 @dataclass
@@ -83,8 +61,8 @@ class Live:
 
 
 @dataclass
-class SourceState:
-    """The durable state of a ``PartitionManager``, without its entries."""
+class LogState:
+    """The durable state of a ``MessageLog``, without its entries."""
 
     component: str
     source: str
@@ -95,36 +73,32 @@ class SourceState:
     """In the order in which they failed."""
 
 
-class PartitionManager:
-    """The positions of one source of one component; part of ``Messages``, which counts what is unfinished.
+class MessageLog:
+    """The positions of one origin of one component; part of ``Messages``, which counts what is unfinished.
 
-    >>> manager = PartitionManager("lines", "a.txt")
+    >>> log = MessageLog("lines", "a.txt", RetrySchedule())
     >>> live = Live(Entry(1, 0, "a.txt", 0, 100), 0, 0, unfinished=1)
-    >>> manager.admit(live.entry, live)
+    >>> log.admit(live.entry, live)
     >>> trees = RotatingMap(2)
     >>> trees.put(*(np.array([x], dtype) for x, dtype in (((1 << 48) + 40, "u8"), (7, "u8"), (0, "i4"))))
-    >>> manager.advance(trees), manager.done(trees, limit=9)
+    >>> log.advance(trees), log.done(trees, limit=9)
     (40, [(41, 100)])
     """
 
-    def __init__(self, component: str, source: str) -> None:
-        """Begin a source of which nothing was planned."""
+    def __init__(self, component: str, source: str, retries: RetrySchedule) -> None:
+        """Begin a log of which nothing was planned; what waits of it is in ``retries``."""
         self.component = component
         self.source = source
+        self.name: LogName = (component, source)
         self.planned = 0
-        """The end of all planned ranges; 0 if no range was ever planned, as for the outbox of a bolt's task."""
+        """The end of all planned ranges; 0 if no range was ever planned, as for buffers and outboxes."""
         self.finished = 0
         self.away = 0
         """In how many consecutive micro-batches the source was away."""
+        self._retries = retries
         self._entries: list[Live] = []
-        self._waiting: dict[int, Retry] = {}
-        self._by_due = DueQueue[Retry](lambda retry: self._waiting.get(retry.position) is retry)
         self._by_position: list[int] = []
         """A heap of positions; some of them may not wait any more."""
-        self._letters = 0
-        """How many of the waiting records wait for their dead letters."""
-        self._rests = 0
-        """How many of the waiting records are unread rests of ranges."""
         self._postponed: set[int] = set()
         """The positions of waiting rests of ranges that were too large to be read at once.
 
@@ -132,35 +106,6 @@ class PartitionManager:
         """
         self._asked = self._gone = False
         """Whether the current promotion has read the source, and whether the source was away."""
-
-    # What the next plan asks.
-
-    @property
-    def waiting(self) -> int:
-        """How many records or ranges wait for a retry."""
-        return len(self._waiting)
-
-    def waits(self, position: int) -> bool:
-        """Whether the record at this position waits for a retry or for its dead letter."""
-        return position in self._waiting
-
-    @property
-    def has_letters(self) -> bool:
-        """Whether any record waits for its dead letter."""
-        return self._letters > 0
-
-    @property
-    def has_unread(self) -> bool:
-        """Whether the rest of a range waits that could not be read."""
-        return self._rests > 0
-
-    def due(self, now_ms: int | None = None) -> Iterator[Retry]:
-        """The retries due at ``now_ms`` (None: at any time), by due time; they stay until a promotion removes them."""
-        return self._by_due.due(now_ms)
-
-    def next_due_ms(self) -> int | None:
-        """When the first waiting retry is due, in milliseconds; None if there is none."""
-        return self._by_due.next_due_ms()
 
     def takes_more(self, max_uncommitted: int | None) -> bool:
         """Whether a new range may be planned.
@@ -176,42 +121,28 @@ class PartitionManager:
     def admit(self, entry: Entry, live: Live | None) -> None:
         """Apply an entry of a promoted plan; ``live`` is set if trees of the entry may be unfinished."""
         self._asked = self._asked or entry.letters is None
-        if entry.positions is None:
+        if entry.positions is None and entry.source is not None:
             if self.planned == 0:
                 self.finished = entry.start
             self.planned = max(self.planned, entry.end)
-        for position in entry.positions or (entry.start,):
-            queued = self._waiting.get(position)
-            same_kind = queued is not None and (queued.letter is None) == (entry.letters is None)
-            if queued is not None and same_kind and queued.attempt == entry.attempt:
-                self._letters -= queued.letter is not None
-                self._rests -= queued.is_rest
-                del self._waiting[position]
-                self._postponed.discard(position)
+        self._postponed.difference_update(self._retries.take(self.name, entry))
         if live is not None:
             self._entries.append(live)
 
     def wait(self, retry: Retry, *, away: bool = False, postponed: bool = False) -> None:
-        """Queue the record or range of a failed tree for a retry.
+        """Let the record or range of a failed tree wait for a retry.
 
         Args:
             retry: the record or range, and when it is due.
             away: whether it failed because the source was away.
             postponed: whether it is the rest of a range that was too large to be read at once.
         """
-        self._queue(retry)
+        if self.planned and retry.position not in self._retries.of(self.name):
+            heapq.heappush(self._by_position, retry.position)
+        self._retries.put(self.name, retry)
         if postponed:
             self._postponed.add(retry.position)
         self._gone = self._gone or away
-
-    def _queue(self, retry: Retry) -> None:
-        before = self._waiting.pop(retry.position, None)  # so that the dict keeps the order of this queue
-        if before is None:
-            heapq.heappush(self._by_position, retry.position)
-        self._letters += (retry.letter is not None) - (before is not None and before.letter is not None)
-        self._rests += retry.is_rest - (before is not None and before.is_rest)
-        self._waiting[retry.position] = retry
-        self._by_due.put(retry.due_ms, retry)
 
     def advance(self, trees: RotatingMap) -> int | None:
         """End the promotion: drop finished entries; returns the position that may be committed, None if unchanged."""
@@ -230,8 +161,8 @@ class PartitionManager:
 
     def _first_waiting(self) -> int:
         """The first waiting position; ``planned`` if none waits."""
-        heap = self._by_position
-        while heap and heap[0] not in self._waiting:
+        heap, waiting = self._by_position, self._retries.of(self.name)
+        while heap and heap[0] not in waiting:
             heapq.heappop(heap)
         return heap[0] if heap else self.planned
 
@@ -242,7 +173,7 @@ class PartitionManager:
         return SourceView(
             planned=self.planned,
             finished=self.finished,
-            waiting=self.waiting,
+            waiting=len(self._retries.of(self.name)),
             open=sum(live.unfinished for live in self._entries),
             away=self.away,
             _done=lambda limit: self.done(trees, limit),
@@ -256,27 +187,39 @@ class PartitionManager:
         """(starts, ends) of all open or waiting intervals: int64[intervals] each, starts ascending; they may touch."""
         parts = [_open_positions(live.entry, trees) for live in self._entries]
         single = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-        waiting = [(retry.position, retry.end or retry.position + 1) for retry in self._waiting.values()]
+        waiting = [(retry.position, retry.end or retry.position + 1) for retry in self._retries.of(self.name).values()]
         pairs = np.array(waiting, dtype=np.int64).reshape(-1, 2)
         starts = np.concatenate((single, pairs[:, 0]))
         ends = np.concatenate((single + 1, pairs[:, 1]))
         order = np.argsort(starts, kind="stable")
         return starts[order], ends[order]
 
-    def state(self) -> SourceState:
+    def unfinished(self, trees: RotatingMap) -> list[Retry]:
+        """All messages of a buffer that wait or are open; those that are open as retries that are due at once."""
+        found = list(self._retries.of(self.name).values())
+        for live in self._entries:
+            entry = live.entry
+            for key in trees.between(entry.first_key, entry.first_key + entry.reserved - 1).tolist():
+                sequence = split_key(key)[1]
+                letter = entry.letters[sequence - entry.base] if entry.letters is not None else None
+                position = entry.position_of(sequence)
+                found.append(Retry(entry.task, entry.source, position, entry.attempt, letter=letter))
+        return found
+
+    def state(self) -> LogState:
         """The durable state."""
-        retries = list(self._waiting.values())
-        return SourceState(self.component, self.source, self.planned, self.finished, self.away, retries)
+        retries = list(self._retries.of(self.name).values())
+        return LogState(self.component, self.source, self.planned, self.finished, self.away, retries)
 
     @classmethod
-    def restore(cls, state: SourceState, entries: Iterable[Live]) -> PartitionManager:
-        """Restore a manager from its ``state`` and the source's entries with unfinished trees."""
-        manager = cls(state.component, state.source)
-        manager.planned, manager.finished, manager.away = state.planned, state.finished, state.away
+    def restore(cls, state: LogState, entries: Iterable[Live], retries: RetrySchedule) -> MessageLog:
+        """Restore a log from its ``state`` and its entries with unfinished trees; what waits is put in ``retries``."""
+        log = cls(state.component, state.source, retries)
+        log.planned, log.finished, log.away = state.planned, state.finished, state.away
         for retry in state.retries:
-            manager._queue(retry)
-        manager._entries = list(entries)
-        return manager
+            log.wait(retry)
+        log._entries = list(entries)
+        return log
 
 
 def _first_open(entry: Entry, trees: RotatingMap) -> int:

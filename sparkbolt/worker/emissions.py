@@ -1,4 +1,4 @@
-"""The tuple batch: the rows that one task works on, and what it emits on its streams meanwhile.
+"""Emissions: the rows that one task works on, and what it emits on its streams meanwhile.
 
 Rule: an emission succeeds as a whole or not at all: it is checked here, before anything is appended.
 """
@@ -9,7 +9,7 @@ import itertools
 import operator
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -136,53 +136,6 @@ class Rows:
         return anchoring.roots[chosen], anchoring.edges[chosen]
 
 
-def emitted_rows_of(out: StreamOut, rows: Rows, tracked: bool) -> Iterator[EmittedRows]:
-    """Yield what a task emitted on one stream while it worked on ``rows``, as blocks of emitted rows."""
-    ordinal_base = 0
-    if out.emitter is not None and out.emitter.count:
-        check(not out.values and not out.parents, f"{out.routes.name!r} has emissions beside those of its emitter")
-        columns, parents = _of_emitter(out.emitter, rows.count)
-        if len(parents):
-            yield _block(out, rows, columns, parents, None, tracked, 0)
-        return
-    if out.ends is not None:
-        ends = np.array([0, *out.ends], dtype=np.int64)
-        per_row = (ends[1:] - ends[:-1]) // out.width
-        if len(out.values) > ends[-1]:  # a user's thread emitted after the last row had ended
-            del out.values[int(ends[-1]) :]
-        parents = np.arange(rows.count, dtype=np.int64).repeat(per_row)
-    else:
-        parents = np.array(out.parents, dtype=np.int64)
-    if len(parents):
-        direct_to = np.array(out.direct_to, dtype=np.int64) if out.direct_to else None
-        columns = [out.values[field :: out.width] for field in range(out.width)]
-        order = None
-        if not out.extras and bool(np.any(parents[1:] < parents[:-1])):  # coroutines finish in any order
-            order = np.argsort(parents, kind="stable")
-            parents = parents[order]
-            columns = [[column[i] for i in order.tolist()] for column in columns]
-            direct_to = direct_to[order] if direct_to is not None else None
-        yield _block(out, rows, columns, parents, direct_to, tracked, ordinal_base)
-        ordinal_base += len(parents)
-    for columns_, parents in out.columns:
-        if bool(np.any(parents[1:] < parents[:-1])):
-            order = np.argsort(parents, kind="stable")
-            parents = parents[order]
-            columns_ = [_reordered(column, order) for column in columns_]
-        yield _block(out, rows, columns_, parents, None, tracked, ordinal_base)
-        ordinal_base += len(parents)
-
-
-def _of_emitter(emitter: Any, rows: int) -> tuple[list[Column], npt.NDArray[np.int64]]:
-    """The columns that a task emitted through compiled code, and the row that each emission is anchored to."""
-    taken, ends = emitter.taken()
-    until = np.frombuffer(ends, dtype=np.int64)
-    per_row = until.copy()
-    per_row[1:] -= until[:-1]
-    columns = [column if isinstance(column, list) else _coded(*column) for column in taken]
-    return columns, np.arange(rows, dtype=np.int64).repeat(per_row)
-
-
 def _coded(codes: bytes, distinct: list[str], text: tuple[bytes, bytes] | None) -> Column:
     """What ``column_of`` makes of strings for a field that is sent as a dictionary.
 
@@ -202,45 +155,9 @@ def _reordered(column: Any, order: npt.NDArray[np.intp]) -> Any:
     return column.take(order) if hasattr(column, "take") else [column[i] for i in order.tolist()]
 
 
-def _block(
-    out: StreamOut,
-    rows: Rows,
-    columns: Sequence[Any],
-    parents: npt.NDArray[np.int64],
-    direct_to: npt.NDArray[np.int64] | None,
-    tracked: bool,
-    ordinal_base: int,
-) -> EmittedRows:
-    anchored = _parents(out, rows, parents, ordinal_base) if tracked else None
-    attempts = _attempts(out, rows, parents)
-    return EmittedRows(out.routes, columns, len(parents), out.first + ordinal_base, anchored, attempts, direct_to)
-
-
-def _attempts(out: StreamOut, rows: Rows, parents: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8] | None:
-    if rows.attempts is None and max(out.extra_attempts, default=1) == 1:
-        return None
-    attempts = np.ones(len(parents), dtype=np.uint8)
-    if rows.attempts is not None:
-        attempts[parents >= 0] = rows.attempts[parents[parents >= 0]]
-    if out.extras:
-        attempts[parents < -1] = np.array(out.extra_attempts, dtype=np.uint8)[-2 - parents[parents < -1]]
-    return attempts
-
-
-def _parents(out: StreamOut, rows: Rows, parents: npt.NDArray[np.int64], ordinal_base: int) -> Parents | None:
-    """The pairs that emissions are anchored to; None if no emission is anchored to a tracked tuple.
-
-    ``parents`` is int64[emissions]; see ``StreamOut.parents``.
-    """
-    anchoring = rows.anchoring
-    if anchoring is not None and anchoring.offsets is None and not out.extras and parents[0] >= 0:  # ascending
-        return Parents(anchoring.roots, anchoring.edges, ordinal_base, None, parents, anchoring.root_salt)
-    if anchoring is None and not out.extras:
-        return None
-    return _mixed_parents(out, rows, parents, ordinal_base)
-
-
-def _mixed_parents(out: StreamOut, rows: Rows, parents: npt.NDArray[np.int64], ordinal_base: int) -> Parents:
+def _mixed_parents(
+    parents: npt.NDArray[np.int64], rows: Rows, anchors: Sequence[Anchors], ordinal_base: int
+) -> Parents:
     """The general case: an emission has no anchor, one row with any number of trees, or a list of tuples."""
     anchoring = rows.anchoring
     counts = np.zeros(len(parents), dtype=np.int64)
@@ -252,7 +169,7 @@ def _mixed_parents(out: StreamOut, rows: Rows, parents: npt.NDArray[np.int64], o
             row_offsets = np.arange(rows.count + 1, dtype=np.int64)
         counts[on_row] = np.diff(row_offsets)[parents[on_row]]
     extra_of = np.flatnonzero(parents < -1)
-    counts[extra_of] = [len(out.extras[-2 - parents[i]]) for i in extra_of]
+    counts[extra_of] = [len(anchors[-2 - parents[i]].pairs) for i in extra_of]
     offsets = np.zeros(len(parents) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
     roots, edges, ordinals = (np.zeros(offsets[-1], dtype=np.uint64) for _ in range(3))
@@ -269,7 +186,7 @@ def _mixed_parents(out: StreamOut, rows: Rows, parents: npt.NDArray[np.int64], o
         ordinals[places] = np.repeat(within + np.uint64(ordinal_base), counts[on_row])
     for i in extra_of.tolist():
         place = int(offsets[i])
-        for root, edge, ordinal, slot in out.extras[-2 - int(parents[i])]:
+        for root, edge, ordinal, slot in anchors[-2 - int(parents[i])].pairs:
             roots[place], ordinals[place] = root, ordinal
             edges[place] = slotted(edge, slot)
             place += 1
@@ -285,66 +202,242 @@ NO_LISTS: Final = (str, bytes, bytearray, memoryview, Mapping, Set)
 """Types that have a length and can be iterated over, but are neither a list of values nor a column."""
 
 
-class StreamOut:
-    """The emissions of one task on one stream while it works on one block of rows."""
+class Anchors(NamedTuple):
+    """What an emission is anchored to, if that is not one row of those that its task works on."""
 
-    __slots__ = (
-        "append_parent",
-        "collected",
-        "columns",
-        "direct_to",
-        "emitter",
-        "ends",
-        "extend",
-        "extra_attempts",
-        "extras",
-        "first",
-        "parents",
-        "routes",
-        "targets",
-        "uncollected",
-        "values",
-        "width",
-    )
+    pairs: Sequence[tuple[int, int, int, int]]
+    """(root, edge, ordinal, anchor slot) of each anchor."""
+    attempt: int
+    """See ``Rows.attempts``."""
 
-    def __init__(self, routes: StreamRoutes, collected: bool) -> None:
-        """Make the buffers for one stream.
+
+class RowBuffer:
+    """Emissions one by one: their values, and the input row that each is anchored to.
+
+    The compiled kernels have one with the same methods.
+    """
+
+    __slots__ = ("_collected", "_counted", "_ends", "_width", "extend", "parents", "values")
+
+    def __init__(self, coded: Sequence[bool], collected: bool) -> None:
+        """Begin empty; see ``kernels.RowBuffer``."""
+        self._width = len(coded)
+        self._collected = collected
+        self._counted = 0
+        """How many emissions were not kept."""
+        self._ends: list[int] | None = None
+        self.values: list[Any] = []
+        """The values of all emissions, one emission after the other: column i is ``values[i::width]``."""
+        self.extend: Callable[[Sequence[Any]], None] = self.values.extend
+        self.parents = array("q")
+        """The row of each emission, or what ``Emissions.push`` takes instead of one."""
+
+    def gated(self, stream: str, otherwise: Callable[..., None]) -> tuple[Callable[..., None], Callable[[bool], None]]:
+        """A fast ``emit`` for use between ``begin_rows`` and ``end_rows``, and the gate that opens and closes it.
+
+        ``emit`` is called for every tuple; a method would cost half as much again, so all that it reads is in a
+        closure. The gate costs nothing while it is open. While it is closed, the expected width is -1, which no list
+        has, and ``otherwise`` is called.
+        """
+        extend, width = self.extend, -1
+
+        def emit(values: Sequence[Any], stream: str = stream, anchors: None = None) -> None:
+            if (
+                (values.__class__ is list or values.__class__ is tuple)
+                and len(values) == width
+                and stream is DEFAULT_STREAM
+                and anchors is None
+            ):
+                extend(values)
+            else:
+                otherwise(values, stream, anchors)
+
+        def count(values: Sequence[Any], stream: str = stream, anchors: None = None) -> None:
+            if (
+                (values.__class__ is list or values.__class__ is tuple)
+                and len(values) == width
+                and stream is DEFAULT_STREAM
+                and anchors is None
+            ):
+                self._counted += 1
+            else:
+                otherwise(values, stream, anchors)
+
+        def gate(is_open: bool) -> None:
+            nonlocal width
+            width = self._width if is_open else -1
+
+        return (emit if self._collected else count), gate
+
+    def begin_rows(self) -> list[int] | None:
+        """Leave out the row of each emission from now on, until ``end_rows``.
+
+        Instead the length of ``values`` is appended to the returned list after each row: one append for each row costs
+        less than one for each emission. None: emissions are only counted.
+        """
+        self._ends = [] if self._collected else None
+        return self._ends
+
+    def end_rows(self) -> None:
+        """Note the row of each emission since ``begin_rows``; there was none before it."""
+        ends, self._ends = np.array(self._ends or (), dtype=np.int64), None
+        emitted = np.diff(ends, prepend=0) // self._width
+        self.parents.frombytes(np.arange(len(ends)).repeat(emitted).tobytes())
+
+    def push(self, values: Sequence[Any], parent: int) -> None:
+        """Append values that fit the stream, anchored to a row."""
+        if not self._collected:
+            self._counted += 1
+            return
+        self.extend(values)
+        if self._ends is None:
+            self.parents.append(parent)
+
+    @property
+    def count(self) -> int:
+        """How many emissions there are."""
+        return len(self.parents) + self._counted
+
+    def taken(self) -> tuple[list[Any], bytes | array[int]]:
+        """The columns, and the row of each emission."""
+        count, width = len(self.parents), self._width
+        del self.values[count * width :]  # a user's thread emitted after the last row had ended
+        return [self.values[field::width] for field in range(width)], self.parents
+
+    def cut(self, count: int) -> None:
+        """Remove all emissions but the first ``count``."""
+        self._counted = min(self._counted, count)
+        del self.values[count * self._width :]
+        del self.parents[count:]
+
+    def clear(self) -> None:
+        """Remove all emissions."""
+        self._counted = 0
+        self.values.clear()
+        self.parents = array("q")
+
+
+class Emissions:
+    """What one task emits on one stream while it works on one block of rows."""
+
+    __slots__ = ("_anchors", "_chunks", "_direct_to", "collected", "first", "routes", "rows", "targets", "width")
+
+    def __init__(self, routes: StreamRoutes, collected: bool, native: Any = None) -> None:
+        """Begin without any.
 
         Args:
             routes: the stream and its consumers.
-            collected: whether emissions are kept; those of a stream that is not collected are only counted.
+            collected: whether emissions are sent; those of a stream that is not collected are only counted.
+            native: the kernels; None: Python gathers what is emitted.
         """
         self.routes = routes
         self.collected = collected
-        self.uncollected = 0
         self.width = len(routes.fields)
         self.targets = {target: route.consumer for route in routes.routes for target in route.targets}
         """By number of each consuming task: its component."""
         self.first = 0
-        self.values: list[Any] = []
-        """The values of all emissions, one emission after the other: column i is ``values[i::width]``."""
-        self.extend: Callable[[Sequence[Any]], None] = self.values.extend
-        self.ends: list[int] | None = None
-        """For the default stream of a basic bolt: the length of ``values`` after each row. One append for each row
-        costs less than one for each emission."""
-        self.emitter: Any = None
-        """For the default stream of a basic bolt, if compiled code runs its loop: the ``Emitter`` that has the
-        emissions of its rows instead of ``values`` and ``ends``."""
-        self.parents = array("q")
-        """If ``ends`` is None: the row that each emission is anchored to; UNANCHORED; or ``-2 - i`` for
-        ``extras[i]``."""
-        self.append_parent = self.parents.append
-        self.extras: list[list[tuple[int, int, int, int]]] = []
-        """For each emission that is not anchored to one row: (root, edge, ordinal, anchor slot) of each anchor."""
-        self.extra_attempts = array("B")
-        self.direct_to = array("q")
-        self.columns: list[tuple[Sequence[Any], Any]] = []
-        """(columns, parents) as a column bolt emits them; parents: int64[rows], each the input row or UNANCHORED."""
+        """How many rows the task had emitted on the stream before, in this micro-batch."""
+        sent = any(not route.fused for route in routes.routes)
+        coded = [sent and field in routes.keys for field in routes.fields]  # then it is sent as a dictionary
+        self.rows: Any = (RowBuffer if native is None else native.RowBuffer)(coded, collected)
+        self._anchors: list[Anchors] = []
+        self._chunks: list[tuple[Sequence[Any], npt.NDArray[np.int64]]] = []
+        """Columns that were emitted as columns, and the row of each emission, or UNANCHORED."""
+        self._direct_to = array("q")
 
-    def coded(self) -> list[bool]:
-        """For each field, whether its strings will be sent as a dictionary (``routing``)."""
-        sent = any(not route.fused for route in self.routes.routes)
-        return [sent and field in self.routes.keys for field in self.routes.fields]
+    def push(self, values: Sequence[Any], parent: int, direct_to: int | None = None) -> None:
+        """Add an emission.
+
+        Args:
+            values: as ``row`` returned them.
+            parent: the row that it is anchored to; UNANCHORED; or what ``anchored`` returned.
+            direct_to: the number of the task that it is for, on a direct stream.
+        """
+        self.rows.push(values, parent)
+        if direct_to is not None:
+            self._direct_to.append(direct_to)
+
+    def anchored(self, anchors: Anchors) -> int:
+        """The number that stands for anchors as the parent of an emission."""
+        self._anchors.append(anchors)
+        return -1 - len(self._anchors)
+
+    def extend(self, columns: Sequence[Any], parents: npt.NDArray[np.int64]) -> None:
+        """Add emissions column by column.
+
+        Args:
+            columns: one for each field.
+            parents: int64[emissions], the row that each is anchored to, or UNANCHORED.
+        """
+        self._chunks.append((columns, parents))
+
+    def blocks(self, rows: Rows, tracked: bool, task: int) -> Iterator[EmittedRows]:
+        """Yield what was emitted while task number ``task`` worked on ``rows``, as blocks of emitted rows."""
+        path = (*(rows.path if not self._anchors else ()), (task, self.routes.index))
+        first = self.first
+        for columns, parents in self._parts():
+            direct_to = np.array(self._direct_to, dtype=np.int64) if self._direct_to else None
+            if not self._anchors and bool(np.any(parents[1:] < parents[:-1])):  # coroutines finish in any order
+                order = np.argsort(parents, kind="stable")
+                parents, columns = parents[order], [_reordered(column, order) for column in columns]
+                direct_to = direct_to[order] if direct_to is not None else None
+            anchored = self._parents(rows, parents, first - self.first) if tracked else None
+            attempts = self._attempts(rows, parents)
+            yield EmittedRows(self.routes, columns, len(parents), first, anchored, attempts, direct_to, path)
+            first += len(parents)
+
+    def _parts(self) -> Iterator[tuple[Sequence[Column], npt.NDArray[np.int64]]]:
+        if self.rows.count:
+            columns, parents = self.rows.taken()
+            whole = [column if isinstance(column, list) else _coded(*column) for column in columns]
+            yield whole, np.frombuffer(parents, dtype=np.int64)
+        yield from self._chunks
+
+    def _attempts(self, rows: Rows, parents: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8] | None:
+        if rows.attempts is None and all(anchors.attempt == 1 for anchors in self._anchors):
+            return None
+        attempts = np.ones(len(parents), dtype=np.uint8)
+        if rows.attempts is not None:
+            attempts[parents >= 0] = rows.attempts[parents[parents >= 0]]
+        if self._anchors:
+            several = np.array([anchors.attempt for anchors in self._anchors], dtype=np.uint8)
+            attempts[parents < -1] = several[-2 - parents[parents < -1]]
+        return attempts
+
+    def _parents(self, rows: Rows, parents: npt.NDArray[np.int64], ordinal_base: int) -> Parents | None:
+        """The pairs that emissions are anchored to; None if no emission is anchored to a tracked tuple."""
+        anchoring = rows.anchoring
+        if anchoring is not None and anchoring.offsets is None and not self._anchors and parents[0] >= 0:  # ascending
+            return Parents(anchoring.roots, anchoring.edges, ordinal_base, None, parents, anchoring.root_salt)
+        if anchoring is None and not self._anchors:
+            return None
+        return _mixed_parents(parents, rows, self._anchors, ordinal_base)
+
+    @property
+    def count(self) -> int:
+        """How many rows were emitted."""
+        return int(self.rows.count) + sum(len(parents) for _, parents in self._chunks)
+
+    def mark(self) -> tuple[int, int, int, int]:
+        """How much was emitted up to now, for ``back_to``."""
+        return self.rows.count, len(self._anchors), len(self._direct_to), len(self._chunks)
+
+    def back_to(self, mark: tuple[int, int, int, int]) -> None:
+        """Remove what was emitted since ``mark``; of rows only where Python gathers them."""
+        rows, anchors, direct_to, chunks = mark
+        if rows < self.rows.count:
+            self.rows.cut(rows)
+        del self._anchors[anchors:]
+        del self._direct_to[direct_to:]
+        del self._chunks[chunks:]
+
+    def clear(self) -> None:
+        """Forget the emissions, which were routed."""
+        self.first += self.count
+        self.rows.clear()
+        self._anchors.clear()
+        del self._direct_to[:]
+        self._chunks.clear()
 
     def row(self, values: Any) -> Sequence[Any]:
         """The values of one tuple, as a list or tuple that fits the stream.
@@ -413,29 +506,6 @@ class StreamOut:
             )
         return number if self.targets else 0
 
-    @property
-    def count(self) -> int:
-        """How many rows were emitted."""
-        if self.emitter is not None and self.emitter.count:
-            return int(self.emitter.count)
-        if self.ends is not None and self.width:
-            return self.uncollected + len(self.values) // self.width
-        return len(self.parents) + sum(len(rows) for _, rows in self.columns)
-
-    def clear(self) -> None:
-        """Drop the emissions, which were routed."""
-        self.first += self.count
-        if self.emitter is not None:
-            self.emitter.clear()
-        self.uncollected = 0
-        self.ends = None
-        self.values.clear()
-        del self.parents[:]
-        del self.direct_to[:]
-        self.extras.clear()
-        del self.extra_attempts[:]
-        self.columns.clear()
-
 
 class Output:
     """All streams of one task."""
@@ -449,16 +519,16 @@ class Output:
             component: the component that emits.
             streams: its streams.
             captured: whether streams without consumers are collected too.
-            native: the kernels (``base.native``) that may run the task's loop; None: Python runs it.
+            native: the kernels (``base.native``) that gather what is emitted; None: Python does.
         """
         self.component = component
         self.native = native
-        self.streams = {stream.name: StreamOut(stream, captured or bool(stream.routes)) for stream in streams}
+        self.streams = {stream.name: Emissions(stream, captured or bool(stream.routes), native) for stream in streams}
         self.default = self.streams.get(DEFAULT_STREAM)
         self.errors: list[object] = []
         """What ``report_error`` got: texts and exceptions, or any other object that user code passed."""
 
-    def of(self, stream: str, direct: bool = False) -> StreamOut:
+    def of(self, stream: str, direct: bool = False) -> Emissions:
         """The buffer of a stream.
 
         Raises:
