@@ -118,27 +118,6 @@ def test_wrong_arguments_are_exit_code_2(arguments: list[str], capsys: pytest.Ca
     assert "usage: sparkbolt" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["run", "a:b", "--set", "c=1"], "run: error: unrecognized arguments: --set c=1\n"),
-        (["run", "a:b", "--checkpont", "st"], "run: error: unrecognized arguments: --checkpont st: did you mean '--ch"),
-        (
-            ["checkpoint", "repair", "st", "--dryrun=1"],
-            "repair: error: unrecognized arguments: --dryrun=1: did you mean '-",
-        ),
-        (["graph", "a:b", "more"], "graph: error: unrecognized arguments: more\n"),
-    ],
-)
-def test_what_a_command_does_not_know_is_told_with_its_own_usage_and_the_nearest_option(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(arguments) == 2
-    text = capsys.readouterr().err
-    assert text.startswith(f"usage: sparkbolt {arguments[0]} ")
-    assert said in text
-
-
 ELSEWHERE = ("list", "top", "stats", "tail", "activate", "deactivate", "kill", "restart", "set", "rebalance", "trace")
 
 
