@@ -27,7 +27,7 @@ from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
 from sparkbolt.wire.frames import Frame, FrameKind, Moment, collect, kind_of
-from sparkbolt.worker.results import Row
+from sparkbolt.worker.routing import Row
 from sparkbolt.worker.source_reader import run_entry
 from sparkbolt.worker.stage import run_level
 

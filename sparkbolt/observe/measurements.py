@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
+from sparkbolt.api.metrics import ComponentMetrics
 from sparkbolt.observe.histogram import Histogram
 
 ANY = "*"
@@ -84,6 +85,23 @@ def add_flows(sums: dict[Flow, FlowCounts], flows: Mapping[Flow, FlowCounts]) ->
         if flow not in sums:
             sums[flow] = FlowCounts()
         sums[flow].add(counts)
+
+
+def add_totals(metrics: dict[str, ComponentMetrics], flows: Mapping[Flow, FlowCounts]) -> None:
+    """Add the totals of flows to the metrics of their components.
+
+    >>> metrics = {}
+    >>> add_totals(metrics, {Flow("split", task, "lines", "default"): FlowCounts(executed=2) for task in range(3)})
+    >>> metrics["split"].executed
+    6
+    """
+    for flow, counts in flows.items():
+        total = metrics.setdefault(flow.component, ComponentMetrics())
+        total.emitted += counts.emitted
+        total.executed += counts.executed
+        total.acked += counts.acked
+        total.failed += counts.failed
+        total.execute_ms += counts.execute_ms
 
 
 class TimeSpan(NamedTuple):

@@ -51,7 +51,7 @@ from sparkbolt.base.ids import (
 )
 from sparkbolt.base.packing import Buffer
 from sparkbolt.errors import InvariantError, check
-from sparkbolt.observe.measurements import Measurements
+from sparkbolt.observe.measurements import Measurements, add_totals
 from sparkbolt.wire.edges import Anchoring
 from sparkbolt.wire.frames import (
     FrameKind,
@@ -422,6 +422,7 @@ def gather(frames: Iterable[Any]) -> Feedback:
     if partials:
         feedback.partials += count_pairs(partials)
         verdicts.append(judge(partials))
+    add_totals(feedback.metrics, feedback.measured.flows)
     feedback.verdicts = merge(verdicts)
     feedback.hops = merged(feedback.hops)
     feedback.marks.sort()

@@ -136,6 +136,11 @@ class Rows:
         return anchoring.roots[chosen], anchoring.edges[chosen]
 
 
+NOWHERE = Origin("", -1, "", ())
+"""The origin of rows that no component sent: of a ``flush``, and of a step of a bolt runtime."""
+NO_ROWS = Rows(NOWHERE, 0, [], None, None)
+
+
 def _coded(codes: bytes, distinct: list[str], text: tuple[bytes, bytes] | None) -> Column:
     """What ``column_of`` makes of strings for a field that is sent as a dictionary.
 
@@ -371,8 +376,9 @@ class Emissions:
         """
         self._chunks.append((columns, parents))
 
-    def blocks(self, rows: Rows, tracked: bool, task: int) -> Iterator[EmittedRows]:
-        """Yield what was emitted while task number ``task`` worked on ``rows``, as blocks of emitted rows."""
+    def blocks(self, rows: Rows, tracked: bool, task: int) -> list[EmittedRows]:
+        """What was emitted while task number ``task`` worked on ``rows``, as blocks of emitted rows."""
+        blocks = []
         path = (*(rows.path if not self._anchors else ()), (task, self.routes.index))
         first = self.first
         for columns, parents in self._parts():
@@ -383,8 +389,10 @@ class Emissions:
                 direct_to = direct_to[order] if direct_to is not None else None
             anchored = self._parents(rows, parents, first - self.first) if tracked else None
             attempts = self._attempts(rows, parents)
-            yield EmittedRows(self.routes, columns, len(parents), first, anchored, attempts, direct_to, path)
+            block = EmittedRows(self.routes, columns, len(parents), first, anchored, attempts, direct_to, path)
+            blocks.append(block)
             first += len(parents)
+        return blocks
 
     def _parts(self) -> Iterator[tuple[Sequence[Column], npt.NDArray[np.int64]]]:
         if self.rows.count:
@@ -560,6 +568,11 @@ class Output:
             f"{self.component!r} emitted outside of its execute and flush, from a thread or a coroutine that outlived "
             "them: keep the values, and emit them in the next execute or flush"
         )
+
+    def clear(self) -> None:
+        """Forget what was emitted, which was sent."""
+        for out in self.streams.values():
+            out.clear()
 
     def begin(self) -> None:
         """Begin a micro-batch; all emissions of the one before must have been sent."""

@@ -167,9 +167,9 @@ def test_a_frame_carries_its_way_and_a_fused_bolt_passes_it_on() -> None:
     paths: list[Any] = []
     original = Stage._work
 
-    def spy(run: Stage, task: Any, rows: Any, *own: Any) -> Any:
+    def spy(run: Stage, task: Any, rows: Any, *rest: Any) -> Any:
         paths.append((task.context.component, [number for number, _ in rows.path]))
-        return original(run, task, rows, *own)
+        return original(run, task, rows, *rest)
 
     made = topology()
     numbers = {name: made.tasks(name)[0] for name in made.components}

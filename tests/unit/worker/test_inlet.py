@@ -22,7 +22,7 @@ from sparkbolt.sim.subject import SimulationError
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.wire.frames import Frame, Moment, encode
 from sparkbolt.wire.plan import MicroBatchPlan
-from sparkbolt.worker.results import Row
+from sparkbolt.worker.routing import Row
 
 
 class Brought(InletSpout):

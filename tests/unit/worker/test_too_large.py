@@ -9,7 +9,7 @@ import pytest
 from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
-from sparkbolt.worker.results import FrameWriter
+from sparkbolt.worker.routing import FrameWriter
 
 COUNT = 40
 LARGE = 7
