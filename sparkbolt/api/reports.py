@@ -90,7 +90,8 @@ class FailedTree:
     """The index of the spout task."""
     source: str | None
     position: int | None
-    """The position of the record; ``source`` and ``position`` are None if the record cannot be read again."""
+    """The position of the record in its source; for a record of a ``Spout``, which has no source, the sequence of its
+    first attempt."""
     attempt: int
     fail: Fail
     outcome: MessageOutcome
@@ -128,7 +129,7 @@ class FailedTree:
             task=self.task,
             state=TreeState.FAILED,
             source=self.source,
-            position=self.position,
+            position=self.position if self.source is not None else None,
             message_id=self.message_id,
             attempt=self.attempt,
             started_in=self.started_in,
