@@ -189,30 +189,6 @@ class Measurements:
         self.frame_bytes += other.frame_bytes
         self.processes.update(other.processes)
 
-    def pack(self) -> list[Any]:
-        """The measurements as plain lists, since every spark_task sends some in every micro-batch."""
-        return [
-            flows_to_json(self.flows),
-            [(component, histogram.to_json()) for component, histogram in self.execute.items()],
-            [(part, *span) for part, span in self.spans.items()],
-            self.frames,
-            self.frame_bytes,
-            [(host, pid, size) for (host, pid), size in self.processes.items()],
-        ]
-
-    @classmethod
-    def unpack(cls, value: Sequence[Any]) -> Measurements:
-        """The inverse of ``pack``."""
-        flows, execute, spans, frames, frame_bytes, processes = value
-        return cls(
-            flows_from_json(flows),
-            {component: Histogram.from_json(histogram) for component, histogram in execute},
-            {part: TimeSpan(*span) for part, *span in spans},
-            frames,
-            frame_bytes,
-            {(host, pid): size for host, pid, size in processes},
-        )
-
 
 def add_histograms(sums: dict[str, Histogram], histograms: Mapping[str, Histogram]) -> None:
     """Add histograms to others, by name."""

@@ -8,17 +8,16 @@ Rule 2: everything is counted once, by task and stream (``Counters``); the drive
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.api.metrics import ComponentMetrics, pack
-from sparkbolt.api.outage import Health
+from sparkbolt.api.metrics import ComponentMetrics
+from sparkbolt.api.outage import Health, add_healths
 from sparkbolt.api.reports import ErrorReport, Fail
-from sparkbolt.api.story import Hop
 from sparkbolt.api.tuples import SYSTEM_COMPONENT, TRACED, Origin, Tuple
 from sparkbolt.base.exceptions import printed
 from sparkbolt.base.ids import U64, unmix64_array
@@ -27,8 +26,7 @@ from sparkbolt.observe.measurements import ANY, FlowCounts, Measurements, TimeSp
 from sparkbolt.wire.acker import Accounts, combine, encode_partials, shards_of
 from sparkbolt.wire.edges import Anchoring
 from sparkbolt.wire.frames import Column, FrameKind, Moment, encode_control, python_values, wrap
-from sparkbolt.wire.plan import Timer
-from sparkbolt.wire.verdicts import Partials
+from sparkbolt.wire.verdicts import Partials, StageFeedback
 from sparkbolt.worker.emissions import NO_ROWS, NOWHERE, Output, Rows
 from sparkbolt.worker.failures import Failure
 from sparkbolt.worker.health import WorkSeen
@@ -250,6 +248,13 @@ class Healths:
         for trees, failure in done.of_trees:
             seen.add(trees, dict.fromkeys(range(trees), failure), None)
 
+    def by_bolt(self, task_owner: Callable[[int], tuple[str, int]]) -> dict[str, Health]:
+        """The health of each bolt: the sum of its tasks'."""
+        healths: dict[str, Health] = {}
+        for number, seen in self.seen.items():
+            add_healths(healths, {task_owner(number)[0]: seen.health()})
+        return healths
+
 
 class Listeners:
     """Passes what is emitted on to ``capture`` and ``debug`` of the environment."""
@@ -287,18 +292,8 @@ class StageResult:
     rows: list[Row] = field(default_factory=list)
     """Frames for later levels, and rows that only pass through."""
     partials: Partials = field(default_factory=Partials)
-    metrics: dict[str, ComponentMetrics] = field(default_factory=dict)
-    """By component: what ``measured`` does not count; includes the metrics of earlier stages that came here."""
-    hops: list[Hop] = field(default_factory=list)
-    reports: list[ErrorReport] = field(default_factory=list)
-    timers: dict[int, Timer | None] = field(default_factory=dict)
-    """By number of each task with a runtime that ran: its next timer; None: it needs none."""
-    marks: list[tuple[str, str, str, int, int]] = field(default_factory=list)
-    """As in ``Feedback``."""
-    healths: dict[str, Health] = field(default_factory=dict)
-    """By bolt: how its work went."""
-    measured: Measurements = field(default_factory=Measurements)
-    """What this stage and those before it have measured."""
+    feedback: StageFeedback = field(default_factory=StageFeedback)
+    """Includes the feedback of earlier stages that came here."""
 
     def to_rows(self, lane: Lane) -> list[Row]:
         """All rows that leave the stage: ``rows``, then the partials for each acker task, then one row of feedback.
@@ -313,9 +308,7 @@ class StageResult:
             for shard, partials in shards_of(self.partials, len(lane.acker_dests)).items():
                 dest = ride[shard % len(ride)] if ride else lane.acker_dests[shard]
                 rows.append((dest, wrap(FrameKind.PARTIALS, encode_partials(partials), self.moment)))
-        if self.measured.flows or self.metrics or self.reports or self.hops or self.timers or self.healths:
-            measured = self.measured.pack()
-            feedback = pack(self.metrics), self.reports, self.hops, self.timers, self.marks, self.healths, measured
+        if not self.feedback.empty:
             dest = ride[0] if ride else lane.feedback_dest
-            rows.append((dest, encode_control(FrameKind.FEEDBACK, feedback, self.moment)))
+            rows.append((dest, encode_control(FrameKind.FEEDBACK, self.feedback, self.moment)))
         return rows

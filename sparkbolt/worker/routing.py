@@ -250,35 +250,11 @@ class Sent:
     refused: list[Refusal] = field(default_factory=list)
 
 
-class Router:
-    """Sends the rows of one process's part in one stage; those for fused bolts are only routed."""
-
-    def __init__(self, lane: Lane, moment: Moment, piece: int, origin_of: Callable[[int, int], Origin]) -> None:
-        """Begin without any frames; see ``FrameWriter``."""
-        self.writer = FrameWriter(lane, moment, piece, origin_of)
-        self._micro_batch_id = moment.micro_batch_id
-
-    def send(self, block: EmittedRows, sender: int) -> Sent:
-        """Route a block that task number ``sender`` emitted, and write the frames."""
-        sent = Sent(block, block)
-        while block.stream.routes:
-            try:
-                sent.routed, sent.account = route(block, sender, self._micro_batch_id)
-                break
-            except UnroutableError as error:
-                sent.refused.append(Refusal(sender, roots_of_row(block, error.row), str(error), block.path))
-                sent.block = block = without(block, error.row)
-        for rows in sent.routed:
-            if not rows.route.fused:
-                sent.refused += self.writer.write(rows, sender, block.stream.index, block.path)
-        return sent
-
-
 COLUMN_BYTES_GUESS = 64
 
 
-class FrameWriter:
-    """Writes the frames of one process's part in one stage of a micro-batch."""
+class Router:
+    """Sends the rows of one process's part in one stage; those for fused bolts are only routed."""
 
     def __init__(self, lane: Lane, moment: Moment, piece: int, origin_of: Callable[[int, int], Origin]) -> None:
         """Begin without any frames.
@@ -299,12 +275,22 @@ class FrameWriter:
         self._sequences: dict[tuple[int, int], int] = {}
         """By (task number, stream index): how many frames were written."""
 
-    def take(self) -> list[Row]:
-        """The frames that were written since the last call."""
-        rows, self.rows = self.rows, []
-        return rows
+    def send(self, block: EmittedRows, sender: int) -> Sent:
+        """Route a block that task number ``sender`` emitted, and write the frames."""
+        sent = Sent(block, block)
+        while block.stream.routes:
+            try:
+                sent.routed, sent.account = route(block, sender, self._moment.micro_batch_id)
+                break
+            except UnroutableError as error:
+                sent.refused.append(Refusal(sender, roots_of_row(block, error.row), str(error), block.path))
+                sent.block = block = without(block, error.row)
+        for rows in sent.routed:
+            if not rows.route.fused:
+                sent.refused += self._frames(rows, sender, block.stream.index, block.path)
+        return sent
 
-    def write(self, routed: RoutedRows, sender: int, stream: int, path: Path) -> list[Refusal]:
+    def _frames(self, routed: RoutedRows, sender: int, stream: int, path: Path) -> list[Refusal]:
         """Write the rows that one task sends to another on one stream; rows that cannot be sent are returned."""
         refusals: list[Refusal] = []
         dest = self._lane.dests[routed.target]

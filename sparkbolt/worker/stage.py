@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 
 from sparkbolt.api.causes import Cause
 from sparkbolt.api.committers import take_rows
-from sparkbolt.api.metrics import ComponentMetrics, unpack
-from sparkbolt.api.outage import add_healths
+from sparkbolt.api.metrics import ComponentMetrics
 from sparkbolt.api.pickling import attributes_of
 from sparkbolt.api.progress import Activity
 from sparkbolt.api.reports import ErrorReport, Fail
@@ -24,7 +23,7 @@ from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.tuples import tick
 from sparkbolt.base.ids import U64, unmix64
 from sparkbolt.errors import PrepareError, Unavailable
-from sparkbolt.observe.measurements import READ, Measurements, level_part
+from sparkbolt.observe.measurements import READ, level_part
 from sparkbolt.wire.acker import decode_partials
 from sparkbolt.wire.exclusion import NOTHING_EXCLUDED, Exclusion
 from sparkbolt.wire.frames import (
@@ -39,6 +38,7 @@ from sparkbolt.wire.frames import (
     moment_of,
     unwrap,
 )
+from sparkbolt.wire.verdicts import StageFeedback
 from sparkbolt.worker.crash_isolation import Unkept
 from sparkbolt.worker.emissions import NO_ROWS, Rows
 from sparkbolt.worker.failures import failure_of, stop_without_tree
@@ -206,8 +206,8 @@ class Stage:
             seen.append(self._work(task, self._rows_of(frame), own))
         if runtime is not None:
             self._work(task, NO_ROWS, own, runtime.end)
-            self.result.timers[number] = runtime.timer
-            self.result.marks += runtime.marks
+            self.result.feedback.timers[number] = runtime.timer
+            self.result.feedback.marks += runtime.marks
         if any(rows.count for rows in seen) or (runtime is not None and runtime.has_run):
             self._flush(task, seen, own)
             self._keep_rows(task)
@@ -390,7 +390,7 @@ class Stage:
 
     def add_row(self, row: Row) -> None:
         """Add a row to those that leave the stage."""
-        self.router.writer.rows.append(row)
+        self.router.rows.append(row)
 
     def absorb(self, data: Any) -> bool:
         """Combine a row of partials or feedback with this stage's own; return False if the row is neither."""
@@ -398,32 +398,27 @@ class Stage:
         if kind == FrameKind.PARTIALS:
             self.reports.parts.append(decode_partials(unwrap(data, FrameKind.PARTIALS)))
         elif kind == FrameKind.FEEDBACK:
-            metrics, reports, hops, timers, marks, healths, measured = decode_control(data, FrameKind.FEEDBACK)
-            self.result.measured.add(Measurements.unpack(measured))
-            self.result.timers.update(timers)
-            self.result.marks += marks
-            for component, counts in unpack(metrics).items():
-                self.result.metrics.setdefault(component, ComponentMetrics()).add(counts)
-            add_healths(self.result.healths, healths)
-            self.result.reports.extend(reports)
-            self.result.hops.extend(hops)
+            self.result.feedback.add(decode_control(data, FrameKind.FEEDBACK))
         return kind in (FrameKind.PARTIALS, FrameKind.FEEDBACK)
 
     def finish(self) -> StageResult:
         """Flush the fused tasks, and return the result of the stage."""
         self._end_fused()
         self._listeners.end()
-        result, rows = self.result, self.router.writer.rows
+        result, rows = self.result, self.router.rows
         result.rows.extend(rows)
         self.counters.end(rows)
-        result.measured.add(self.counters.measured)
-        for component, counts in self.counters.others.items():
-            result.metrics.setdefault(component, ComponentMetrics()).add(counts)
-        result.reports.extend(self.reports.errors)
-        if self._recorder is not None:
-            result.hops.extend(self._recorder.hops())
-        for number, seen in self.work_seen.items():
-            add_healths(result.healths, {self.lane.topology.task_owner(number)[0]: seen.health()})
+        hops = self._recorder.hops() if self._recorder is not None else []
+        counters, healths = self.counters, self._healths.by_bolt(self.lane.topology.task_owner)
+        result.feedback.add(
+            StageFeedback(
+                metrics=counters.others,
+                measured=counters.measured,
+                reports=self.reports.errors,
+                hops=hops,
+                healths=healths,
+            )
+        )
         if self.lane.tracked:
             result.partials = self.reports.partials()
         return result
