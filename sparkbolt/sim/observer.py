@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,13 +129,11 @@ class AttemptObserver:
         if self._stories:
             self._changes.watch(output)
 
-    def giving(self, rows: Rows) -> AbstractContextManager[None]:
-        """Watch the rows that a fused task receives."""
-        return self._changes.giving(rows) if self._stories else nullcontext()
-
     def starting(self, task: BoltTask, rows: Rows) -> Rows:
         """Return the rows of a task, or rows during which the worker dies."""
         self.preparing = ""
+        if self._stories and task.context.component in self._lane.fused_into:  # its values are the very ones emitted
+            self._changes.giving(task.context.task, rows)
         if self._rows_left is None:
             return rows
         if rows.count <= self._rows_left:
@@ -151,7 +148,7 @@ class AttemptObserver:
     def worked(self, work: Work) -> None:
         """Record what a task did, and which values it has changed."""
         if self._stories and work.output is not None:
-            self._changes.sending(work.output, f"{work.component}[{work.index}]")
+            self._changes.sending(work)
         for keys in work.started:
             self._started(keys)
         for acked in work.done.acks:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, Protocol, TypeAlias
@@ -98,9 +97,6 @@ class Observer(Protocol):
 
     def starting(self, task: BoltTask, rows: Rows) -> Rows:
         """Called before a task runs on rows; the task runs on the rows that this returns."""
-
-    def giving(self, rows: Rows) -> AbstractContextManager[None]:
-        """Entered while a fused task works on rows, whose values are the very objects that were emitted."""
 
     def worked(self, work: Work) -> None:
         """See ``Subscriber``; called before any other subscriber."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any, TypeAlias
 
 from sparkbolt.api.causes import Cause
@@ -351,8 +350,7 @@ class Stage:
         except (Unavailable, PrepareError) as error:
             self._not_prepared(routed.target, [rows], error)
             return
-        with self.observer.giving(rows) if self.observer is not None else nullcontext():
-            self._work(task, rows)
+        self._work(task, rows)
         if routed.target in self._unflushed:  # without values: a failed flush needs only the trees of the rows
             done = Rows(origin, routed.count, [], routed.anchoring, routed.attempts, block.path)
             self._unflushed[routed.target].append(done)
