@@ -5,7 +5,7 @@ Rule: counts are sent with the micro-batch in which they arose, and are added on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -209,14 +209,6 @@ class TopologyMetrics:
         counts.update((component, replace(own)) for component, own in self.components.items())
         lags = {component: dict(of_sources) for component, of_sources in self.lags.items()}
         return replace(self, components=counts, lags=lags)
-
-    def see_lag(self, component: str, lags: Mapping[str, int], skipped: int) -> None:
-        """Update the lag by source and the skipped positions of a spout."""
-        if lags or skipped:
-            counts = self.of(component)
-            counts.lag = sum(lags.values())
-            counts.skipped += skipped
-            self.lags[component] = {source: lag for source, lag in lags.items() if lag}
 
     def add(self, other: dict[str, ComponentMetrics]) -> None:
         """Add the counts of one micro-batch."""

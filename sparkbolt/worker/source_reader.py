@@ -42,7 +42,7 @@ from sparkbolt.wire.frames import (
     joined_columns,
     take,
 )
-from sparkbolt.wire.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Record
+from sparkbolt.wire.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Piece, Record
 from sparkbolt.worker.failures import Failure, failure_of
 from sparkbolt.worker.hop_recorder import TRACED_MAX, Chooser
 from sparkbolt.worker.outbox import Started
@@ -560,28 +560,17 @@ def clock_rows(lane: Lane, plan: MicroBatchPlan) -> list[Row]:
     return rows
 
 
-def run_entry(
-    worker: Worker,
-    moment: Moment,
-    piece: int,
-    entry: Entry,
-    records: Sequence[Record] = (),
-    traced: Sequence[int] = (),
-    exclusion: Exclusion = NOTHING_EXCLUDED,
-) -> StageResult:
+def run_piece(worker: Worker, moment: Moment, piece: Piece, exclusion: Exclusion = NOTHING_EXCLUDED) -> StageResult:
     """Read one entry of a plan, and run the bolts that are fused behind its spout.
 
     Args:
         worker: the worker of this process.
         moment: the micro-batch.
-        piece: the entry's index in the plan.
-        entry: what to read.
-        records: for an entry of a ``Spout``, the records that it emitted.
-        traced: the sequences whose trees are traced in any case.
+        piece: the entry, and what travels with it.
         exclusion: what this execution of the plan leaves out.
     """
     from sparkbolt.worker.dead_letter_reader import LetterReader
 
-    stage = Stage(worker, moment, piece)
-    (EntryReader if entry.letters is None else LetterReader)(stage, entry, traced, exclusion).read(records)
+    stage, entry = Stage(worker, moment, piece.index), piece.entry
+    (EntryReader if entry.letters is None else LetterReader)(stage, entry, piece.traced, exclusion).read(piece.records)
     return stage.finish()
