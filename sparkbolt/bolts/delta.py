@@ -14,13 +14,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import pyarrow as pa
 
 from sparkbolt.bolts.table_committer import TableCommitter, fitting, owner_of, partition_columns, refuse_older, typed
 from sparkbolt.bolts.table_schema import SchemaGiven
-from sparkbolt.core.model import arguments
+from sparkbolt.core.model.arguments import PROPERTIES, checked, text, verify
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import ConfigError, Unavailable
 
@@ -49,6 +49,7 @@ class DeltaBolt(TableCommitter):
 
     _lacks = (pa.types.is_duration, pa.types.is_time)
 
+    @checked
     def __init__(
         self,
         table: str | os.PathLike[str],
@@ -56,7 +57,7 @@ class DeltaBolt(TableCommitter):
         schema: SchemaGiven = None,
         partition_by: str | Sequence[str] | None = None,
         schema_mode: Literal["merge"] | None = None,
-        storage_options: Mapping[str, str] | None = None,
+        storage_options: Annotated[Mapping[str, str], PROPERTIES] | None = None,
     ) -> None:
         """Check and store the arguments; nothing is opened yet.
 
@@ -74,14 +75,11 @@ class DeltaBolt(TableCommitter):
         if find_spec("deltalake") is None:
             raise ConfigError("DeltaBolt needs the package deltalake: pip install 'sparkbolt[delta]'")
         path = os.fspath(table) if isinstance(table, os.PathLike) else table
-        given = arguments.text("table", path, "the directory or the URL of a table")
+        given: str = verify("table", path, text("the directory or the URL of a table"))
         self.table = given if re.match("[a-zA-Z][a-zA-Z0-9+.-]*://", given) else os.path.abspath(given)
         self.partition_by = partition_columns(partition_by, self._schema) or None
-        self.schema_mode: Literal["merge"] | None = None
-        if schema_mode is not None:
-            self.schema_mode = arguments.one_of("schema_mode", schema_mode, ("merge",))
-        options = arguments.properties("storage_options", storage_options)
-        self.storage_options = {key: str(value) for key, value in options.items()}
+        self.schema_mode = schema_mode
+        self.storage_options = {key: str(value) for key, value in (storage_options or {}).items()}
 
     def open(self, context: TopologyContext) -> None:
         """Remember under which name the micro-batches are counted."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pyarrow as pa
 import pyarrow.types as _is
@@ -21,7 +21,7 @@ import pyarrow.types as _is
 from sparkbolt.bolts.table_committer import TableCommitter, fitting, owner_of, partition_columns, refuse_older, typed
 from sparkbolt.bolts.table_schema import SchemaGiven
 from sparkbolt.core.base.exceptions import line_of
-from sparkbolt.core.model import arguments
+from sparkbolt.core.model.arguments import PROPERTIES, checked, text
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import ConfigError, Unavailable
 
@@ -51,12 +51,13 @@ class IcebergBolt(TableCommitter):
 
     _lacks = (pa.types.is_duration,)
 
+    @checked
     def __init__(
         self,
-        table: str,
+        table: Annotated[str, text("the name of a table, with its namespace")],
         *,
-        catalog: str = "default",
-        properties: Mapping[str, str] | None = None,
+        catalog: Annotated[str, text("the name of a catalog")] = "default",
+        properties: Annotated[Mapping[str, str], PROPERTIES] | None = None,
         schema: SchemaGiven = None,
         partition_by: str | Sequence[str] | None = None,
         schema_mode: Literal["merge"] | None = None,
@@ -77,16 +78,13 @@ class IcebergBolt(TableCommitter):
         super().__init__(schema)
         if find_spec("pyiceberg") is None:
             raise ConfigError("IcebergBolt needs the package pyiceberg: pip install 'sparkbolt[iceberg]'")
-        self.table = arguments.text("table", table, "the name of a table, with its namespace")
+        self.table = table
         if "." not in self.table.strip("."):
             raise ConfigError(f"table={self.table!r:.80} has no namespace, expected a name such as 'shop.orders'")
-        self.catalog = arguments.text("catalog", catalog, "the name of a catalog")
-        given = arguments.properties("properties", properties)
-        self.properties = {key: str(value) for key, value in given.items()}
+        self.catalog = catalog
+        self.properties = {key: str(value) for key, value in (properties or {}).items()}
         self.partition_by = partition_columns(partition_by, self._schema)
-        self.schema_mode: Literal["merge"] | None = None
-        if schema_mode is not None:
-            self.schema_mode = arguments.one_of("schema_mode", schema_mode, ("merge",))
+        self.schema_mode = schema_mode
 
     def open(self, context: TopologyContext) -> None:
         """Remember under which name the micro-batches are counted."""

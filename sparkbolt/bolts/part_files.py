@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from sparkbolt.core.model import arguments
+from sparkbolt.core.model.arguments import absolute_path
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import ConfigError, Unavailable
@@ -42,7 +42,7 @@ def absolute_directory(path: str | Path) -> str:
     Raises:
         ConfigError: The path is empty or names a file.
     """
-    full = arguments.absolute("path", path, "the name of a directory")
+    full = absolute_path("path", path, "the name of a directory")
     if os.path.exists(full) and not os.path.isdir(full):
         raise ConfigError(f"path={full!r} is a file, expected a directory: each task writes files of its own into it")
     return full

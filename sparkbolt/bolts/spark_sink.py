@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import tempfile
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +21,7 @@ from sparkbolt.bolts.part_files import full_disk_is_away
 from sparkbolt.bolts.table_committer import TableCommitter, typed
 from sparkbolt.bolts.table_schema import SchemaGiven
 from sparkbolt.core.base.exceptions import printed
-from sparkbolt.core.model import arguments
+from sparkbolt.core.model.arguments import checked, function
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.tuples import DEFAULT_STREAM
 from sparkbolt.errors import ConfigError
@@ -59,7 +59,14 @@ class SparkSink(TableCommitter):
 
     _lacks = (lambda kind: isinstance(kind, pa.BaseExtensionType),)
 
-    def __init__(self, stream: str | tuple[str, str], function: BatchFunction, *, schema: SchemaGiven = None) -> None:
+    @checked
+    def __init__(
+        self,
+        stream: str | tuple[str, str],
+        function: Annotated[BatchFunction, function("function(batch_df, batch_id)")],
+        *,
+        schema: SchemaGiven = None,
+    ) -> None:
         """Store what is to be written.
 
         Args:
@@ -82,7 +89,7 @@ class SparkSink(TableCommitter):
             )
         self.stream = name
         self._subscribes = (name,)
-        self.function = arguments.function("function", function, "function(batch_df, batch_id)")
+        self.function = function
         try:
             inspect.signature(function).bind(None, 0)
         except TypeError as error:

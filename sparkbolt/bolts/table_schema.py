@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from sparkbolt.core.base.arrow_values import field_of, widens
 from sparkbolt.core.base.exceptions import printed
-from sparkbolt.core.model import arguments
+from sparkbolt.core.model.arguments import field_names, text, verify
 from sparkbolt.core.model.config import did_you_mean
 from sparkbolt.errors import ConfigError
 
@@ -135,8 +135,8 @@ def columns_of(what: str, given: str | Sequence[str] | None) -> list[str]:
     if given is None:
         return []
     if isinstance(given, str):
-        return [arguments.text(what, given, "the name of a column")]
-    return arguments.fields(what, given, "['day']")
+        return [verify(what, given, text("the name of a column"))]
+    return field_names(what, given, "['day']")
 
 
 def types_of(schema: pa.Schema) -> str:

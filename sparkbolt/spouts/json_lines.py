@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sparkbolt.core.model import arguments
+from sparkbolt.core.model.arguments import field_names
 from sparkbolt.core.model.components import PartitionedSpout
 from sparkbolt.core.model.ranges import BadRecord, Range
 from sparkbolt.spouts.text import Paths, TextSpout
@@ -44,7 +44,7 @@ class JsonLinesSpout(TextSpout):
             ConfigError: ``outputs`` is not a list of names, or ``TextSpout`` refuses another argument.
         """
         super().__init__(paths, follow=follow, in_order=in_order, encoding=encoding, line_bytes_max=line_bytes_max)
-        self.outputs = arguments.fields("outputs", outputs)
+        self.outputs = field_names("outputs", outputs)
 
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
         """Yield the objects whose lines start in the range, as (offset, values)."""

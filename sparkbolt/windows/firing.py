@@ -11,12 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.core.base.ids import U64
+from sparkbolt.core.model.arguments import verify_fields, whole
 from sparkbolt.core.worker.failures import Failure
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, WindowLog
@@ -31,7 +32,15 @@ class Count:
     Count(tuples=10)
     """
 
-    tuples: int
+    tuples: Annotated[int, whole()]
+
+    def __post_init__(self) -> None:
+        """Check the number.
+
+        Raises:
+            ConfigError: it is not a whole number of at least 1.
+        """
+        verify_fields(self)
 
 
 Extent: TypeAlias = Count | int

@@ -12,17 +12,16 @@ import inspect
 import pickle
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
 import cloudpickle
 
-from sparkbolt.core.base.exceptions import printed
 from sparkbolt.core.base.ids import MAX_TASK_NUMBER
 from sparkbolt.core.base.words import Word
-from sparkbolt.core.model import arguments
+from sparkbolt.core.model.arguments import field_mistakes, is_writable, whole
 from sparkbolt.core.model.class_attributes import changed_class_attributes
 from sparkbolt.core.model.committers import CommittingBolt
 from sparkbolt.core.model.components import AsyncBolt, BoltBase, ColumnBolt, Component, PartitionedSpout, Spout
@@ -146,23 +145,8 @@ def _own_mistakes(declaration: Declaration, config: Config) -> list[str]:
 
 def _attribute_mistakes(component: Component) -> list[str]:
     """Return the mistakes in the attributes that describe a component."""
-    mistakes = []
-    for name in ("stateless", "flush_anywhere", "starts_trees", "tracked", "once"):
-        value = getattr(component, name, False)
-        if not isinstance(value, bool):
-            mistakes.append(f"its {name} is {printed(value)}, expected True or False")
-    limits = {"concurrency": "a whole number above 0"} if isinstance(component, AsyncBolt) else {}
-    if isinstance(component, PartitionedSpout):
-        limits["max_uncommitted"] = "a whole number above 0, or None"
-    for name, expected in limits.items():
-        value = getattr(component, name, None)
-        if not (arguments.is_int(value, 1) or (value is None and name == "max_uncommitted")):
-            mistakes.append(f"its {name} is {printed(value)}, expected {expected}")
-    transient: object = getattr(component, "transient", ())
-    if isinstance(transient, str | bytes) or not isinstance(transient, Sequence | Set):
-        hint = f": did you mean [{transient!r}]?" if isinstance(transient, str) else ""
-        mistakes.append(f"its transient is {printed(transient)}, expected a list of names of attributes{hint}")
-    return mistakes
+    declaring = next(cls for cls in type(component).__mro__ if cls.__module__ == Component.__module__)
+    return [f"its {mistake}" for mistake in field_mistakes(component, declaring)]
 
 
 def _name_mistakes(name: object) -> list[str]:
@@ -173,9 +157,9 @@ def _name_mistakes(name: object) -> list[str]:
         mistakes.append(f"{name!r} begins with '__', which names of the system do: choose another name")
     if any(character in name for character in _FORBIDDEN):
         mistakes.append(f"{name!r} has one of {' '.join(_FORBIDDEN)} in it, which names may not have")
-    if not name.isprintable() and arguments.is_writable(name):
+    if not name.isprintable() and is_writable(name):
         mistakes.append(f"{name!r} has a character in it that cannot be printed, such as a newline")
-    if not arguments.is_writable(name):
+    if not is_writable(name):
         mistakes.append(f"{name!r} has half of a pair of characters in it (a lone surrogate), which no file can hold")
     elif len(name.encode()) > NAME_BYTES_MAX:
         mistakes.append(f"{name[:40]!r}... is {len(name.encode())} bytes long, and {NAME_BYTES_MAX} is the most")
@@ -183,9 +167,8 @@ def _name_mistakes(name: object) -> list[str]:
 
 
 def _parallelism_mistakes(parallelism: object) -> list[str]:
-    if isinstance(parallelism, int) and not isinstance(parallelism, bool) and parallelism >= 1:
-        return []
-    return [f"its parallelism: expected an int of at least 1, got {parallelism!r}"]
+    mistake = whole().mistake("parallelism", parallelism)
+    return [f"its {mistake}"] if mistake else []
 
 
 def _component_mistake(declaration: Declaration) -> str | None:
@@ -368,9 +351,8 @@ def _dictionary_mistakes(declaration: Declaration, known: Mapping[Any, Declarati
     bolt = declaration.component
     if not isinstance(bolt, ColumnBolt):
         return []
-    if isinstance(bolt.dictionaries, str):
-        name = bolt.dictionaries
-        return [f"its dictionaries: expected a list of names of fields, got {name!r}: did you mean [{name!r}]?"]
+    if field_mistakes(bolt, ColumnBolt):
+        return []
     fields = [field_ for names in _inputs(declaration, known).values() for field_ in names]
     return [
         f"its dictionaries name {name!r}, which no stream that it subscribes to declares"

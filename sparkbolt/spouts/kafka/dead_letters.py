@@ -16,9 +16,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from sparkbolt.core.model import arguments
+from sparkbolt.core.model.arguments import PROPERTIES, checked
 from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.core.model.dead_letters import DeadLetter, RawMessage
@@ -62,7 +62,10 @@ class KafkaDeadLetters:
     'orders.dlq'
     """
 
-    def __init__(self, brokers: str, topic: str, *, client: Mapping[str, Any] | None = None) -> None:
+    @checked
+    def __init__(
+        self, brokers: str, topic: str, *, client: Annotated[Mapping[str, Any], PROPERTIES] | None = None
+    ) -> None:
         """Check and store the arguments; no connection is opened.
 
         Raises:
@@ -71,7 +74,7 @@ class KafkaDeadLetters:
         """
         if not is_topic(topic):
             raise ConfigError(f"topic={topic!r}: expected the name of a topic for dead letters")
-        self.settings = ClientSettings(brokers, arguments.properties("client", client))
+        self.settings = ClientSettings(brokers, dict(client or {}))
         self.topic = topic
         client_library()
 

@@ -279,7 +279,7 @@ def test_a_function_that_cannot_be_called_with_two_arguments_is_refused() -> Non
 
 def test_arguments_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigError, match="stream="):
-        SparkSink(print, "count")  # type: ignore[arg-type]
+        SparkSink(print, print)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="function"):
         SparkSink("count", "append")  # type: ignore[arg-type]
 

@@ -400,7 +400,7 @@ def test_a_forked_child_has_an_engine_of_its_own(url: str) -> None:
         (("sqlite:///x.db", "t", "merge", {"combine": {"n": "sum"}}), "expected 'last' or 'first' or 'add'"),
         (("sqlite:///x.db", "t", "upsert", {"create": True}), "the primary key to be"),
         (("sqlite:///x.db", "t", "upsert", {"keys": ["id"], "newest": "id"}), "which never change"),
-        (("sqlite:///x.db", "t", "append", {"columns": {"n": None}}), "expected names of fields or functions"),
+        (("sqlite:///x.db", "t", "append", {"columns": {"n": None}}), "expected the name of a field, or a function"),
         (("sqlite:///x.db", "t", "append", {"wait_secs": 0}), "wait_secs=0"),
         (("sqlite:///x.db", "t", {"engine": {"isolation_level": "autocommit"}}), "asks for autocommit: leave it out"),
         (("sqlite:///x.db", "t", {"engine": {"connect_args": {"autocommit": True}}}), "asks for autocommit"),

@@ -546,7 +546,7 @@ def test_other_encodings_are_decoded_line_by_line(tmp_path: Path) -> None:
         ({"paths": ["a", 5]}, "paths holds 5"),
         ({"paths": "a\ud800"}, r"paths holds 'a\\ud800', which can be the name of no file"),
         ({"paths": "x", "encoding": "utf-16"}, "convert the files"),
-        ({"paths": "x", "encoding": "klingon"}, "not known"),
+        ({"paths": "x", "encoding": "klingon"}, "an encoding that Python knows"),
         ({"paths": "x", "line_bytes_max": 0}, "line_bytes_max=0"),
     ],
 )

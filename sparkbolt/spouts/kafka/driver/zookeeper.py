@@ -13,9 +13,9 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from sparkbolt.core.model import arguments
+from sparkbolt.core.model.arguments import checked, text
 from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.spouts.kafka.driver.offsets import Owner, Scope, Stored
 from sparkbolt.spouts.kafka.sources import KafkaPartition
@@ -35,22 +35,28 @@ class ZooKeeperOffsets:
     '/kafkastorm'
     """
 
-    def __init__(self, hosts: str, *, root: str = "/kafkastorm", id: str | None = None) -> None:  # noqa: A002  Storm's
+    @checked
+    def __init__(
+        self,
+        hosts: Annotated[str, text("'host:port', several with commas between")],
+        *,
+        root: Annotated[str, text("a path such as '/kafkastorm'")] = "/kafkastorm",
+        id: Annotated[str, text("the id under which offsets are stored")] | None = None,  # noqa: A002  Storm's
+    ) -> None:
         """Check and store the arguments.
 
         Raises:
             ConfigError: The root is not a path, or kazoo is not installed.
         """
-        arguments.text("root", root, "a path such as '/kafkastorm'")
         if not root.startswith("/") or root.rstrip("/") != root:
             raise ConfigError(f"root={root!r}: expected a path such as '/kafkastorm'")
         try:
             importlib.import_module("kazoo.client")
         except ImportError:
             raise ConfigError("ZooKeeperOffsets needs kazoo: pip install 'sparkbolt[zookeeper]'") from None
-        self.hosts = arguments.text("hosts", hosts, "'host:port', several with commas between")
+        self.hosts = hosts
         self.root = root
-        self.id = arguments.text("id", id, "the id under which offsets are stored", or_none=True)
+        self.id = id
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the arguments."""
