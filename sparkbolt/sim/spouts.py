@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sparkbolt.core.base.exceptions import line_of, pass_on, said, text_of, user_code
+from sparkbolt.core.base.exceptions import line_of, pass_on, reason_of, text_of, user_code
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.model.components import PartitionedSpout, Spout, TopologyContext
@@ -116,7 +116,7 @@ class LocalSpout:
             self._buffer.waiting.append((Record.of(stream, values, tracked, task, bytes_max), message_id))
         self._collector.records = []
         for error in self._output.errors:
-            self.reports.append(ErrorReport(self._context.component, self._context.index, *said(error)))
+            self.reports.append(ErrorReport(self._context.component, self._context.index, *reason_of(error)))
         self._output.errors.clear()
 
 

@@ -27,7 +27,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sparkbolt.core.base.exceptions import is_of, line_of, user_code
+from sparkbolt.core.base.exceptions import line_of, user_code
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.durable_effects import perform_on_files
 from sparkbolt.core.driver.effects import (
@@ -169,9 +169,9 @@ class Life:
                         number = self.topology.tasks(spec.id)[0]
                         spout.open(context_of(self.lane, number, checkpoint_id=self.bundle.checkpoint_id))
                 except Exception as error:
-                    if is_of(error, SparkboltError) and not is_of(error, SourceUnavailable):
+                    if isinstance(error, SparkboltError) and not isinstance(error, SourceUnavailable):
                         raise  # its message is clear, and a retry would raise it again
-                    kind = SpoutAwayError if is_of(error, SourceUnavailable) else SpoutOpenError
+                    kind = SpoutAwayError if isinstance(error, SourceUnavailable) else SpoutOpenError
                     raise kind(f"spout {spec.id!r} could not be opened: {line_of(error)}") from error
 
     def start(self) -> None:

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sparkbolt.core.base.exceptions import said
+from sparkbolt.core.base.exceptions import reason_of
 from sparkbolt.core.driver.coordinator import Coordinator
 from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion, Story
 from sparkbolt.core.driver.lifecycle import LifecycleEvent, TopologyState
@@ -335,7 +335,7 @@ class RunningOnSpark(RunningTopology):
         fields: LogFields = {"component": failure.component, "task": failure.task}
         self._error_log.error(f"{failure.method} of {failure.component}[{failure.task}]", str(failure), fields)
         if self._steering is not None:
-            report = ErrorReport(failure.component, failure.task, *said(failure.error))
+            report = ErrorReport(failure.component, failure.task, *reason_of(failure.error))
             self._operated.note_error(self._steering, report)
         with self._changed:
             self._coordinator.ledger.metrics.of(failure.component).errors += 1

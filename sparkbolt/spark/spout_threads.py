@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sparkbolt.core.base.exceptions import line_of, said
+from sparkbolt.core.base.exceptions import line_of, reason_of
 from sparkbolt.core.driver.spout_buffer import SpoutBuffer
 from sparkbolt.core.model.components import Spout, TopologyContext
 from sparkbolt.core.model.reports import ErrorReport
@@ -257,5 +257,5 @@ class SpoutThread:
 
     def _tell_reported(self) -> None:
         for error in self._output.errors:
-            self._tell(ErrorReport(self._context.component, self._context.index, *said(error)))
+            self._tell(ErrorReport(self._context.component, self._context.index, *reason_of(error)))
         self._output.errors.clear()

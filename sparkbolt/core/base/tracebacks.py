@@ -60,11 +60,11 @@ def is_ours(path: str) -> bool:
     return path.startswith(_OURS) or f"{os.sep}sparkbolt_fast{os.sep}" in path
 
 
-def lines_of(error: BaseException, traceback: TracebackType | None) -> list[str]:
+def lines_of(error: BaseException) -> list[str]:
     """Return the traceback of an exception for people, as lines that end with a line feed."""
     if is_debugging() or _may_be_defect(error):
-        return list(TracebackException(type(error), error, traceback, limit=-FRAMES_MAX, compact=True).format())
-    whole = TracebackException(type(error), error, traceback, limit=-FRAMES_READ_MAX, lookup_lines=False, compact=True)
+        return list(TracebackException.from_exception(error, limit=-FRAMES_MAX, compact=True).format())
+    whole = TracebackException.from_exception(error, limit=-FRAMES_READ_MAX, lookup_lines=False, compact=True)
     _fold_chain(whole)
     return list(whole.format())
 
@@ -209,7 +209,7 @@ def _fold_line(count: int) -> Iterator[FrameSummary]:
 
 
 def _may_be_defect(error: BaseException) -> bool:
-    return not issubclass(type(error), SparkboltError | ValueError) and _users(error) is None
+    return not isinstance(error, SparkboltError | ValueError) and _users(error) is None
 
 
 def _users(link: BaseException | None) -> BaseException | None:

@@ -31,7 +31,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from sparkbolt.core.base.exceptions import is_of, line_of, pass_on
+from sparkbolt.core.base.exceptions import line_of, pass_on
 from sparkbolt.core.model.tuples import Origin, Tuple, restore
 from sparkbolt.errors import StateError
 
@@ -80,7 +80,7 @@ def never_durable(cls: Marked) -> Marked:
 
 def is_never_durable(value: object) -> bool:
     """Whether a value is an object of a class marked by ``never_durable``, or a method of one."""
-    if is_of(value, FunctionType, BuiltinFunctionType, MethodType):
+    if isinstance(value, FunctionType | BuiltinFunctionType | MethodType):
         value = getattr(value, "__self__", None)
     return type(value) in _NEVER_DURABLE
 

@@ -30,9 +30,9 @@ from sparkbolt.core.model.dead_letter_targets import stream_for, stream_mistakes
 from sparkbolt.core.model.dead_letters import CHECKPOINT
 from sparkbolt.core.model.groupings import DirectGrouping, Grouping
 from sparkbolt.core.model.method_validation import method_mistakes
-from sparkbolt.core.model.pickling import CannotKeepError, Pickling
+from sparkbolt.core.model.pickling import CannotKeepError, Pickling, attributes_of
 from sparkbolt.core.model.runtime_bolts import RuntimeBolt
-from sparkbolt.core.model.statefulness import keeps_state, lasting_attributes
+from sparkbolt.core.model.statefulness import keeps_state
 from sparkbolt.core.model.tuples import DEFAULT_STREAM, StreamDef, parse_outputs
 from sparkbolt.errors import ConfigError
 
@@ -217,26 +217,21 @@ def _pickle_mistakes(declaration: Declaration) -> list[str]:
 
 
 def _statefulness_mistakes(bolt: BoltBase) -> Iterator[str]:
-    """Yield mistakes for state that a class holds, and for attributes of ``__init__`` that cannot be stored.
-
-    Only attributes that must fail there are rejected: ``prepare`` does not set them, a copy that was pickled and
-    unpickled has them too, and pickle itself cannot store them.
-    """
+    """Yield mistakes for state that a class holds, and for attributes of ``__init__`` that cannot be stored."""
     if not bolt.stateless:
         for name, method in changed_class_attributes(bolt):
             yield (
                 f"{method} changes {name!r}, which its class holds: all tasks of a process share that, and it is not "
                 f"stored. Set self.{name} in prepare, or write transient = [{name!r}] if it may be lost"
             )
-    if not keeps_state(bolt) or all(_unkept(bolt, value) is None for value in lasting_attributes(bolt).values()):
+    if not keeps_state(bolt):
         return
     try:
-        sent = cloudpickle.loads(cloudpickle.dumps(bolt))
-        attributes = lasting_attributes(sent)
+        sent = cloudpickle.loads(cloudpickle.dumps(bolt))  # the copy that tasks get
     except Exception:  # noqa: BLE001  a user's __setstate__ may raise anything, perhaps only in this process
         return
-    for name, value in attributes.items():
-        error = _unkept(sent, value)
+    for name, value in attributes_of(sent).items():
+        error = _unkept(sent, value) if name not in sent.transient else None
         if error is not None:
             kind = f"{type(value).__module__}.{type(value).__qualname__}"
             left_out = f"write transient = [{name!r}] in its class, which leaves it out"

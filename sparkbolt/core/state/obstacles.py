@@ -14,7 +14,7 @@ from itertools import islice
 from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
-from sparkbolt.core.base.exceptions import is_of, pass_on, printed
+from sparkbolt.core.base.exceptions import pass_on, printed
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling, attributes_of
 
 DEPTH_MAX = 10
@@ -36,7 +36,7 @@ class Obstacle(NamedTuple):
 
 def is_container(value: object) -> bool:
     """Whether a value is a container of data, as a dict or a dataclass is; its content is lost with it."""
-    return is_of(value, *_CONTAINERS) or dataclasses.is_dataclass(type(value))
+    return isinstance(value, _CONTAINERS) or dataclasses.is_dataclass(type(value))
 
 
 def obstacle_in(value: object, pickling: Pickling) -> Obstacle | None:
@@ -74,15 +74,15 @@ def _obstacle(path: str, value: object, pickling: Pickling) -> Obstacle | None:
 
 def _parts(value: Any) -> Iterator[tuple[str, object]]:
     """Yield (step, part) for the parts of an object: items, elements or attributes."""
-    if is_of(value, defaultdict):
+    if isinstance(value, defaultdict):
         yield ".default_factory", value.default_factory
-    if is_of(value, dict):
+    if isinstance(value, dict):
         for key, item in islice(dict.items(value), PARTS_MAX):
             yield f"[{printed(key):.60}]", item
             yield f" (the key {printed(key):.60})", key
-    elif is_of(value, list, tuple, deque):
+    elif isinstance(value, list | tuple | deque):
         yield from ((f"[{index}]", item) for index, item in enumerate(islice(value, PARTS_MAX)))
-    elif is_of(value, set, frozenset):
+    elif isinstance(value, set | frozenset):
         yield from ((f" (the element {printed(item):.60})", item) for item in islice(value, PARTS_MAX))
-    elif not is_of(value, type, FunctionType):
+    elif not isinstance(value, type | FunctionType):
         yield from ((f".{name}", item) for name, item in islice(attributes_of(value).items(), PARTS_MAX))

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
-from sparkbolt.core.base.exceptions import is_of
 from sparkbolt.core.model.pickling import CannotKeepError, Pickling, attributes_of, is_never_durable, slots_of
 from sparkbolt.core.model.tuples import Tuple
 from sparkbolt.core.state.large_dicts import LargeDicts, Segments
@@ -238,7 +237,7 @@ class DurableAttributes:
         what = f"attribute {name!r} of type {_kind(value)} cannot be kept"
         if obstacle.path:
             what += f", since self.{name}{obstacle.path} of type {_kind(obstacle.value)} cannot be pickled"
-        if is_of(obstacle.value, FunctionType):
+        if isinstance(obstacle.value, FunctionType):
             mend = "use a function that a module defines by name"
         elif obstacle.is_nameless:
             mend = "define the class at the top level of a module"

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.base.exceptions import preparing, said, user_code
+from sparkbolt.core.base.exceptions import preparing, reason_of, user_code
 from sparkbolt.core.base.ids import unmix64
 from sparkbolt.core.model.causes import Cause
 from sparkbolt.core.model.committers import take_rows
@@ -352,7 +352,7 @@ class BoltTask:
                 self._report_failure(failure, result)
         for error in self.output.errors:
             result.errors += 1
-            text, trace = said(error)
+            text, trace = reason_of(error)
             result.reports.append(ErrorReport(*who, text or "an error was reported without a word", trace))
         self.output.errors.clear()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from sparkbolt.core.base.exceptions import cause_in_jvm, line_of, printed
+from sparkbolt.core.base.exceptions import cause_in_jvm
 
 
 def thrown(text: str, cause: Any = None) -> Any:
@@ -19,17 +19,3 @@ def test_an_exception_of_the_jvm_says_why_by_its_innermost_cause() -> None:
     inner = thrown("java.io.IOException: Mkdirs failed to create file:/proc/nowhere\n and more")
     error.java_exception = thrown("Job aborted", thrown("Task failed", inner))
     assert cause_in_jvm(error) == "java.io.IOException: Mkdirs failed to create file:/proc/nowhere"
-
-
-def test_a_class_that_raises_when_its_name_is_asked_for_has_a_name() -> None:
-    class Nameless(type):
-        @property
-        def __name__(cls) -> str:  # type: ignore[override]
-            raise RuntimeError("name!")
-
-    class OddError(Exception, metaclass=Nameless):
-        def __repr__(self) -> str:
-            raise OddError
-
-    assert line_of(OddError("no")) == "OddError: no"
-    assert printed(OddError()) == "<OddError whose repr raised OddError>"
