@@ -18,9 +18,9 @@ import numpy as np
 from benchmarks.figures import Aim, Figure, ratios
 from benchmarks.runs import Options
 from benchmarks.text import spelling
-from sparkbolt.core.state import large_dicts
-from sparkbolt.core.state.snapshots import DurableAttributes
-from sparkbolt.core.state.task_state import DictStore, TaskState
+from sparkbolt.worker.state import large_dicts
+from sparkbolt.worker.state.snapshots import DurableAttributes
+from sparkbolt.worker.state.task_state import DictStore, TaskState
 
 WORDS = 400_000
 TUPLES = 1_000_000

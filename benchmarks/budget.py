@@ -31,14 +31,14 @@ from benchmarks.runs import MASTER, PARALLELISM, START, TIMEOUT_SECS, Options
 from benchmarks.text import CACHE, Text, zipf_text
 from benchmarks.words import FIRST_BUDGET, SplitSentence, WordCount, warm
 from sparkbolt import Config, Topology, TopologyBuilder
-from sparkbolt.core.driver.history import MicroBatchRecord
-from sparkbolt.core.model.components import BoltBase
-from sparkbolt.core.model.reports import MicroBatchReport
-from sparkbolt.core.state.keyvalue import KeyValueTable
-from sparkbolt.core.state.task_state import TaskState
+from sparkbolt.api.components import BoltBase
+from sparkbolt.api.reports import MicroBatchReport
+from sparkbolt.observe.history import MicroBatchRecord
 from sparkbolt.spark.recording import jvm_pid
 from sparkbolt.spark.running import RunningOnSpark
 from sparkbolt.spouts import TextSpout
+from sparkbolt.worker.state.keyvalue import KeyValueTable
+from sparkbolt.worker.state.task_state import TaskState
 
 RANKS = 400_000
 PARTS = CACHE / "budget"

@@ -17,8 +17,8 @@ from benchmarks.spouts import Numbers
 from benchmarks.text import Text, zipf_text
 from benchmarks.words import VOCABULARY, SplitSentence, WordCount, class_bolts, word_count
 from sparkbolt import Topology
-from sparkbolt.core.driver.history import MicroBatchRecord
-from sparkbolt.core.model.reports import MicroBatchReport
+from sparkbolt.api.reports import MicroBatchReport
+from sparkbolt.observe.history import MicroBatchRecord
 from sparkbolt.spark import life
 from sparkbolt.spark.running import RunningOnSpark
 

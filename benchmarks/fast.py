@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sparkbolt.core.base.native import FAST_ENV, kernels
+from sparkbolt.base.native import FAST_ENV, kernels
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from benchmarks.runs import MASTER, PARALLELISM, TIMEOUT_SECS, Options, in_turn,
 from benchmarks.spouts import Numbers
 from benchmarks.words import WordCount
 from sparkbolt import BasicBolt, Topology
-from sparkbolt.core.model.components import BoltBase
+from sparkbolt.api.components import BoltBase
 from sparkbolt.spark.session import for_lane, make_session
 
 TUPLES = 10

@@ -16,12 +16,12 @@ from benchmarks.figures import Aim, Figure, ratios
 from benchmarks.runs import Options, in_turn
 from benchmarks.text import Text, zipf_text
 from benchmarks.words import class_bolts
-from sparkbolt.core.driver.effects import Effect, Tell
-from sparkbolt.core.driver.history import History
-from sparkbolt.core.driver.recorder import Recorder
-from sparkbolt.core.model.measurements import FlowCounts
-from sparkbolt.core.worker.meter import Meter
+from sparkbolt.driver.effects import Effect, Tell
+from sparkbolt.observe.history import History
+from sparkbolt.observe.measurements import FlowCounts
+from sparkbolt.observe.recorder import Recorder
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.worker.meter import Meter
 
 WORDS = 2_000_000
 """Of each round, at most."""

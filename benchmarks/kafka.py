@@ -32,7 +32,7 @@ from benchmarks.runs import PARALLELISM, Mark, Options, in_turn, rate_of, run, s
 from benchmarks.text import WORDS_A_LINE, Text, zipf_text
 from benchmarks.words import SplitSentence, WordCount
 from sparkbolt import BasicBolt, ColumnBolt, Config, PartitionedSpout, Range, RetryPolicy, Topology, TopologyBuilder
-from sparkbolt.core.model.components import BoltBase
+from sparkbolt.api.components import BoltBase
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka.executor.reading import FETCHING, PartitionReader
 from sparkbolt.spouts.kafka.settings import ClientSettings

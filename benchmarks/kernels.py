@@ -17,7 +17,7 @@ from benchmarks.runs import Options, in_turn
 from benchmarks.text import Text, zipf_text
 from benchmarks.words import SplitSentence, WordCount, word_count
 from sparkbolt import bolt
-from sparkbolt.core.model.components import BoltBase
+from sparkbolt.api.components import BoltBase
 from sparkbolt.sim.engine import LocalEngine
 
 WORDS = 2_000_000

@@ -35,7 +35,7 @@ from benchmarks.runs import MASTER, PARALLELISM, TIMEOUT_SECS, Options
 from benchmarks.text import zipf_text
 from benchmarks.words import DEFAULT_TARGET_MS, WARM_WORDS, SplitSentence, WordCount, warm
 from sparkbolt import Config, PartitionedSpout, Range, Spout, Topology, TopologyBuilder
-from sparkbolt.core.model.components import Component
+from sparkbolt.api.components import Component
 from sparkbolt.spark.session import for_lane, make_session
 
 RATE = 1_000

@@ -12,12 +12,12 @@ import numpy as np
 
 from benchmarks.figures import Aim, Figure
 from benchmarks.runs import Options
-from sparkbolt.core.base.ids import U64, tree_key
-from sparkbolt.core.driver.ledger.ledger import Ledger, SpoutInfo
-from sparkbolt.core.model.retry import at_once
-from sparkbolt.core.protocol.acker import judge
-from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
-from sparkbolt.core.protocol.verdicts import Feedback, Partials
+from sparkbolt.api.retry import at_once
+from sparkbolt.base.ids import U64, tree_key
+from sparkbolt.driver.ledger.ledger import Ledger, SpoutInfo
+from sparkbolt.wire.acker import judge
+from sparkbolt.wire.plan import Entry, MicroBatchPlan
+from sparkbolt.wire.verdicts import Feedback, Partials
 
 OPEN = 1_000_000
 TURNOVER = 250_000

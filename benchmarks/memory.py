@@ -19,7 +19,7 @@ from benchmarks.figures import Aim, Figure
 from benchmarks.runs import MASTER, TIMEOUT_SECS, Options
 from benchmarks.spouts import Numbers
 from sparkbolt import BasicBolt, Bolt, Config, Topology, TopologyBuilder
-from sparkbolt.core.model.components import BoltBase
+from sparkbolt.api.components import BoltBase
 
 OPEN = 1_000_000
 KEPT = 100_000

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from benchmarks.text import Text
 from sparkbolt import Config, Topology, TopologyBuilder
-from sparkbolt.core.model.components import BoltBase, PartitionedSpout
-from sparkbolt.core.model.reports import MicroBatchReport
+from sparkbolt.api.components import BoltBase, PartitionedSpout
+from sparkbolt.api.reports import MicroBatchReport
 from sparkbolt.spark.running import RunningOnSpark
 
 MASTER = "local[2,4]"

@@ -20,17 +20,14 @@ import numpy as np
 from benchmarks.ledger import LINE_BYTES, XOR
 from benchmarks.scale_growth import FLAT, Axis, Cost, repeated_s, spent_s
 from sparkbolt import BasicBolt, Config, PartitionedSpout, Range, RetryPolicy, TopologyBuilder
-from sparkbolt.core.base.ids import U64, tree_key
-from sparkbolt.core.driver.coordinator import EXPIRED_PER_PLAN_MAX
-from sparkbolt.core.driver.effects import Effect, Execute
-from sparkbolt.core.driver.ledger.ledger import Ledger, SpoutInfo
-from sparkbolt.core.driver.spout_buffer import SpoutBuffer
-from sparkbolt.core.model.causes import Cause, MessageOutcome
-from sparkbolt.core.model.reports import Fail, FailedTree, Promotion
-from sparkbolt.core.model.retry import at_once
-from sparkbolt.core.protocol.acker import judge
-from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, Record
-from sparkbolt.core.protocol.verdicts import Feedback, Partials
+from sparkbolt.api.causes import Cause, MessageOutcome
+from sparkbolt.api.reports import Fail, FailedTree, Promotion
+from sparkbolt.api.retry import at_once
+from sparkbolt.base.ids import U64, tree_key
+from sparkbolt.driver.coordinator import EXPIRED_PER_PLAN_MAX
+from sparkbolt.driver.effects import Effect, Execute
+from sparkbolt.driver.ledger.ledger import Ledger, SpoutInfo
+from sparkbolt.driver.spout_buffer import SpoutBuffer
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import TextSpout
 from sparkbolt.spouts.kafka import KafkaSpout
@@ -39,6 +36,9 @@ from sparkbolt.spouts.kafka.driver.planning import PartitionLog, TopicIds
 from sparkbolt.spouts.kafka.driver.watching import Look
 from sparkbolt.spouts.kafka.sources import KafkaPartition
 from sparkbolt.spouts.planning import FilePlanner
+from sparkbolt.wire.acker import judge
+from sparkbolt.wire.plan import Entry, MicroBatchPlan, Record
+from sparkbolt.wire.verdicts import Feedback, Partials
 
 CORES = 2
 LATER_MS = 3_600_000

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 from benchmarks.figures import Aim, Figure, ratios
 from benchmarks.runs import PARALLELISM, Options, in_turn, start, steady_rate
 from sparkbolt import Config, Count, PartitionedSpout, Range, Topology, TopologyBuilder, WindowedBolt
-from sparkbolt.core.state.task_state import DictStore
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.worker.state.task_state import DictStore
 
 FEW, MANY = 1_000, 1_000_000
 TARGET_MS = 3000

@@ -18,7 +18,7 @@ from benchmarks.runs import PARALLELISM, Mark, Options, in_turn, rate_of, run
 from benchmarks.text import WORDS_A_LINE, Text, zipf_text
 from benchmarks.turns import Contender
 from sparkbolt import BasicBolt, Config, KeyValueState, Topology, TopologyBuilder
-from sparkbolt.core.model.components import BoltBase
+from sparkbolt.api.components import BoltBase
 from sparkbolt.spouts import TextSpout
 
 TARGET_MS = 6000

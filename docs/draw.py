@@ -18,18 +18,18 @@ from xml.sax.saxutils import escape
 
 from docs.draw_windows import KINDS, draw_window
 from sparkbolt import BasicBolt, Topology, TopologyBuilder
-from sparkbolt.core.driver import commits
-from sparkbolt.core.driver import transaction as aborts
-from sparkbolt.core.model.function_bolts import FunctionBolt
-from sparkbolt.core.model.lane import lay_out
-from sparkbolt.core.model.tree_life import TRANSITIONS, TreeState
-from sparkbolt.core.protocol.frames import Frame, FrameKind, Moment, collect, kind_of
-from sparkbolt.core.worker.results import Row
-from sparkbolt.core.worker.source_reader import run_entry
-from sparkbolt.core.worker.stage import run_level
+from sparkbolt.api.function_bolts import FunctionBolt
+from sparkbolt.api.tree_life import TRANSITIONS, TreeState
+from sparkbolt.driver import commits
+from sparkbolt.driver import transaction as aborts
+from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
+from sparkbolt.wire.frames import Frame, FrameKind, Moment, collect, kind_of
+from sparkbolt.worker.results import Row
+from sparkbolt.worker.source_reader import run_entry
+from sparkbolt.worker.stage import run_level
 
 PICTURES = Path(__file__).parent / "pictures"
 

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
-from sparkbolt.core.model.tuples import Origin
+from sparkbolt.api.tuples import Origin
 from sparkbolt.windows.arrival import ArrivalWindows, ReleasedWindows
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows

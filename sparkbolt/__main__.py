@@ -2,7 +2,7 @@
 
 import sys
 
-from sparkbolt.cli import main
+from sparkbolt.faces.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

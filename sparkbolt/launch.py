@@ -8,15 +8,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from sparkbolt.core.base.engine_door import set_engine_door
+from sparkbolt.base.engine_door import set_engine_door
 
 PLACES = {
-    "run": ("sparkbolt.cli.program", "run"),
+    "run": ("sparkbolt.faces.cli.program", "run"),
     "start": ("sparkbolt.spark.starting", "start"),
     "columns_of": ("sparkbolt.spark.inlets", "columns_of"),
     "file_sink": ("sparkbolt.bolts.dead_letter_files", "FileDeadLetters"),
-    "topology_html": ("sparkbolt.drawing.html", "topology_html"),
-    "running_html": ("sparkbolt.drawing.html", "running_html"),
+    "topology_html": ("sparkbolt.faces.drawing.html", "topology_html"),
+    "running_html": ("sparkbolt.faces.drawing.html", "running_html"),
 }
 """By name: a module, and the function or class in it."""
 

@@ -3,9 +3,9 @@
 Users import them from ``sparkbolt``, which loads this module when one of them is first used.
 """
 
-from sparkbolt.core.model.causes import Cause, MessageOutcome
-from sparkbolt.core.model.committers import Committer
-from sparkbolt.core.model.components import (
+from sparkbolt.api.causes import Cause, MessageOutcome
+from sparkbolt.api.committers import Committer
+from sparkbolt.api.components import (
     AsyncBolt,
     BasicBolt,
     Bolt,
@@ -16,27 +16,27 @@ from sparkbolt.core.model.components import (
     StatefulBolt,
     TopologyContext,
 )
-from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.dead_letters import Attempt, DeadLetter, DeadLetterSink, RawMessage
-from sparkbolt.core.model.function_bolts import bolt
-from sparkbolt.core.model.groupings import Grouping, GroupingContext
-from sparkbolt.core.model.interfaces import (
+from sparkbolt.api.config import Config
+from sparkbolt.api.dead_letters import Attempt, DeadLetter, DeadLetterSink, RawMessage
+from sparkbolt.api.function_bolts import bolt
+from sparkbolt.api.groupings import Grouping, GroupingContext
+from sparkbolt.api.interfaces import (
     BasicCollector,
     BoltCollector,
     ColumnCollector,
     KeyValueState,
     SpoutCollector,
 )
-from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.core.model.progress import Progress
-from sparkbolt.core.model.ranges import BadRecord, Range
-from sparkbolt.core.model.reports import ErrorReport, Fail, FailedTree, MicroBatchReport, Promotion
-from sparkbolt.core.model.retry import RetryPolicy
-from sparkbolt.core.model.running import RunningTopology, Telemetry, TelemetrySink
-from sparkbolt.core.model.story import Hop, Story
-from sparkbolt.core.model.topology import BoltDeclarer, Topology, TopologyBuilder
-from sparkbolt.core.model.tree_life import TreeState
-from sparkbolt.core.model.tuples import Direct, Tuple
+from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.api.progress import Progress
+from sparkbolt.api.ranges import BadRecord, Range
+from sparkbolt.api.reports import ErrorReport, Fail, FailedTree, MicroBatchReport, Promotion
+from sparkbolt.api.retry import RetryPolicy
+from sparkbolt.api.running import RunningTopology, Telemetry, TelemetrySink
+from sparkbolt.api.story import Hop, Story
+from sparkbolt.api.topology import BoltDeclarer, Topology, TopologyBuilder
+from sparkbolt.api.tree_life import TreeState
+from sparkbolt.api.tuples import Direct, Tuple
 from sparkbolt.errors import (
     CheckpointError,
     ConfigError,

@@ -18,20 +18,19 @@ from pathlib import Path
 from types import EllipsisType, TracebackType
 from typing import Any, TypeVar
 
-from sparkbolt.core.base.tracebacks import folded
-from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion
-from sparkbolt.core.model.causes import MessageOutcome
-from sparkbolt.core.model.components import Spout, TopologyContext, rehearsal_path
-from sparkbolt.core.model.config import did_you_mean
-from sparkbolt.core.model.dead_letters import DeadLetter
-from sparkbolt.core.model.interfaces import SpoutCollector
-from sparkbolt.core.model.metrics import TopologyMetrics
-from sparkbolt.core.model.reports import ErrorReport
-from sparkbolt.core.model.retry import RetryPolicy
-from sparkbolt.core.model.topology import ComponentSpec, Topology, TopologyBuilder, topology_of
-from sparkbolt.core.model.tuples import DEFAULT_STREAM, StreamDef
-from sparkbolt.core.model.unsent import unsent_messages
-from sparkbolt.core.protocol.frames import Column, python_values
+from sparkbolt.api.causes import MessageOutcome
+from sparkbolt.api.components import Spout, TopologyContext, rehearsal_path
+from sparkbolt.api.config import did_you_mean
+from sparkbolt.api.dead_letters import DeadLetter
+from sparkbolt.api.interfaces import SpoutCollector
+from sparkbolt.api.metrics import TopologyMetrics
+from sparkbolt.api.reports import ErrorReport
+from sparkbolt.api.retry import RetryPolicy
+from sparkbolt.api.topology import ComponentSpec, Topology, TopologyBuilder, topology_of
+from sparkbolt.api.tuples import DEFAULT_STREAM, StreamDef
+from sparkbolt.api.unsent import unsent_messages
+from sparkbolt.base.tracebacks import folded
+from sparkbolt.driver.ledger.ledger import FailedTree, Promotion
 from sparkbolt.errors import EngineError, UnknownNameError
 from sparkbolt.launch import load  # noqa: F401  with it a topology finds the sinks of its dead letters
 from sparkbolt.sim.checkers.dead_letters import letters_in
@@ -40,6 +39,7 @@ from sparkbolt.sim.loops import outside_of_loops
 from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.report import SimulationReport, simulate
 from sparkbolt.sim.sources import values_row
+from sparkbolt.wire.frames import Column, python_values
 
 __all__ = ["FailedMessage", "ReportedError", "SimulationReport", "TopologyTestDriver", "simulate"]
 

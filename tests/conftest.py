@@ -44,7 +44,7 @@ SHARED = (
 """Where tests on Spark share what their module sets up: a topology that runs takes a while to come up."""
 EXAMPLES_ON_SPARK = (
     "sparkbolt/spark/",
-    "sparkbolt/core/model/running.py::sparkbolt.core.model.running.RunningTopology",
+    "sparkbolt/api/running.py::sparkbolt.api.running.RunningTopology",
 )
 """Where the examples of docstrings start topologies."""
 PLACES: dict[str, set[str]] = {

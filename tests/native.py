@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from sparkbolt.core.base.native import kernels
+from sparkbolt.base.native import kernels
 
 WHY_NOT = "the kernels are not installed: pip install ./fast"
 

@@ -386,7 +386,7 @@ cdef list spread_codes(list distinct, Code *codes, Py_ssize_t count):
 cdef class Emitter:
     """The default stream of a basic bolt's task: what ``emit`` is given, column by column.
 
-    Reference: ``sparkbolt.core.worker.collectors._gated``.
+    Reference: ``sparkbolt.worker.collectors._gated``.
     """
 
     cdef Py_ssize_t width, declared
@@ -888,7 +888,7 @@ cdef class TextNumbers:
 
 
 cdef class KeyValues:
-    """``get`` and ``put`` of a key-value state; reference: ``sparkbolt.core.state.keyvalue.KeyValueTable``."""
+    """``get`` and ``put`` of a key-value state; reference: ``sparkbolt.worker.state.keyvalue.KeyValueTable``."""
 
     cdef object dirty, committed, put_otherwise, gone
     cdef public TextNumbers numbers
@@ -977,7 +977,7 @@ def run_rows(
     list kept,
     KeyValues state,
 ):
-    """Call user code for each row; reference: ``sparkbolt.core.worker.tasks.RowLoop._each``.
+    """Call user code for each row; reference: ``sparkbolt.worker.tasks.RowLoop._each``.
 
     Args:
         emitter: the default stream of the task; None if its ends are not noted.
@@ -1099,7 +1099,7 @@ cdef int emit_what_returned(Emitter emitter, object returned, bint is_function, 
 
 
 def crc32s(const int32_t[::1] offsets, const unsigned char[::1] data, const uint32_t[::1] table):
-    """``zlib.crc32`` of each text; reference: ``sparkbolt.core.base.text_arrays.crc32s``.
+    """``zlib.crc32`` of each text; reference: ``sparkbolt.base.text_arrays.crc32s``.
 
     Args:
         offsets: int32[rows + 1], ascending: where each text begins and ends.
@@ -1255,14 +1255,14 @@ cdef inline uint64_t unmixed(uint64_t x) noexcept:
 
 
 def mix(uint64_t[::1] ids):
-    """Mix each number in place; reference: ``sparkbolt.core.base.ids.mix64``."""
+    """Mix each number in place; reference: ``sparkbolt.base.ids.mix64``."""
     cdef Py_ssize_t place
     for place in range(len(ids)):
         ids[place] = mixed(ids[place])
 
 
 def unmix(uint64_t[::1] ids):
-    """The inverse of ``mix``; reference: ``sparkbolt.core.base.ids.unmix64``."""
+    """The inverse of ``mix``; reference: ``sparkbolt.base.ids.unmix64``."""
     cdef Py_ssize_t place
     for place in range(len(ids)):
         ids[place] = unmixed(ids[place])
@@ -1271,7 +1271,7 @@ def unmix(uint64_t[::1] ids):
 def edges_of_runs(
     const uint64_t[::1] parents, const Py_ssize_t[::1] starts, uint64_t first, uint64_t salt, uint64_t[::1] edges
 ):
-    """The edges of deliveries, by runs with the same parent; reference: ``sparkbolt.core.base.ids.edges_of_runs``.
+    """The edges of deliveries, by runs with the same parent; reference: ``sparkbolt.base.ids.edges_of_runs``.
 
     Args:
         parents: uint64[runs], the parent's edge of each run.
@@ -1295,7 +1295,7 @@ def edges_of_runs(
 
 
 def xor_of_runs(const uint64_t[::1] xors, const Py_ssize_t[::1] starts, uint64_t[::1] found):
-    """The XOR of each run's numbers; reference: ``sparkbolt.core.base.ids.xor_of_runs``.
+    """The XOR of each run's numbers; reference: ``sparkbolt.base.ids.xor_of_runs``.
 
     Args:
         xors: uint64[n].

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sparkbolt.core.model.arguments import absolute_path
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.dead_letters import DeadLetter
+from sparkbolt.api.arguments import absolute_path
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.errors import ConfigError
 from sparkbolt.files.local import append_lines, make_folder
 

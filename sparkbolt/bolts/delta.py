@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import pyarrow as pa
 
+from sparkbolt.api.arguments import PROPERTIES, checked, text, verify
+from sparkbolt.api.components import TopologyContext
 from sparkbolt.bolts.table_committer import TableCommitter, fitting, owner_of, partition_columns, refuse_older, typed
 from sparkbolt.bolts.table_schema import SchemaGiven
-from sparkbolt.core.model.arguments import PROPERTIES, checked, text, verify
-from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import pyarrow as pa
 import pyarrow.types as _is
 
+from sparkbolt.api.arguments import PROPERTIES, checked, text
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.base.exceptions import line_of
 from sparkbolt.bolts.table_committer import TableCommitter, fitting, owner_of, partition_columns, refuse_older, typed
 from sparkbolt.bolts.table_schema import SchemaGiven
-from sparkbolt.core.base.exceptions import line_of
-from sparkbolt.core.model.arguments import PROPERTIES, checked, text
-from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from sparkbolt.api.components import BasicBolt, TopologyContext
+from sparkbolt.api.tuples import Tuple
 from sparkbolt.bolts.json_values import json_of
 from sparkbolt.bolts.part_files import WritesPartFiles
-from sparkbolt.core.model.components import BasicBolt, TopologyContext
-from sparkbolt.core.model.tuples import Tuple
 
 if TYPE_CHECKING:
-    from sparkbolt.core.model.interfaces import BasicCollector
+    from sparkbolt.api.interfaces import BasicCollector
 
 
 class JsonLinesBolt(WritesPartFiles, BasicBolt):

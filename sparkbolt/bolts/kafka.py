@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+from sparkbolt.api.arguments import PART_OF_TUPLE, POSITIVE, PROPERTIES, checked, text
+from sparkbolt.api.committers import Committer
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.tuples import Tuple
+from sparkbolt.api.unsent import note_unsent
 from sparkbolt.bolts.json_values import json_of
 from sparkbolt.bolts.kafka_committer import TXID_HEADER, InDoubt, KafkaCommitter, TopicChecks
-from sparkbolt.core.model.arguments import PART_OF_TUPLE, POSITIVE, PROPERTIES, checked, text
-from sparkbolt.core.model.committers import Committer
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.tuples import Tuple
-from sparkbolt.core.model.unsent import note_unsent
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.driver.cluster import error_text
 from sparkbolt.spouts.kafka.sending import Sender
@@ -32,8 +32,8 @@ from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
+    from sparkbolt.api.interfaces import BoltCollector
     from sparkbolt.bolts.kafka_committer import Message
-    from sparkbolt.core.model.interfaces import BoltCollector
 
 Part: TypeAlias = str | Callable[[Tuple], Any] | None
 """A part of a message: the name of a field, or a function of the tuple."""

@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, TypeAlias
 
+from sparkbolt.api.arguments import POSITIVE, checked, function, whole
 from sparkbolt.bolts.lookup_sources import HttpSource, SqlSource
-from sparkbolt.core.model.arguments import POSITIVE, checked, function, whole
 
 Fetch: TypeAlias = Callable[[list[Any]], Mapping[Any, Any]]
 """Returns the values of some keys; a key that is not in the result has none. A value that is an exception is raised for

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 from urllib.parse import quote, urlsplit
 
+from sparkbolt.api.arguments import POSITIVE, PROPERTIES, checked, field_names, function, text, whole
 from sparkbolt.bolts.sql_link import (
     WITHOUT_ZONES,
     Trouble,
@@ -25,7 +26,6 @@ from sparkbolt.bolts.sql_link import (
     without_zone,
 )
 from sparkbolt.bolts.sql_search import find_refused
-from sparkbolt.core.model.arguments import POSITIVE, PROPERTIES, checked, field_names, function, text, whole
 from sparkbolt.errors import ConfigError, Unavailable
 
 _AWAY = frozenset({408, 425, 429, 502, 503, 504})

@@ -13,13 +13,13 @@ from typing import IO, TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sparkbolt.api.components import TopologyContext
 from sparkbolt.bolts.part_files import WritesPartFiles
 from sparkbolt.bolts.table_committer import KeptFrames, joined
 from sparkbolt.bolts.table_schema import ColumnsSoFar, SchemaGiven, plain, schema_of
-from sparkbolt.core.model.components import TopologyContext
 
 if TYPE_CHECKING:
-    from sparkbolt.core.model.interfaces import ColumnCollector
+    from sparkbolt.api.interfaces import ColumnCollector
 
 
 class ParquetBolt(WritesPartFiles, KeptFrames):

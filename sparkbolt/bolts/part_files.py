@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from sparkbolt.core.model.arguments import absolute_path
-from sparkbolt.core.model.committers import CommittingBolt
-from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.api.arguments import absolute_path
+from sparkbolt.api.committers import CommittingBolt
+from sparkbolt.api.components import TopologyContext
 from sparkbolt.errors import ConfigError, Unavailable
 from sparkbolt.files import local
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from sparkbolt.core.model.components import BasicBolt
-from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.api.components import BasicBolt
+from sparkbolt.api.tuples import Tuple
 
 if TYPE_CHECKING:
-    from sparkbolt.core.model.interfaces import BasicCollector
+    from sparkbolt.api.interfaces import BasicCollector
 
 
 class PrintBolt(BasicBolt):

@@ -14,17 +14,17 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+from sparkbolt.api.arguments import PART_OF_TUPLE, POSITIVE, checked, text
+from sparkbolt.api.components import AsyncBolt, TopologyContext
+from sparkbolt.api.tuples import Tuple
+from sparkbolt.api.unsent import note_unsent
 from sparkbolt.bolts.json_values import json_of
 from sparkbolt.bolts.rabbitmq_publisher import Publisher
-from sparkbolt.core.model.arguments import PART_OF_TUPLE, POSITIVE, checked, text
-from sparkbolt.core.model.components import AsyncBolt, TopologyContext
-from sparkbolt.core.model.tuples import Tuple
-from sparkbolt.core.model.unsent import note_unsent
 from sparkbolt.errors import ConfigError, FailedException
 from sparkbolt.spouts.rabbitmq_link import parameters_of, pika, place_of
 
 if TYPE_CHECKING:
-    from sparkbolt.core.model.interfaces import BasicCollector
+    from sparkbolt.api.interfaces import BasicCollector
 
 Part: TypeAlias = str | Callable[[Tuple], Any] | None
 """A part of a message: the name of a field, or a function of the tuple."""

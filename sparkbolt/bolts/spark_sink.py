@@ -17,13 +17,13 @@ from typing import Annotated, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sparkbolt.api.arguments import checked, function
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.tuples import DEFAULT_STREAM
+from sparkbolt.base.exceptions import printed
 from sparkbolt.bolts.part_files import full_disk_is_away
 from sparkbolt.bolts.table_committer import TableCommitter, typed
 from sparkbolt.bolts.table_schema import SchemaGiven
-from sparkbolt.core.base.exceptions import printed
-from sparkbolt.core.model.arguments import checked, function
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.tuples import DEFAULT_STREAM
 from sparkbolt.errors import ConfigError
 
 FILE_BYTES_MIN = 4 << 20

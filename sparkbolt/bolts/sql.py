@@ -12,8 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from sparkbolt.bolts.sql_link import check_transactions, checked_url, parsed_url, place_of
-from sparkbolt.core.model.arguments import (
+from sparkbolt.api.arguments import (
     PART_OF_TUPLE,
     POSITIVE,
     PROPERTIES,
@@ -24,17 +23,18 @@ from sparkbolt.core.model.arguments import (
     verify,
     whole,
 )
-from sparkbolt.core.model.committers import Committer
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import did_you_mean
-from sparkbolt.core.model.tuples import Tuple
-from sparkbolt.core.model.unsent import note_unsent
+from sparkbolt.api.committers import Committer
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import did_you_mean
+from sparkbolt.api.tuples import Tuple
+from sparkbolt.api.unsent import note_unsent
+from sparkbolt.bolts.sql_link import check_transactions, checked_url, parsed_url, place_of
 from sparkbolt.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
+    from sparkbolt.api.interfaces import BoltCollector
     from sparkbolt.bolts.sql_rows import SqlRow, WriterSettings
     from sparkbolt.bolts.sql_writer import SqlWriter
-    from sparkbolt.core.model.interfaces import BoltCollector
 
 log = logging.getLogger(__name__)
 

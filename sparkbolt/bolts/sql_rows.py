@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from sparkbolt.base.exceptions import printed
 from sparkbolt.bolts.sql_link import Trouble, engine_of, error_text, trouble_of, unfilled_column
 from sparkbolt.bolts.sql_search import SUSPECTS_MAX, find_refused
 from sparkbolt.bolts.sql_table import TableSettings, Target, described
-from sparkbolt.core.base.exceptions import printed
 from sparkbolt.errors import Unavailable
 
 VALUES_SHOWN_MAX = 200

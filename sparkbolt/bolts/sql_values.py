@@ -18,9 +18,9 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from sparkbolt.base.arrow_values import array_of
+from sparkbolt.base.exceptions import printed
 from sparkbolt.bolts.sql_link import WITHOUT_ZONES, without_zone
-from sparkbolt.core.base.arrow_values import array_of
-from sparkbolt.core.base.exceptions import printed
 
 Check: TypeAlias = Callable[[Any], Any]
 """Returns a value as the column holds it; raises ``TypeError`` if something of it would be lost."""

@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 import pyarrow.types as _is
 
+from sparkbolt.api.committers import CommittingBolt
+from sparkbolt.api.components import ColumnBolt, TopologyContext
+from sparkbolt.api.config import did_you_mean
+from sparkbolt.api.unsent import note_unsent
+from sparkbolt.base.arrow_values import array_of
 from sparkbolt.bolts.table_schema import (
     ColumnsSoFar,
     Lacks,
@@ -25,15 +30,10 @@ from sparkbolt.bolts.table_schema import (
     schema_of,
     types_of,
 )
-from sparkbolt.core.base.arrow_values import array_of
-from sparkbolt.core.model.committers import CommittingBolt
-from sparkbolt.core.model.components import ColumnBolt, TopologyContext
-from sparkbolt.core.model.config import did_you_mean
-from sparkbolt.core.model.unsent import note_unsent
 from sparkbolt.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
-    from sparkbolt.core.model.interfaces import ColumnCollector
+    from sparkbolt.api.interfaces import ColumnCollector
 
 
 class KeptFrames(ColumnBolt, CommittingBolt):

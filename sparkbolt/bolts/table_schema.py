@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkbolt.core.base.arrow_values import field_of, widens
-from sparkbolt.core.base.exceptions import printed
-from sparkbolt.core.model.arguments import field_names, text, verify
-from sparkbolt.core.model.config import did_you_mean
+from sparkbolt.api.arguments import field_names, text, verify
+from sparkbolt.api.config import did_you_mean
+from sparkbolt.base.arrow_values import field_of, widens
+from sparkbolt.base.exceptions import printed
 from sparkbolt.errors import ConfigError
 
 SchemaGiven: TypeAlias = str | pa.Schema | None

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.api.tuples import Tuple
 
 _ATOMS = (int, str, float, bytes, bool, type(None))
 _DEPTH_MAX = 50

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparkbolt.core.base.exceptions import pass_on, printed
-from sparkbolt.core.model.tuples import Origin
-from sparkbolt.core.worker.tuple_batch import Output, Rows, StreamOut
+from sparkbolt.api.tuples import Origin
+from sparkbolt.base.exceptions import pass_on, printed
 from sparkbolt.sim.canonical import stable_bytes
+from sparkbolt.worker.tuple_batch import Output, Rows, StreamOut
 
 CHANGEABLE = (list, dict, set, bytearray, deque, tuple, np.ndarray)
 """Types whose values are watched; a tuple because of its elements."""

@@ -5,12 +5,12 @@ Rule: one copy for each life, opened with its first commit, as on Spark.
 
 from __future__ import annotations
 
-from sparkbolt.core.base.exceptions import user_code
-from sparkbolt.core.driver.effects import Rows
-from sparkbolt.core.model.committers import CommittingBolt
-from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.worker.environment import WorkerEnvironment
-from sparkbolt.core.worker.worker import context_of
+from sparkbolt.api.committers import CommittingBolt
+from sparkbolt.base.exceptions import user_code
+from sparkbolt.driver.effects import Rows
+from sparkbolt.layout.lane import Lane
+from sparkbolt.worker.environment import WorkerEnvironment
+from sparkbolt.worker.worker import context_of
 
 
 class LocalCommitters:

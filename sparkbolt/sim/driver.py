@@ -9,19 +9,19 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkbolt.core.base.exceptions import Interruption
-from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.driver.ledger.files import Tenure
-from sparkbolt.core.driver.machine import DriverMachine
-from sparkbolt.core.model.dead_letters import DeadLetter
-from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, plan_of
-from sparkbolt.core.state.task_state import DictStore
-from sparkbolt.core.worker.environment import WorkerEnvironment
+from sparkbolt.api.dead_letters import DeadLetter
+from sparkbolt.base.exceptions import Interruption
+from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.ledger.files import Tenure
+from sparkbolt.driver.machine import DriverMachine
 from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.sources import Queue, SimulatedQueue
 from sparkbolt.sim.spark_loop import SparkLog
 from sparkbolt.sim.spouts import LocalSpout, close_ranged, open_tasks
 from sparkbolt.sim.subject import Subject
+from sparkbolt.wire.plan import Entry, MicroBatchPlan, plan_of
+from sparkbolt.worker.environment import WorkerEnvironment
+from sparkbolt.worker.state.task_state import DictStore
 
 WHERE = "the checkpoint"
 

@@ -12,9 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.driver.durable_effects import perform_on_files
-from sparkbolt.core.driver.effects import (
+from sparkbolt.api.components import PartitionedSpout
+from sparkbolt.api.dead_letters import DeadLetterSink
+from sparkbolt.api.reports import ErrorReport
+from sparkbolt.api.topology import Topology
+from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.durable_effects import perform_on_files
+from sparkbolt.driver.effects import (
     Commit,
     Compact,
     Counts,
@@ -24,29 +28,25 @@ from sparkbolt.core.driver.effects import (
     TakeLife,
     Tell,
 )
-from sparkbolt.core.driver.ledger.files import LETTERS_FOLDER, Tenure
-from sparkbolt.core.driver.ledger.ledger import Ledger, Promotion
-from sparkbolt.core.driver.machine import Steps, T, begin, perform_all
-from sparkbolt.core.model.components import PartitionedSpout
-from sparkbolt.core.model.dead_letters import DeadLetterSink
-from sparkbolt.core.model.lane import lay_out
-from sparkbolt.core.model.reports import ErrorReport
-from sparkbolt.core.model.topology import Topology
-from sparkbolt.core.protocol.acker import gather, judge_rows
-from sparkbolt.core.protocol.exclusion import NOTHING_EXCLUDED, Exclusion
-from sparkbolt.core.protocol.frames import Column, Moment
-from sparkbolt.core.protocol.plan import MicroBatchPlan, Offset
-from sparkbolt.core.protocol.verdicts import Feedback
-from sparkbolt.core.state.task_state import DictStore
-from sparkbolt.core.worker.environment import Capture, WorkerEnvironment, environment_of
-from sparkbolt.core.worker.results import Row
-from sparkbolt.core.worker.source_reader import clock_rows, run_entry
-from sparkbolt.core.worker.stage import run_level
-from sparkbolt.core.worker.worker import Worker
+from sparkbolt.driver.ledger.files import LETTERS_FOLDER, Tenure
+from sparkbolt.driver.ledger.ledger import Ledger, Promotion
+from sparkbolt.driver.machine import Steps, T, begin, perform_all
 from sparkbolt.files.memory import MemoryFiles
+from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.committing import LocalCommitters
 from sparkbolt.sim.executors import by_dest
 from sparkbolt.sim.spouts import close_ranged, open_ranged, open_tasks
+from sparkbolt.wire.acker import gather, judge_rows
+from sparkbolt.wire.exclusion import NOTHING_EXCLUDED, Exclusion
+from sparkbolt.wire.frames import Column, Moment
+from sparkbolt.wire.plan import MicroBatchPlan, Offset
+from sparkbolt.wire.verdicts import Feedback
+from sparkbolt.worker.environment import Capture, WorkerEnvironment, environment_of
+from sparkbolt.worker.results import Row
+from sparkbolt.worker.source_reader import clock_rows, run_entry
+from sparkbolt.worker.stage import run_level
+from sparkbolt.worker.state.task_state import DictStore
+from sparkbolt.worker.worker import Worker
 
 
 class LocalEngine:

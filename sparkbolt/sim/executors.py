@@ -11,19 +11,8 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sparkbolt.core.model.lane import Lane, spark_hash
-from sparkbolt.core.model.outage import Health
-from sparkbolt.core.protocol.acker import judge_rows
-from sparkbolt.core.protocol.exclusion import NOTHING_EXCLUDED, Exclusion
-from sparkbolt.core.protocol.frames import Moment
-from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, Record
-from sparkbolt.core.protocol.verdicts import KeptRows
-from sparkbolt.core.state.task_state import DictStore
-from sparkbolt.core.worker.environment import WorkerEnvironment
-from sparkbolt.core.worker.results import Row
-from sparkbolt.core.worker.source_reader import clock_rows, run_entry
-from sparkbolt.core.worker.stage import run_level
-from sparkbolt.core.worker.worker import Worker
+from sparkbolt.api.outage import Health
+from sparkbolt.layout.lane import Lane, spark_hash
 from sparkbolt.sim.faults import (
     Fault,
     FaultKind,
@@ -31,6 +20,17 @@ from sparkbolt.sim.faults import (
     Step,
 )
 from sparkbolt.sim.observer import AttemptObserver, Sightings, WorkerDied
+from sparkbolt.wire.acker import judge_rows
+from sparkbolt.wire.exclusion import NOTHING_EXCLUDED, Exclusion
+from sparkbolt.wire.frames import Moment
+from sparkbolt.wire.plan import Entry, MicroBatchPlan, Record
+from sparkbolt.wire.verdicts import KeptRows
+from sparkbolt.worker.environment import WorkerEnvironment
+from sparkbolt.worker.results import Row
+from sparkbolt.worker.source_reader import clock_rows, run_entry
+from sparkbolt.worker.stage import run_level
+from sparkbolt.worker.state.task_state import DictStore
+from sparkbolt.worker.worker import Worker
 
 ROWS_UNTIL_DEATH_MAX = 300
 READERS, BOLTS = 0, 1

@@ -24,7 +24,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sparkbolt.core.base.words import Word
+from sparkbolt.base.words import Word
 
 
 class Step(Word):

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from sparkbolt.core.base.tracebacks import Folding
+from sparkbolt.base.tracebacks import Folding
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

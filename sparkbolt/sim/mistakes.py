@@ -11,18 +11,18 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from sparkbolt.core.base.ids import mix64, split_key
-from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.model.causes import EXHAUSTED, Cause
-from sparkbolt.core.model.components import AsyncBolt, BasicBolt
-from sparkbolt.core.model.reports import FailedTree
-from sparkbolt.core.protocol.plan import MicroBatchPlan
+from sparkbolt.api.causes import EXHAUSTED, Cause
+from sparkbolt.api.components import AsyncBolt, BasicBolt
+from sparkbolt.api.reports import FailedTree
+from sparkbolt.base.ids import mix64, split_key
+from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.sim.checkers.base import TRIES_IN_VAIN_MAX, Checker, Facts, Records
 from sparkbolt.sim.checkers.trees import ExpectedVerdict
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import MicroBatchOutcome
 from sparkbolt.sim.simulate import STAND_IN, run_seed
 from sparkbolt.sim.subject import Subject
+from sparkbolt.wire.plan import MicroBatchPlan
 
 VALUES_KEPT_MAX = 1_000_000
 """Values are known of at most this many deliveries, those of the newest micro-batches."""

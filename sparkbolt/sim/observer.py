@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from sparkbolt.core.base.exceptions import Interruption
-from sparkbolt.core.base.ids import U64, mix64
-from sparkbolt.core.model.components import ColumnBolt
-from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.model.reports import Fail
-from sparkbolt.core.protocol.frames import python_values
-from sparkbolt.core.worker.routing import RoutedRows
-from sparkbolt.core.worker.tasks import BoltTask
-from sparkbolt.core.worker.tuple_batch import Output, Rows
+from sparkbolt.api.components import ColumnBolt
+from sparkbolt.api.reports import Fail
+from sparkbolt.base.exceptions import Interruption
+from sparkbolt.base.ids import U64, mix64
+from sparkbolt.layout.lane import Lane
 from sparkbolt.sim.canonical import stable_bytes
 from sparkbolt.sim.changes import Changes, ValueChange
+from sparkbolt.wire.frames import python_values
+from sparkbolt.worker.routing import RoutedRows
+from sparkbolt.worker.tasks import BoltTask
+from sparkbolt.worker.tuple_batch import Output, Rows
 
 
 class WorkerDied(Interruption):

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import weakref
 
-from sparkbolt.core.model.unsent import unsent_messages
+from sparkbolt.api.unsent import unsent_messages
 
 
 class Rehearsal:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sparkbolt.core.model.topology import Topology, TopologyBuilder, topology_of
+from sparkbolt.api.topology import Topology, TopologyBuilder, topology_of
 from sparkbolt.sim.checkers.base import TRIES_IN_VAIN_MAX, Violation
 from sparkbolt.sim.faults import Fault, history_of
 from sparkbolt.sim.loops import outside_of_loops

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkbolt.core.model.committers import CommittingBolt
+from sparkbolt.api.committers import CommittingBolt
 from sparkbolt.errors import PrepareError, Unavailable
 from sparkbolt.sim.checkers.acks import Checkers
 from sparkbolt.sim.checkers.base import Checker, Facts, Violation

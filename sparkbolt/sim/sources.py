@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sparkbolt.core.model.components import PartitionedSpout, Spout, TopologyContext
-from sparkbolt.core.model.config import did_you_mean
-from sparkbolt.core.model.interfaces import SpoutCollector
-from sparkbolt.core.model.ranges import BadRecord, Range
-from sparkbolt.core.model.reports import SourceView
+from sparkbolt.api.components import PartitionedSpout, Spout, TopologyContext
+from sparkbolt.api.config import did_you_mean
+from sparkbolt.api.interfaces import SpoutCollector
+from sparkbolt.api.ranges import BadRecord, Range
+from sparkbolt.api.reports import SourceView
 from sparkbolt.errors import EnoughRead, UnknownNameError
 
 SURVEY_ROUNDS_MAX = 1000

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sparkbolt.core.base.exceptions import line_of, pass_on, reason_of, text_of, user_code
-from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.driver.spout_buffer import SpoutBuffer
-from sparkbolt.core.model.components import PartitionedSpout, Spout, TopologyContext
-from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.model.reports import ErrorReport
-from sparkbolt.core.protocol.plan import Record
-from sparkbolt.core.worker.collectors import SpoutRecordCollector
-from sparkbolt.core.worker.environment import WorkerEnvironment
-from sparkbolt.core.worker.returned_values import refuse_of_spout
-from sparkbolt.core.worker.routing import routes_of
-from sparkbolt.core.worker.tuple_batch import Output
-from sparkbolt.core.worker.worker import context_of
+from sparkbolt.api.components import PartitionedSpout, Spout, TopologyContext
+from sparkbolt.api.reports import ErrorReport
+from sparkbolt.base.exceptions import line_of, pass_on, reason_of, text_of, user_code
+from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.spout_buffer import SpoutBuffer
+from sparkbolt.layout.lane import Lane
+from sparkbolt.wire.plan import Record
+from sparkbolt.worker.collectors import SpoutRecordCollector
+from sparkbolt.worker.environment import WorkerEnvironment
+from sparkbolt.worker.returned_values import refuse_of_spout
+from sparkbolt.worker.routing import routes_of
+from sparkbolt.worker.tuple_batch import Output
+from sparkbolt.worker.worker import context_of
 
 CALLS_PER_TURN_MAX = 1000
 """How many times ``next_tuple`` is called at most before other tasks have their turn."""

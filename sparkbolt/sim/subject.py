@@ -20,19 +20,19 @@ from typing import Any
 
 import cloudpickle
 
-from sparkbolt.core.base.exceptions import pass_on
-from sparkbolt.core.model.components import Component, PartitionedSpout, Spout
-from sparkbolt.core.model.config import Config, did_you_mean
-from sparkbolt.core.model.dead_letters import DeadLetterSink
-from sparkbolt.core.model.inlets import InletSpout
-from sparkbolt.core.model.lane import Lane, lay_out
-from sparkbolt.core.model.topology import ComponentSpec, Topology
-from sparkbolt.core.model.tuples import DEFAULT_STREAM
-from sparkbolt.core.worker.environment import Observer, WorkerEnvironment, main_definitions
-from sparkbolt.core.worker.worker import context_of
+from sparkbolt.api.components import Component, PartitionedSpout, Spout
+from sparkbolt.api.config import Config, did_you_mean
+from sparkbolt.api.dead_letters import DeadLetterSink
+from sparkbolt.api.inlets import InletSpout
+from sparkbolt.api.topology import ComponentSpec, Topology
+from sparkbolt.api.tuples import DEFAULT_STREAM
+from sparkbolt.base.exceptions import pass_on
 from sparkbolt.errors import SparkboltError
+from sparkbolt.layout.lane import Lane, lay_out
 from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.sources import BoundedSpout, FedSpout, SimulatedQueue, Survey, survey, values_row
+from sparkbolt.worker.environment import Observer, WorkerEnvironment, main_definitions
+from sparkbolt.worker.worker import context_of
 
 MESSAGES_MAX = 200
 """How many messages of each spout a simulation reads by default."""

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import cloudpickle
 
-from sparkbolt.core.model.topology import Topology
+from sparkbolt.api.topology import Topology
 from sparkbolt.sim.rehearsal import Rehearsal
 from sparkbolt.sim.report import SimulationReport, report_of, trail_of
 from sparkbolt.sim.simulate import run_seed

@@ -13,8 +13,10 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sparkbolt.core.driver.durable_effects import perform_on_files
-from sparkbolt.core.driver.effects import (
+from sparkbolt.api.causes import Cause
+from sparkbolt.api.reports import Fail
+from sparkbolt.driver.durable_effects import perform_on_files
+from sparkbolt.driver.effects import (
     Commit,
     Compact,
     Counts,
@@ -30,15 +32,9 @@ from sparkbolt.core.driver.effects import (
     WriteEntry,
     WriteLetters,
 )
-from sparkbolt.core.driver.ledger.files import Tenure, cut_back
-from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.driver.machine import Steps, T, begin, perform_all
-from sparkbolt.core.model.causes import Cause
-from sparkbolt.core.model.reports import Fail
-from sparkbolt.core.protocol.acker import gather
-from sparkbolt.core.protocol.exclusion import NOTHING_EXCLUDED
-from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset, Record
-from sparkbolt.core.protocol.verdicts import Feedback
+from sparkbolt.driver.ledger.files import Tenure, cut_back
+from sparkbolt.driver.ledger.ledger import Promotion
+from sparkbolt.driver.machine import Steps, T, begin, perform_all
 from sparkbolt.errors import OutdatedLifeError, check
 from sparkbolt.sim.checkers.acks import Checkers
 from sparkbolt.sim.checkers.dead_letters import SimulatedSink, letters_in
@@ -56,6 +52,10 @@ from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.spark_loop import ConcurrentLogError, MicroBatchLoop
 from sparkbolt.sim.spouts import close_ranged, open_ranged
 from sparkbolt.sim.subject import Subject
+from sparkbolt.wire.acker import gather
+from sparkbolt.wire.exclusion import NOTHING_EXCLUDED
+from sparkbolt.wire.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset, Record
+from sparkbolt.wire.verdicts import Feedback
 
 START_MS = 1_767_225_600_000
 """The time at which every simulation begins: 2026-01-01, in milliseconds since the epoch."""

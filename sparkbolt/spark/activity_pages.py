@@ -27,9 +27,9 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from sparkbolt.core.model.progress import NOTE_BYTES, CallSight, Doing, Sight
-from sparkbolt.core.worker.activity import ActivityMonitor, Hangs, Looker, sight_of
-from sparkbolt.operate.logs import LogFields
+from sparkbolt.api.progress import NOTE_BYTES, CallSight, Doing, Sight
+from sparkbolt.control.logs import LogFields
+from sparkbolt.worker.activity import ActivityMonitor, Hangs, Looker, sight_of
 
 LOOK_EVERY_SECS = 0.5
 PAGE_BYTES = 1 << 16

@@ -40,16 +40,16 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from sparkbolt.core.base.files import Files
-from sparkbolt.core.base.locations import local_directory, scheme_of
-from sparkbolt.core.driver.ledger import files as ledger_files
-from sparkbolt.core.driver.ledger.agreement import TOPOLOGY_MISSING, is_whole, metadata_mistake, topology_in
-from sparkbolt.core.model.lane import Lane, moved
-from sparkbolt.core.model.topology import Topology
-from sparkbolt.core.model.topology_changes import changes, differs
+from sparkbolt.api.topology import Topology
+from sparkbolt.api.topology_changes import changes, differs
+from sparkbolt.base.files import Files
+from sparkbolt.base.locations import local_directory, scheme_of
+from sparkbolt.driver.ledger import files as ledger_files
+from sparkbolt.driver.ledger.agreement import TOPOLOGY_MISSING, is_whole, metadata_mistake, topology_in
 from sparkbolt.errors import CheckpointError
 from sparkbolt.files.hadoop import HadoopFiles
 from sparkbolt.files.local import LocalFiles, make_folder
+from sparkbolt.layout.lane import Lane, moved
 from sparkbolt.spark.checkpoint_lock import lock
 from sparkbolt.spark.locations import FILES_SECS, answer_within, check_hdfs
 from sparkbolt.spark.versions import FILE_MANAGER, note_version

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 
-from sparkbolt.core.base.files import Files
-from sparkbolt.core.base.locations import local_directory
-from sparkbolt.core.driver.ledger.files import check_format
+from sparkbolt.base.files import Files
+from sparkbolt.base.locations import local_directory
+from sparkbolt.driver.ledger.files import check_format
 from sparkbolt.errors import InvariantError, WrongUseError
 from sparkbolt.files.local import LocalFiles
 

@@ -16,7 +16,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from sparkbolt.core.base.locations import local_directory
+from sparkbolt.base.locations import local_directory
 from sparkbolt.errors import CheckpointError
 
 LOCK_WAIT_SECS = 20.0

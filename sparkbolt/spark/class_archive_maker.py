@@ -18,14 +18,14 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from sparkbolt.core.model.components import BasicBolt, PartitionedSpout, TopologyContext
-from sparkbolt.core.model.interfaces import BasicCollector
-from sparkbolt.core.model.ranges import Range
-from sparkbolt.core.model.topology import TopologyBuilder
-from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.api.components import BasicBolt, PartitionedSpout, TopologyContext
+from sparkbolt.api.interfaces import BasicCollector
+from sparkbolt.api.ranges import Range
+from sparkbolt.api.topology import TopologyBuilder
+from sparkbolt.api.tuples import Tuple
+from sparkbolt.control.control import CONTROL_ENV
+from sparkbolt.control.home import HOME_ENV
 from sparkbolt.errors import EngineError, SparkboltError
-from sparkbolt.operate.control import CONTROL_ENV
-from sparkbolt.operate.home import HOME_ENV
 from sparkbolt.spark.class_archive import CACHE_ENV, MAKING, OFF, ClassArchive, is_private
 from sparkbolt.spark.jvm import LOG_ENV
 from sparkbolt.spark.session import JAVA_OPTIONS, LOCAL_SETTINGS, make_session, own_class_archive

@@ -22,15 +22,15 @@ import pyspark
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from sparkbolt.core.base.exceptions import cause_in_jvm, line_of, raised_at
-from sparkbolt.core.driver.effects import Rows
-from sparkbolt.core.model.committers import CommittingBolt
-from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.model.retry import RetryPolicy
-from sparkbolt.core.worker.worker import context_of
+from sparkbolt.api.committers import CommittingBolt
+from sparkbolt.api.retry import RetryPolicy
+from sparkbolt.base.exceptions import cause_in_jvm, line_of, raised_at
+from sparkbolt.driver.effects import Rows
 from sparkbolt.errors import EngineError, Unavailable
+from sparkbolt.layout.lane import Lane
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.user_calls import Caller, Calls, NotReturned
+from sparkbolt.worker.worker import context_of
 
 AWAY = RetryPolicy(max_backoff=timedelta(seconds=5))
 """How long it waits after ``Unavailable``."""

@@ -33,13 +33,13 @@ from typing import Any, NoReturn, TypeAlias
 import cloudpickle
 from pyspark import TaskContext
 
-from sparkbolt.core.base.exceptions import own_process
-from sparkbolt.core.state.segments import SegmentStore
-from sparkbolt.core.worker.crash_isolation import PLACE_BYTES, Crashes, Watch, WorkPlace
-from sparkbolt.core.worker.results import Row
-from sparkbolt.core.worker.worker import Worker
+from sparkbolt.base.exceptions import own_process
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.executor import activity_of_child
+from sparkbolt.worker.crash_isolation import PLACE_BYTES, Crashes, Watch, WorkPlace
+from sparkbolt.worker.results import Row
+from sparkbolt.worker.state.segments import SegmentStore
+from sparkbolt.worker.worker import Worker
 
 StoreOf: TypeAlias = Callable[[int], SegmentStore | None]
 Work: TypeAlias = Callable[[Worker, StoreOf], list[Row]]

@@ -20,7 +20,7 @@ from typing import Any
 
 import cloudpickle
 
-from sparkbolt.core.base.exceptions import line_of
+from sparkbolt.base.exceptions import line_of
 from sparkbolt.errors import EngineError, SparkboltError
 from sparkbolt.spark import scratch
 from sparkbolt.spark.driver_rpc_client import SECRET, SOCKET

@@ -13,15 +13,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection
 
-from sparkbolt.core.base.exceptions import line_of
-from sparkbolt.core.base.throttle import Throttle
-from sparkbolt.core.base.tracebacks import place_in
-from sparkbolt.core.model.causes import Cause, MessageOutcome
-from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.outage import PROBE_WAITS, OutageChange, Phase
-from sparkbolt.core.model.reports import ErrorReport, FailedTree, Promotion
-from sparkbolt.core.model.story import root_text
-from sparkbolt.operate.logs import LogFields
+from sparkbolt.api.causes import Cause, MessageOutcome
+from sparkbolt.api.config import Config
+from sparkbolt.api.outage import PROBE_WAITS, OutageChange, Phase
+from sparkbolt.api.reports import ErrorReport, FailedTree, Promotion
+from sparkbolt.api.story import root_text
+from sparkbolt.base.exceptions import line_of
+from sparkbolt.base.throttle import Throttle
+from sparkbolt.base.tracebacks import place_in
+from sparkbolt.control.logs import LogFields
 from sparkbolt.spark.user_calls import name_of
 
 REPORTS_OF_A_PROBE_MAX = 2

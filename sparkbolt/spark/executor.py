@@ -24,24 +24,24 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 
-from sparkbolt.core.base.exceptions import end_if_forked, line_of, own_process
-from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.model.measurements import Process
-from sparkbolt.core.worker.activity import ActivityMonitor
-from sparkbolt.core.worker.environment import (
+from sparkbolt.base.exceptions import end_if_forked, line_of, own_process
+from sparkbolt.errors import EngineError, check
+from sparkbolt.layout.lane import Lane
+from sparkbolt.observe.measurements import Process
+from sparkbolt.spark.activity_pages import LookOut
+from sparkbolt.spark.failure_text import errors_carried
+from sparkbolt.spark.job_bundle import JobBundle
+from sparkbolt.spark.task_stdout import stdout_to_driver
+from sparkbolt.worker.activity import ActivityMonitor
+from sparkbolt.worker.environment import (
     WorkerEnvironment,
     environment_of,
     main_definitions,
     pickled_components,
     pickled_definitions,
 )
-from sparkbolt.core.worker.results import Row
-from sparkbolt.core.worker.worker import Worker
-from sparkbolt.errors import EngineError, check
-from sparkbolt.spark.activity_pages import LookOut
-from sparkbolt.spark.failure_text import errors_carried
-from sparkbolt.spark.job_bundle import JobBundle
-from sparkbolt.spark.task_stdout import stdout_to_driver
+from sparkbolt.worker.results import Row
+from sparkbolt.worker.worker import Worker
 
 ARROW_SCHEMA = pa.schema([("dest", pa.int32()), ("frame", pa.binary())])
 BATCH_BYTES_MAX = 1 << 20

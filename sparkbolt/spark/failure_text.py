@@ -23,8 +23,8 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from sparkbolt import errors
-from sparkbolt.core.base.exceptions import line_and_owner
-from sparkbolt.core.model.reports import QueryFailure
+from sparkbolt.api.reports import QueryFailure
+from sparkbolt.base.exceptions import line_and_owner
 from sparkbolt.errors import EngineError, SparkboltError, WorkerStartError
 from sparkbolt.spark.jvm import log_says
 

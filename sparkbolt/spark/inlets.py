@@ -24,16 +24,16 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as sql
 
-from sparkbolt.core.base.exceptions import line_of, pass_on, printed
-from sparkbolt.core.model.inlets import InletSpout
-from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.model.tuples import DEFAULT_STREAM
-from sparkbolt.core.protocol.frames import Column, Frame, Moment, encode
+from sparkbolt.api.inlets import InletSpout
+from sparkbolt.api.tuples import DEFAULT_STREAM
+from sparkbolt.base.exceptions import line_of, pass_on, printed
 from sparkbolt.errors import ConfigError, EngineError
+from sparkbolt.layout.lane import Lane
 from sparkbolt.spark.executor import batches_of, staged
 from sparkbolt.spark.failure_text import explain
 from sparkbolt.spark.job_bundle import SCHEMA
 from sparkbolt.spark.session import make_session
+from sparkbolt.wire.frames import Column, Frame, Moment, encode
 
 MOMENT = "sparkbolt.moment"
 """The property of a job with the number and the time of its micro-batch."""

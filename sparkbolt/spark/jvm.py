@@ -23,7 +23,7 @@ from typing import Any
 import pyspark
 from py4j import java_gateway
 
-from sparkbolt.operate.logs import current_log
+from sparkbolt.control.logs import current_log
 from sparkbolt.spark import scratch
 from sparkbolt.spark.segment_files import FOLDER_ENV
 from sparkbolt.spark.task_stdout import TASK_LOG_ENV, TASK_STDOUT_ENV, StdoutReader

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.protocol.acker import judge_rows
-from sparkbolt.core.worker.stage import run_level
+from sparkbolt.layout.lane import Lane
 from sparkbolt.spark.crash_shield import shielded
 from sparkbolt.spark.data_source import data_source
 from sparkbolt.spark.executor import batches_of, rows_of, staged, worker_of
 from sparkbolt.spark.inlets import InletFrame, rows_of_inlets
 from sparkbolt.spark.job_bundle import SCHEMA, JobBundle
 from sparkbolt.spark.processor import LevelProcessor
+from sparkbolt.wire.acker import judge_rows
+from sparkbolt.worker.stage import run_level
 
 
 def stateless_level(bundle: JobBundle, level: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

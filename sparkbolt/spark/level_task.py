@@ -7,13 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from sparkbolt.core.state.task_state import DIRECTORY_KEY
-from sparkbolt.core.worker.stage import run_level
 from sparkbolt.spark.crash_shield import shielded
 from sparkbolt.spark.executor import batches_of, staged, worker_of
 from sparkbolt.spark.job_bundle import JobBundle
 from sparkbolt.spark.repetition import announced
 from sparkbolt.spark.segment_files import SegmentFiles
+from sparkbolt.worker.stage import run_level
+from sparkbolt.worker.state.task_state import DIRECTORY_KEY
 
 
 class MapStateStore:

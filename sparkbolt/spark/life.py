@@ -27,10 +27,13 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sparkbolt.core.base.exceptions import line_of, user_code
-from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.driver.durable_effects import perform_on_files
-from sparkbolt.core.driver.effects import (
+from sparkbolt.api.components import PartitionedSpout
+from sparkbolt.api.progress import Progress, Sight
+from sparkbolt.api.reports import QueryFailure
+from sparkbolt.base.exceptions import line_of, user_code
+from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.durable_effects import perform_on_files
+from sparkbolt.driver.effects import (
     Commit,
     Compact,
     Counts,
@@ -43,21 +46,11 @@ from sparkbolt.core.driver.effects import (
     Wait,
     WriteEntry,
 )
-from sparkbolt.core.driver.ledger.agreement import LoggedOffset, logged_offset
-from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.driver.machine import DriverMachine, Steps, T, begin, perform_all
-from sparkbolt.core.model.components import PartitionedSpout
-from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.model.progress import Progress, Sight
-from sparkbolt.core.model.reports import QueryFailure
-from sparkbolt.core.protocol.acker import gather
-from sparkbolt.core.protocol.frames import Moment
-from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST, Offset
-from sparkbolt.core.protocol.verdicts import Feedback
-from sparkbolt.core.worker.activity import progress_of
-from sparkbolt.core.worker.source_reader import clock_rows
-from sparkbolt.core.worker.worker import context_of
+from sparkbolt.driver.ledger.agreement import LoggedOffset, logged_offset
+from sparkbolt.driver.ledger.ledger import Promotion
+from sparkbolt.driver.machine import DriverMachine, Steps, T, begin, perform_all
 from sparkbolt.errors import SourceUnavailable, SparkboltError, SpoutAwayError, SpoutOpenError
+from sparkbolt.layout.lane import Lane
 from sparkbolt.spark import jvm, repetition
 from sparkbolt.spark.activity_pages import Pages
 from sparkbolt.spark.checkpoint import Checkpoint
@@ -74,6 +67,13 @@ from sparkbolt.spark.session import cores_of, is_local, jvm_lives, stage_that_ru
 from sparkbolt.spark.source_task import packed_task
 from sparkbolt.spark.state_lineage import choose_form
 from sparkbolt.spark.user_calls import Calls, NotReturned, in_driver
+from sparkbolt.wire.acker import gather
+from sparkbolt.wire.frames import Moment
+from sparkbolt.wire.plan import BEFORE_THE_FIRST, Offset
+from sparkbolt.wire.verdicts import Feedback
+from sparkbolt.worker.activity import progress_of
+from sparkbolt.worker.source_reader import clock_rows
+from sparkbolt.worker.worker import context_of
 
 KILL_AFTER_SECS = 0.5
 POLL_WAIT_SECS = 0.25

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from sparkbolt.background import Answer, DeadlineError, within
-from sparkbolt.core.base.locations import local_directory
+from sparkbolt.base.locations import local_directory
 from sparkbolt.errors import CheckpointError, EngineError
 
 ANSWER_SECS = 5.0

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
-from sparkbolt.core.base.exceptions import line_of
-from sparkbolt.core.driver.history import History
-from sparkbolt.core.driver.overrides import Overrides
-from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.model.measurements import Flow, FlowCounts
-from sparkbolt.core.model.metrics import TopologyMetrics
-from sparkbolt.core.model.outage import OutageChange, Phase
-from sparkbolt.core.model.reports import ErrorReport, Promotion
+from sparkbolt.api.metrics import TopologyMetrics
+from sparkbolt.api.outage import OutageChange, Phase
+from sparkbolt.api.reports import ErrorReport, Promotion
+from sparkbolt.base.exceptions import line_of
+from sparkbolt.control.documents import MemoryDocument, TopologyState
+from sparkbolt.control.operable import Places, TopologyView
+from sparkbolt.control.steering import Steering
+from sparkbolt.driver.overrides import Overrides
 from sparkbolt.errors import EngineError
-from sparkbolt.operate.documents import MemoryDocument, TopologyState
-from sparkbolt.operate.operable import Places, TopologyView
-from sparkbolt.operate.steering import Steering
+from sparkbolt.layout.lane import Lane
+from sparkbolt.observe.history import History
+from sparkbolt.observe.measurements import Flow, FlowCounts
 from sparkbolt.spark.recording import now_ms
 
 if TYPE_CHECKING:

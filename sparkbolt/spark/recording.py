@@ -18,14 +18,14 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sparkbolt.core.base.exceptions import line_of
-from sparkbolt.core.base.files import Files
-from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.driver.history import History
-from sparkbolt.core.driver.recorder import Recorder
-from sparkbolt.core.model.measurements import Process
-from sparkbolt.core.model.metrics import TopologyMetrics
-from sparkbolt.core.model.reports import Promotion
+from sparkbolt.api.metrics import TopologyMetrics
+from sparkbolt.api.reports import Promotion
+from sparkbolt.base.exceptions import line_of
+from sparkbolt.base.files import Files
+from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.observe.history import History
+from sparkbolt.observe.measurements import Process
+from sparkbolt.observe.recorder import Recorder
 from sparkbolt.spark.executor import process_of
 
 BEAT_SECS = 5.0

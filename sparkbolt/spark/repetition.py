@@ -19,8 +19,8 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from sparkbolt.core.protocol.exclusion import Exclusion
 from sparkbolt.errors import EngineError
+from sparkbolt.wire.exclusion import Exclusion
 
 PROPERTY = "sparkbolt.exclusion"
 

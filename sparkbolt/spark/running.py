@@ -18,27 +18,23 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sparkbolt.core.base.exceptions import reason_of
-from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion, Story
-from sparkbolt.core.driver.lifecycle import LifecycleEvent, TopologyState
-from sparkbolt.core.driver.machine import DriverMachine
-from sparkbolt.core.driver.restart_policy import Restarts
-from sparkbolt.core.model.components import Spout
-from sparkbolt.core.model.lane import Lane
-from sparkbolt.core.model.metrics import TopologyMetrics
-from sparkbolt.core.model.progress import Progress, Sight
-from sparkbolt.core.model.reports import ErrorReport, MicroBatchReport, QueryFailure
-from sparkbolt.core.model.running import RunningTopology, TelemetrySink
-from sparkbolt.core.model.topology import Topology
-from sparkbolt.core.worker.activity import Hangs
-from sparkbolt.core.worker.routing import routes_of
-from sparkbolt.core.worker.tuple_batch import Output
-from sparkbolt.core.worker.worker import context_of
+from sparkbolt.api.components import Spout
+from sparkbolt.api.metrics import TopologyMetrics
+from sparkbolt.api.progress import Progress, Sight
+from sparkbolt.api.reports import ErrorReport, MicroBatchReport, QueryFailure
+from sparkbolt.api.running import RunningTopology, TelemetrySink
+from sparkbolt.api.topology import Topology
+from sparkbolt.base.exceptions import reason_of
+from sparkbolt.control.logs import LogFields
+from sparkbolt.control.presence import Presence
+from sparkbolt.control.steering import Steering
+from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.ledger.ledger import FailedTree, Promotion, Story
+from sparkbolt.driver.lifecycle import LifecycleEvent, TopologyState
+from sparkbolt.driver.machine import DriverMachine
+from sparkbolt.driver.restart_policy import Restarts
 from sparkbolt.errors import EngineError, SpoutOpenError
-from sparkbolt.operate.logs import LogFields
-from sparkbolt.operate.presence import Presence
-from sparkbolt.operate.steering import Steering
+from sparkbolt.layout.lane import Lane
 from sparkbolt.spark import scratch
 from sparkbolt.spark.activity_pages import fields_of, warning
 from sparkbolt.spark.checkpoint import Checkpoint
@@ -51,6 +47,10 @@ from sparkbolt.spark.session import why_gone
 from sparkbolt.spark.shared_lifecycle import SharedLifecycle
 from sparkbolt.spark.spout_threads import SpoutFailure, SpoutThread, close_all
 from sparkbolt.spark.user_calls import Calls, Listeners, NotReturned
+from sparkbolt.worker.activity import Hangs
+from sparkbolt.worker.routing import routes_of
+from sparkbolt.worker.tuple_batch import Output
+from sparkbolt.worker.worker import context_of
 
 PASSING_POLL_SECS = 1
 LOOK_OUT_SECS = 1.0

@@ -27,7 +27,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from sparkbolt.core.base.locations import scheme_of
+from sparkbolt.base.locations import scheme_of
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.class_archive import ClassArchive, archive_for
 from sparkbolt.spark.code_shipping import add, own_archive

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from sparkbolt.core.driver.lifecycle import Lifecycle, LifecycleEvent, TopologyState
+from sparkbolt.driver.lifecycle import Lifecycle, LifecycleEvent, TopologyState
 from sparkbolt.errors import EngineError
 
 

@@ -11,16 +11,16 @@ from functools import partial
 import cloudpickle
 import pyarrow as pa
 
-from sparkbolt.core.protocol.exclusion import Exclusion
-from sparkbolt.core.protocol.frames import Moment
-from sparkbolt.core.protocol.plan import Piece
-from sparkbolt.core.worker.results import Row
-from sparkbolt.core.worker.source_reader import run_entry
-from sparkbolt.core.worker.worker import Worker
 from sparkbolt.spark.crash_shield import StoreOf, shielded
 from sparkbolt.spark.executor import batches_of, staged, worker_of
 from sparkbolt.spark.job_bundle import JobBundle
 from sparkbolt.spark.repetition import announced
+from sparkbolt.wire.exclusion import Exclusion
+from sparkbolt.wire.frames import Moment
+from sparkbolt.wire.plan import Piece
+from sparkbolt.worker.results import Row
+from sparkbolt.worker.source_reader import run_entry
+from sparkbolt.worker.worker import Worker
 
 
 def packed_task(moment: Moment, pieces: Sequence[Piece], clocks: Sequence[Row]) -> bytes:

@@ -14,15 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sparkbolt.core.base.exceptions import line_of, reason_of
-from sparkbolt.core.driver.spout_buffer import SpoutBuffer
-from sparkbolt.core.model.components import Spout, TopologyContext
-from sparkbolt.core.model.reports import ErrorReport
-from sparkbolt.core.protocol.plan import Record
-from sparkbolt.core.worker.collectors import SpoutRecordCollector
-from sparkbolt.core.worker.returned_values import refuse_of_spout
-from sparkbolt.core.worker.tuple_batch import Output
+from sparkbolt.api.components import Spout, TopologyContext
+from sparkbolt.api.reports import ErrorReport
+from sparkbolt.base.exceptions import line_of, reason_of
+from sparkbolt.driver.spout_buffer import SpoutBuffer
 from sparkbolt.spark.user_calls import CLOSE_SECS, Calls
+from sparkbolt.wire.plan import Record
+from sparkbolt.worker.collectors import SpoutRecordCollector
+from sparkbolt.worker.returned_values import refuse_of_spout
+from sparkbolt.worker.tuple_batch import Output
 
 IDLE_SECS = 0.01
 PAUSE_SECS_MIN = 0.1

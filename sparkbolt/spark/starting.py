@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from sparkbolt.core.driver.ledger.reader import TASKS_FILE, dump_tasks
-from sparkbolt.core.model.lane import lay_out
-from sparkbolt.core.model.running import Telemetry, TelemetrySink
-from sparkbolt.core.model.topology import Topology
+from sparkbolt.api.running import Telemetry, TelemetrySink
+from sparkbolt.api.topology import Topology
+from sparkbolt.control.documents import TopologyState
+from sparkbolt.control.logs import current_log
+from sparkbolt.control.presence import Presence
+from sparkbolt.driver.ledger.reader import TASKS_FILE, dump_tasks
 from sparkbolt.errors import CheckpointError
-from sparkbolt.operate.documents import TopologyState
-from sparkbolt.operate.logs import current_log
-from sparkbolt.operate.presence import Presence
+from sparkbolt.layout.lane import lay_out
 from sparkbolt.spark import code_shipping, scratch
 from sparkbolt.spark.checkpoint import Checkpoint, letters_beside
 from sparkbolt.spark.checkpoint_lock import refuse_if_in_use

@@ -26,8 +26,8 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sparkbolt.core.base.throttle import Throttle
-from sparkbolt.operate.logs import ENGINE, LogFields, current_log, line_of
+from sparkbolt.base.throttle import Throttle
+from sparkbolt.control.logs import ENGINE, LogFields, current_log, line_of
 
 TASK_STDOUT_ENV = "SPARKBOLT_PRINTS"
 """The environment variable that gives worker processes the path of the named pipe."""

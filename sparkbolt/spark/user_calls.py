@@ -22,11 +22,11 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from sparkbolt.core.base.exceptions import end_if_forked, printed
-from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
-from sparkbolt.core.model.progress import CallSight, Doing
-from sparkbolt.core.model.ranges import Range
-from sparkbolt.core.model.reports import SourceView
+from sparkbolt.api.components import PartitionedSpout, TopologyContext
+from sparkbolt.api.progress import CallSight, Doing
+from sparkbolt.api.ranges import Range
+from sparkbolt.api.reports import SourceView
+from sparkbolt.base.exceptions import end_if_forked, printed
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.activity_pages import frames_of_threads, line_of
 

@@ -18,7 +18,7 @@ import pyspark
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from sparkbolt.core.base.files import Files
+from sparkbolt.base.files import Files
 from sparkbolt.errors import CheckpointError, EngineError
 
 OLDEST, NEWEST = (4, 1), (4, 3)

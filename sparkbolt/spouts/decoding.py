@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sparkbolt.core.model.arguments import checked, field_names, function, verify
-from sparkbolt.core.model.config import did_you_mean
+from sparkbolt.api.arguments import checked, field_names, function, verify
+from sparkbolt.api.config import did_you_mean
 from sparkbolt.errors import ConfigError
 
 Decode = Callable[[bytes], Any]

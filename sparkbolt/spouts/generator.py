@@ -10,10 +10,10 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
-from sparkbolt.core.base.exceptions import pass_on
-from sparkbolt.core.model.arguments import checked, field_names, function, whole
-from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
-from sparkbolt.core.model.ranges import BadRecord, Range
+from sparkbolt.api.arguments import checked, field_names, function, whole
+from sparkbolt.api.components import PartitionedSpout, TopologyContext
+from sparkbolt.api.ranges import BadRecord, Range
+from sparkbolt.base.exceptions import pass_on
 from sparkbolt.errors import ConfigError
 
 MAKER = function("a function that returns an iterable, which is called again after a crash (did you call it yourself?)")

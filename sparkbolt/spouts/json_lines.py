@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sparkbolt.core.model.arguments import field_names
-from sparkbolt.core.model.components import PartitionedSpout
-from sparkbolt.core.model.ranges import BadRecord, Range
+from sparkbolt.api.arguments import field_names
+from sparkbolt.api.components import PartitionedSpout
+from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.spouts.text import Paths, TextSpout
 
 

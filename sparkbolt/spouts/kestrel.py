@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
 from typing import Annotated, Any, NamedTuple
 
-from sparkbolt.core.base.throttle import Throttle
-from sparkbolt.core.model.arguments import POSITIVE, checked, text, verify, whole
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.retry import RetryPolicy
+from sparkbolt.api.arguments import POSITIVE, checked, text, verify, whole
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.retry import RetryPolicy
+from sparkbolt.base.throttle import Throttle
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.decoding import Decoder
 from sparkbolt.spouts.kestrel_link import KestrelConnection

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.model.ranges import BadRecord, Range
+from sparkbolt.api.ranges import BadRecord, Range
 
 BLOCK_BYTES = 1 << 20
 """How many bytes are read, decoded and split at once."""

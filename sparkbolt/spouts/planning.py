@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Protocol
 
-from sparkbolt.core.model.ranges import Range
+from sparkbolt.api.ranges import Range
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.files import PlainFile, escape, find_files, tell_passed_over
 from sparkbolt.spouts.following import Follower

@@ -18,12 +18,12 @@ from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sparkbolt.core.model.components import Spout, TopologyContext
-from sparkbolt.core.model.retry import DEFAULT
+from sparkbolt.api.components import Spout, TopologyContext
+from sparkbolt.api.retry import DEFAULT
 from sparkbolt.errors import EmitError
 
 if TYPE_CHECKING:
-    from sparkbolt.core.model.interfaces import SpoutCollector
+    from sparkbolt.api.interfaces import SpoutCollector
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
-from sparkbolt.core.model.arguments import POSITIVE, checked, text
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.retry import RetryPolicy
+from sparkbolt.api.arguments import POSITIVE, checked, text
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.spouts.decoding import Decoder
 from sparkbolt.spouts.queue import RETRY, BadMessage, QueueSpout
 from sparkbolt.spouts.rabbitmq_link import Delivered, Disposition, Link, RabbitMQDelivery, parameters_of, place_of

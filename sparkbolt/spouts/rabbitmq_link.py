@@ -21,7 +21,7 @@ from itertools import takewhile
 from time import monotonic
 from typing import Any, NamedTuple
 
-from sparkbolt.core.base.throttle import Throttle
+from sparkbolt.base.throttle import Throttle
 from sparkbolt.errors import ConfigError
 
 log = logging.getLogger(__name__)

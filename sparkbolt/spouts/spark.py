@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sparkbolt.core.base.engine_door import engine
-from sparkbolt.core.base.exceptions import printed
-from sparkbolt.core.model.inlets import InletSpout
+from sparkbolt.api.inlets import InletSpout
+from sparkbolt.base.engine_door import engine
+from sparkbolt.base.exceptions import printed
 from sparkbolt.errors import ConfigError
 
 

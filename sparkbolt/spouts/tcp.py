@@ -18,11 +18,11 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sparkbolt.core.model.arguments import ENCODING, POSITIVE, checked, text, whole
-from sparkbolt.core.model.components import Spout, TopologyContext
+from sparkbolt.api.arguments import ENCODING, POSITIVE, checked, text, whole
+from sparkbolt.api.components import Spout, TopologyContext
 
 if TYPE_CHECKING:
-    from sparkbolt.core.model.interfaces import SpoutCollector
+    from sparkbolt.api.interfaces import SpoutCollector
 
 log = logging.getLogger(__name__)
 

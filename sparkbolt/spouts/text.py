@@ -15,9 +15,9 @@ from typing import Annotated, Any, TypeAlias
 
 import pyarrow as pa
 
-from sparkbolt.core.model.arguments import ENCODING, checked, whole
-from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
-from sparkbolt.core.model.ranges import BadRecord, Range
+from sparkbolt.api.arguments import ENCODING, checked, whole
+from sparkbolt.api.components import PartitionedSpout, TopologyContext
+from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.files import PlainFile, escape, unescape
 from sparkbolt.spouts.followed import open_copy

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.base.ids import U64
+from sparkbolt.base.ids import U64
 from sparkbolt.windows.content import I64, Content, join
 from sparkbolt.windows.firing import Count, Extent, Fired, Windower, expiry
 from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, WindowLog

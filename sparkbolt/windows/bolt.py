@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from sparkbolt.core.model.arguments import Check, checked, function, text, verify, whole
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.runtime_bolts import RuntimeBolt
-from sparkbolt.core.model.tuples import DEFAULT_STREAM, Tuple
-from sparkbolt.core.worker.bolt_runtime import BoltRuntime
+from sparkbolt.api.arguments import Check, checked, function, text, verify, whole
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
+from sparkbolt.api.runtime_bolts import RuntimeBolt
+from sparkbolt.api.tuples import DEFAULT_STREAM, Tuple
 from sparkbolt.errors import ConfigError, UnknownNameError
 from sparkbolt.windows.firing import Count
 from sparkbolt.windows.policies import EvictionPolicy
@@ -34,11 +33,12 @@ from sparkbolt.windows.settings import (
     stored_settings,
 )
 from sparkbolt.windows.triggers import TriggerPolicy
+from sparkbolt.worker.bolt_runtime import BoltRuntime
 
 if TYPE_CHECKING:
-    from sparkbolt.core.worker.tuple_batch import Output
     from sparkbolt.windows.collector import WindowCollector
     from sparkbolt.windows.window import TupleWindow
+    from sparkbolt.worker.tuple_batch import Output
 
 Bolt = TypeVar("Bolt", bound="WindowedBolt")
 EVICTION = Check("an EvictionPolicy", lambda value: isinstance(value, EvictionPolicy))

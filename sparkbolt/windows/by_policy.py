@@ -17,11 +17,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.base.exceptions import pass_on, raised_by
-from sparkbolt.core.base.ids import U64
-from sparkbolt.core.model.causes import Cause
-from sparkbolt.core.model.method_validation import is_ours
-from sparkbolt.core.worker.failures import failure_of
+from sparkbolt.api.causes import Cause
+from sparkbolt.api.method_validation import is_ours
+from sparkbolt.base.exceptions import pass_on, raised_by
+from sparkbolt.base.ids import U64
 from sparkbolt.errors import EngineError
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.firing import Fired, Windower, expiry
@@ -30,6 +29,7 @@ from sparkbolt.windows.manager import WindowManager
 from sparkbolt.windows.policies import CountEvictionPolicy, Event, EvictionPolicy
 from sparkbolt.windows.segments import NOTHING, Selection, Shelf
 from sparkbolt.windows.triggers import TriggerPolicy
+from sparkbolt.worker.failures import failure_of
 
 _Window: TypeAlias = tuple[list[Event], list[Event], list[Event], int]
 """The arguments of ``OnActivation``."""

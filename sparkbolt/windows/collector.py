@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from sparkbolt.core.base.ids import OBJECT_ORDINAL, U64
-from sparkbolt.core.model.pickling import never_durable
-from sparkbolt.core.model.tuples import DEFAULT_STREAM
-from sparkbolt.core.worker.tuple_batch import UNANCHORED, Output, StreamOut
+from sparkbolt.api.pickling import never_durable
+from sparkbolt.api.tuples import DEFAULT_STREAM
+from sparkbolt.base.ids import OBJECT_ORDINAL, U64
+from sparkbolt.worker.tuple_batch import UNANCHORED, Output, StreamOut
 
 Pairs: TypeAlias = Callable[[], tuple[U64, U64]]
 Mark: TypeAlias = list[tuple[StreamOut, int, int, int, int, int]]

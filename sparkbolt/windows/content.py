@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.model.tuples import Origin, Tuple
-from sparkbolt.core.protocol.edges import Anchoring
-from sparkbolt.core.protocol.frames import Column, column_of, part, python_values, take
+from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.errors import UnknownNameError
+from sparkbolt.wire.edges import Anchoring
+from sparkbolt.wire.frames import Column, column_of, part, python_values, take
 
 I64: TypeAlias = npt.NDArray[np.int64]
 Picked: TypeAlias = npt.NDArray[np.intp] | None

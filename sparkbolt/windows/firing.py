@@ -16,12 +16,12 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.base.ids import U64
-from sparkbolt.core.model.arguments import verify_fields, whole
-from sparkbolt.core.worker.failures import Failure
+from sparkbolt.api.arguments import verify_fields, whole
+from sparkbolt.base.ids import U64
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, WindowLog
 from sparkbolt.windows.segments import NOTHING, Selection
+from sparkbolt.worker.failures import Failure
 
 
 @dataclass(frozen=True)

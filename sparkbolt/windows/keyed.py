@@ -13,10 +13,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sparkbolt.core.state.keyvalue import KeyValueTable
 from sparkbolt.windows.content import Content, decode
 from sparkbolt.windows.firing import Windower
 from sparkbolt.windows.segments import Shelf
+from sparkbolt.worker.state.keyvalue import KeyValueTable
 
 CACHED_KEYS_MAX = 10_000
 """How many windows stay decoded in a worker; a window takes about three kilobytes besides its tuples."""

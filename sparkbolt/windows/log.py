@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.base.ids import U64
+from sparkbolt.base.ids import U64
 from sparkbolt.windows.content import I64, Content, Picked, decode, encode, join
 from sparkbolt.windows.segments import NOTHING, Part, Segment, Selection, Shelf, may_join, segment_of, stays
 

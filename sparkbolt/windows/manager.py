@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
-from sparkbolt.core.base.exceptions import printed
+from sparkbolt.base.exceptions import printed
 from sparkbolt.windows.policies import Action, Event, EvictionPolicy
 from sparkbolt.windows.triggers import TriggerPolicy
 

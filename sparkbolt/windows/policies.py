@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from sparkbolt.core.model.arguments import checked, whole
+from sparkbolt.api.arguments import checked, whole
 
 FOREVER_MS = (1 << 31) - 1
 """Longer than any window: Storm's ``Integer.MAX_VALUE`` milliseconds."""

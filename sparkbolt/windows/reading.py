@@ -18,18 +18,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparkbolt.core.base.exceptions import pass_on, printed
-from sparkbolt.core.base.intervals import add
-from sparkbolt.core.model.causes import Cause
-from sparkbolt.core.model.story import time_text
-from sparkbolt.core.model.tuples import Tuple
-from sparkbolt.core.protocol.frames import python_values
-from sparkbolt.core.worker.failures import Failure, failure_of
-from sparkbolt.core.worker.results import TaskResult
-from sparkbolt.core.worker.tuple_batch import Rows
+from sparkbolt.api.causes import Cause
+from sparkbolt.api.story import time_text
+from sparkbolt.api.tuples import Tuple
+from sparkbolt.base.exceptions import pass_on, printed
+from sparkbolt.base.intervals import add
 from sparkbolt.errors import EmitError
 from sparkbolt.windows.content import I64
 from sparkbolt.windows.settings import UNITS, Windowing
+from sparkbolt.wire.frames import python_values
+from sparkbolt.worker.failures import Failure, failure_of
+from sparkbolt.worker.results import TaskResult
+from sparkbolt.worker.tuple_batch import Rows
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = 1 << 63

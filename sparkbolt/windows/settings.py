@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
 
-from sparkbolt.core.model.arguments import Check, text
-from sparkbolt.core.model.config import Config, did_you_mean
-from sparkbolt.core.model.method_validation import is_ours
+from sparkbolt.api.arguments import Check, text
+from sparkbolt.api.config import Config, did_you_mean
+from sparkbolt.api.method_validation import is_ours
 from sparkbolt.windows.firing import Count, Extent
 from sparkbolt.windows.policies import FOREVER_MS, EvictionPolicy
 from sparkbolt.windows.triggers import TriggerPolicy

@@ -12,10 +12,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.protocol.stream_sources import NOTHING_YET, SourceRanges, StreamSources
-from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.windows.content import I64
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
+from sparkbolt.wire.stream_sources import NOTHING_YET, SourceRanges, StreamSources
+from sparkbolt.worker.tuple_batch import Rows
 
 Stream: TypeAlias = tuple[str, str]
 """(component, stream)."""

@@ -17,17 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.base.exceptions import line_of
-from sparkbolt.core.base.ids import U64
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.story import time_text
-from sparkbolt.core.model.tuples import SYSTEM_COMPONENT
-from sparkbolt.core.protocol.plan import Timer
-from sparkbolt.core.protocol.stream_sources import SourceRanges, StreamSources
-from sparkbolt.core.worker.bolt_runtime import BoltRuntime, joined
-from sparkbolt.core.worker.failures import failure_of
-from sparkbolt.core.worker.returned_values import emit_all
-from sparkbolt.core.worker.tuple_batch import Output, Rows
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.story import time_text
+from sparkbolt.api.tuples import SYSTEM_COMPONENT
+from sparkbolt.base.exceptions import line_of
+from sparkbolt.base.ids import U64
 from sparkbolt.errors import EngineError, KilledWorkerError
 from sparkbolt.windows.arrival import ArrivalWindows, ReleasedWindows
 from sparkbolt.windows.by_policy import PolicyWindows
@@ -44,11 +38,17 @@ from sparkbolt.windows.source_times import SourceTimes
 from sparkbolt.windows.triggers import aligned
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
 from sparkbolt.windows.window import TupleWindow
+from sparkbolt.wire.plan import Timer
+from sparkbolt.wire.stream_sources import SourceRanges, StreamSources
+from sparkbolt.worker.bolt_runtime import BoltRuntime, joined
+from sparkbolt.worker.failures import failure_of
+from sparkbolt.worker.returned_values import emit_all
+from sparkbolt.worker.tuple_batch import Output, Rows
 
 if TYPE_CHECKING:
-    from sparkbolt.core.state.task_state import TaskState
-    from sparkbolt.core.worker.results import TaskResult
     from sparkbolt.windows.bolt import WindowedBolt
+    from sparkbolt.worker.results import TaskResult
+    from sparkbolt.worker.state.task_state import TaskState
 
 HEAD = "__window"
 """The segment of state that holds the head: everything that a task stores, except large segments and keys' windows."""

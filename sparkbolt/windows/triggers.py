@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sparkbolt.core.model.arguments import checked, whole
+from sparkbolt.api.arguments import checked, whole
 from sparkbolt.windows.policies import Event, EvictionContext
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from typing import Any, overload
 import numpy as np
 import pyarrow as pa
 
-from sparkbolt.core.model.tuples import Tuple
-from sparkbolt.core.protocol.frames import arrow_of
+from sparkbolt.api.tuples import Tuple
 from sparkbolt.windows.content import join_columns
 from sparkbolt.windows.firing import Fired
 from sparkbolt.windows.log import WindowLog
 from sparkbolt.windows.segments import Selection
+from sparkbolt.wire.frames import arrow_of
 
 
 class WindowTuples(Sequence[Tuple]):

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sparkbolt import AsyncBolt, BasicBolt, Bolt, ColumnBolt, Spout, Topology, TopologyBuilder, bolt
-from sparkbolt.cli import main
+from sparkbolt.faces.cli import main
 from sparkbolt.sim.subprocess_runner import close_processes
 from sparkbolt.testing import TopologyTestDriver, simulate
 from tests.api.word_count import topology as word_count

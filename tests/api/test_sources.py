@@ -6,8 +6,8 @@ import importlib
 from pathlib import Path
 
 from sparkbolt import TopologyBuilder
+from sparkbolt.api.dead_letters import stream_of
 from sparkbolt.bolts import KafkaBolt
-from sparkbolt.core.model.dead_letters import stream_of
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import ZooKeeperOffsets
 from sparkbolt.spouts.kafka import MockKafka

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from sparkbolt.ui.app import make_app
-from sparkbolt.ui.page_routes import page_options
+from sparkbolt.faces.ui.app import make_app
+from sparkbolt.faces.ui.page_routes import page_options
 from tests.browser.chromium import Visitor, chromium
-from tests.unit.ui.serving import Serving
-from tests.unit.ui.shop import NOW_MS, Shop
+from tests.unit.faces.ui.serving import Serving
+from tests.unit.faces.ui.shop import NOW_MS, Shop
 
 TOKEN = "a-token-of-the-shop"
 

@@ -11,8 +11,8 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from tests.browser.chromium import WIDTHS, Visitor
-from tests.unit.ui import shop as goods
-from tests.unit.ui.shop import NIGHTLY, ORDERS, STOCK, Shop
+from tests.unit.faces.ui import shop as goods
+from tests.unit.faces.ui.shop import NIGHTLY, ORDERS, STOCK, Shop
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
 

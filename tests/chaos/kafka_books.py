@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sparkbolt.core.model.dead_letters import DeadLetter
+from sparkbolt.api.dead_letters import DeadLetter
 from tests.chaos.kafka import KAFKA_PARTITIONS, MAX_RETRIES, SUFFIX, TOPIC
 
 SHOWN_MAX = 5

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkbolt.core.model.dead_letters import DeadLetter
+from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.spouts.kafka.dead_letters import read_topic
 from sparkbolt.spouts.kafka.driver.offsets import unpacked
 from sparkbolt.spouts.kafka.settings import ClientSettings

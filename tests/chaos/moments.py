@@ -30,9 +30,9 @@ def plant(moment: str, act: Callable[[int], None], topology: str | None = None) 
 
     With ``topology``, for that one only: its checkpoint must be in a directory of its name.
     """
-    from sparkbolt.core.driver.effects import Execute, Write
-    from sparkbolt.core.driver.machine import DriverMachine
-    from sparkbolt.core.driver.planner import Planner
+    from sparkbolt.driver.effects import Execute, Write
+    from sparkbolt.driver.machine import DriverMachine
+    from sparkbolt.driver.planner import Planner
     from sparkbolt.files.local import LocalFiles
     from sparkbolt.spark.checkpoint import Checkpoint
     from sparkbolt.spark.commit_calls import CommitCalls

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from benchmarks.fast import fast
-from sparkbolt.core.model.topology import Topology
+from sparkbolt.api.topology import Topology
 from tests.contract.engines import Engine, OnSpark, Sim
 from tests.native import WHY_NOT, missing
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sparkbolt.core.driver.ledger.files import FORMAT, FORMAT_FILE
-from sparkbolt.core.driver.ledger.ledger import FailedTree, Promotion, Story
-from sparkbolt.core.driver.ledger.reader import dump_tasks
-from sparkbolt.core.model.dead_letters import DeadLetter
-from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.core.model.reports import ErrorReport
-from sparkbolt.core.model.topology import Topology
+from sparkbolt.api.dead_letters import DeadLetter
+from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.api.reports import ErrorReport
+from sparkbolt.api.topology import Topology
+from sparkbolt.driver.ledger.files import FORMAT, FORMAT_FILE
+from sparkbolt.driver.ledger.ledger import FailedTree, Promotion, Story
+from sparkbolt.driver.ledger.reader import dump_tasks
 from sparkbolt.sim.checkers.dead_letters import letters_in
 from sparkbolt.sim.engine import LocalEngine
 from tests.contract.parts import notes, phase

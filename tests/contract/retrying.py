@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from sparkbolt import BadRecord, BasicBolt, Range, RetryPolicy, SourceUnavailable, Spout, TopologyBuilder
-from sparkbolt.core.model.reports import SourceView
+from sparkbolt.api.reports import SourceView
 from tests.contract.parts import Messages, note, notes, phase
 
 LOGGED = 40

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from sparkbolt.api.dead_letters import RawMessage
+from sparkbolt.api.story import root_text
 from sparkbolt.bolts.dead_letter_files import LettersRead, read_letters
-from sparkbolt.cli import main
-from sparkbolt.core.driver.ledger.ledger import FailedTree, Story
-from sparkbolt.core.model.dead_letters import RawMessage
-from sparkbolt.core.model.story import root_text
+from sparkbolt.driver.ledger.ledger import FailedTree, Story
+from sparkbolt.faces.cli import main
 from tests.contract.conftest import Begin
 from tests.contract.engines import Engine
 from tests.contract.keeping import TIMEOUT_SECS

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import Config
-from sparkbolt.core.model.config import COMPONENT_KEYS, STORM_KEYS
+from sparkbolt.api.config import COMPONENT_KEYS, STORM_KEYS
 from tests.docs.pages import ROOT, text_of
 
 FIELDS = {field.name: field for field in dataclasses.fields(Config)}

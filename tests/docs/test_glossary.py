@@ -44,7 +44,7 @@ GONE = {
     "witness": "observer",
 }
 KEPT = {
-    ("sparkbolt/core/driver/ledger/log.py", "histories"): "the name of a field in logs that exist",
+    ("sparkbolt/driver/ledger/log.py", "histories"): "the name of a field in logs that exist",
 }
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkbolt.cli import program
-from sparkbolt.cli.parser import parser
+from sparkbolt.faces.cli import program
+from sparkbolt.faces.cli.parser import parser
 from tests.docs.pages import ROOT
 
 UNIT = ROOT / "examples" / "word-count.service"

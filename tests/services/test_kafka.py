@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 from sparkbolt import RetryPolicy, TopologyBuilder
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
+from sparkbolt.api.dead_letters import Attempt, DeadLetter, RawMessage
+from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.bolts import KafkaBolt
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.dead_letters import Attempt, DeadLetter, RawMessage
-from sparkbolt.core.model.ranges import BadRecord, Range
+from sparkbolt.control.letters.topic import LetterTopic
 from sparkbolt.errors import ConfigError
-from sparkbolt.operate.letters.topic import LetterTopic
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout, ZooKeeperOffsets
 from sparkbolt.spouts.kafka import KafkaDeadLetters

@@ -16,12 +16,12 @@ import cloudpickle
 import pytest
 
 from sparkbolt import Config
+from sparkbolt.api.committers import take_rows
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.bolts import kafka_committer as committing
 from sparkbolt.bolts.kafka_committer import KafkaCommitError, KafkaCommitter
-from sparkbolt.core.model.committers import take_rows
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.errors import Unavailable
 from sparkbolt.spouts.kafka.settings import ClientSettings
 from tests.patience import PATIENCE_SECS

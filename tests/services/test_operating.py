@@ -27,10 +27,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from sparkbolt import Topology
-from sparkbolt.cli.display import PlainLines
-from sparkbolt.cli.program import RunOutcome, log_to, perform
-from sparkbolt.operate.documents import ALL_TIME
-from sparkbolt.operate.operator import Operator
+from sparkbolt.control.documents import ALL_TIME
+from sparkbolt.control.operator import Operator
+from sparkbolt.faces.cli.display import PlainLines
+from sparkbolt.faces.cli.program import RunOutcome, log_to, perform
 from sparkbolt.spark.checkpoint_files import open_files
 from tests.browser.chromium import Visitor, chromium
 from tests.patience import PATIENCE_SECS, TEST_SECS

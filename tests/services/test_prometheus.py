@@ -11,14 +11,14 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
-from sparkbolt.operate.documents import ALL_TIME, TopologyDocument
-from sparkbolt.ui import make_app
+from sparkbolt.control.documents import ALL_TIME, TopologyDocument
+from sparkbolt.faces.ui import make_app
 from tests.patience import TEST_SECS
 from tests.promql import expressions, plain
 from tests.services.prometheus import Prometheus
-from tests.unit.operate.fake import ROOT, window
-from tests.unit.ui.operators import TOKEN, UiOperator
-from tests.unit.ui.serving import Serving, until
+from tests.unit.control.fake import ROOT, window
+from tests.unit.faces.ui.operators import TOKEN, UiOperator
+from tests.unit.faces.ui.serving import Serving, until
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(TEST_SECS)]
 

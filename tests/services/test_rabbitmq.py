@@ -14,9 +14,9 @@ import pika
 import pytest
 
 from sparkbolt import RetryPolicy, TopologyBuilder, bolt
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
 from sparkbolt.bolts import JsonLinesBolt
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
 from sparkbolt.spouts import RabbitMQSpout
 from tests.services import RabbitMQ
 from tests.services.filling import fill

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.core.driver.effects import WriteEntry
-from sparkbolt.core.driver.machine import DriverMachine
+from sparkbolt.driver.effects import WriteEntry
+from sparkbolt.driver.machine import DriverMachine
 
 Patch = pytest.MonkeyPatch
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from sparkbolt import Bolt, Committer, Config, Topology, TopologyBuilder
-from sparkbolt.core.driver.commits import Commits
-from sparkbolt.core.driver.effects import Commit
-from sparkbolt.core.driver.transaction import Transaction
+from sparkbolt.driver.commits import Commits
+from sparkbolt.driver.effects import Commit
+from sparkbolt.driver.transaction import Transaction
 from sparkbolt.sim.faults import KINDS, Step
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver, simulate

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from sparkbolt import TopologyBuilder
-from sparkbolt.core.state import large_dicts, task_state
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import SimulationReport, simulate
+from sparkbolt.worker.state import large_dicts, task_state
 from tests.topologies import Count, Split
 
 pytestmark = pytest.mark.slow

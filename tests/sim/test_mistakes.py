@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import Config, Count, Topology, TopologyBuilder
-from sparkbolt.core.model.components import Component
+from sparkbolt.api.components import Component
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
 from tests.sim.mistakes import (

@@ -14,32 +14,20 @@ import numpy as np
 import pytest
 
 from sparkbolt import BasicBolt, TopologyBuilder
-from sparkbolt.core.base.ids import MASK64, U64, edge_salt, edges_of, run_lengths
-from sparkbolt.core.driver import machine
-from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.driver.ledger import files as ledger_files
-from sparkbolt.core.driver.ledger import log as ledger_log
-from sparkbolt.core.driver.ledger.ledger import Ledger
-from sparkbolt.core.driver.ledger.messages import Messages as KnownMessages
-from sparkbolt.core.driver.ledger.outbox_acks import OutboxAcks
-from sparkbolt.core.driver.ledger.partition_manager import PartitionManager
-from sparkbolt.core.driver.planner import Planner
-from sparkbolt.core.driver.spout_buffer import SpoutBuffer
-from sparkbolt.core.model import groupings
-from sparkbolt.core.model.reports import FailedTree
-from sparkbolt.core.model.tuples import Tuple
-from sparkbolt.core.protocol import acker, edges
-from sparkbolt.core.protocol.frames import Inbox, python_values
-from sparkbolt.core.protocol.plan import Entry
-from sparkbolt.core.protocol.verdicts import Verdicts
-from sparkbolt.core.state.task_state import TaskState
-from sparkbolt.core.worker import routing
-from sparkbolt.core.worker.meter import NOWHERE
-from sparkbolt.core.worker.outbox import Outbox
-from sparkbolt.core.worker.source_reader import EntryReader
-from sparkbolt.core.worker.stage import Stage
-from sparkbolt.core.worker.tuple_batch import Rows
-from sparkbolt.core.worker.worker import Worker
+from sparkbolt.api import groupings
+from sparkbolt.api.reports import FailedTree
+from sparkbolt.api.tuples import Tuple
+from sparkbolt.base.ids import MASK64, U64, edge_salt, edges_of, run_lengths
+from sparkbolt.driver import machine
+from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.ledger import files as ledger_files
+from sparkbolt.driver.ledger import log as ledger_log
+from sparkbolt.driver.ledger.ledger import Ledger
+from sparkbolt.driver.ledger.messages import Messages as KnownMessages
+from sparkbolt.driver.ledger.outbox_acks import OutboxAcks
+from sparkbolt.driver.ledger.partition_manager import PartitionManager
+from sparkbolt.driver.planner import Planner
+from sparkbolt.driver.spout_buffer import SpoutBuffer
 from sparkbolt.sim.executors import Executors
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.spark_loop import MicroBatchLoop
@@ -47,6 +35,18 @@ from sparkbolt.sim.subject import Subject, subject_of
 from sparkbolt.sim.subprocess_runner import close_processes
 from sparkbolt.sim.world import World
 from sparkbolt.testing import simulate
+from sparkbolt.wire import acker, edges
+from sparkbolt.wire.frames import Inbox, python_values
+from sparkbolt.wire.plan import Entry
+from sparkbolt.wire.verdicts import Verdicts
+from sparkbolt.worker import routing
+from sparkbolt.worker.meter import NOWHERE
+from sparkbolt.worker.outbox import Outbox
+from sparkbolt.worker.source_reader import EntryReader
+from sparkbolt.worker.stage import Stage
+from sparkbolt.worker.state.task_state import TaskState
+from sparkbolt.worker.tuple_batch import Rows
+from sparkbolt.worker.worker import Worker
 from tests.sim.planting import Patch, hunt
 from tests.sim.planting import patch as patch
 from tests.sim.random_topologies import Messages, starting_topology

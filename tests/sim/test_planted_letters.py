@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparkbolt.core.base.ids import AGAIN
-from sparkbolt.core.driver.coordinator import Coordinator
-from sparkbolt.core.driver.ledger import log as ledger_log
-from sparkbolt.core.driver.ledger import messages
-from sparkbolt.core.driver.ledger.attempt_store import AttemptStore
-from sparkbolt.core.driver.ledger.messages import Messages as KnownMessages
-from sparkbolt.core.driver.ledger.partition_manager import PartitionManager
-from sparkbolt.core.driver.spout_buffer import SpoutBuffer
-from sparkbolt.core.worker.dead_letter_reader import LetterReader
+from sparkbolt.base.ids import AGAIN
+from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.ledger import log as ledger_log
+from sparkbolt.driver.ledger import messages
+from sparkbolt.driver.ledger.attempt_store import AttemptStore
+from sparkbolt.driver.ledger.messages import Messages as KnownMessages
+from sparkbolt.driver.ledger.partition_manager import PartitionManager
+from sparkbolt.driver.spout_buffer import SpoutBuffer
 from sparkbolt.sim.subject import Subject, subject_of
+from sparkbolt.worker.dead_letter_reader import LetterReader
 from tests.sim.planting import Patch, hunt
 from tests.sim.planting import patch as patch
 from tests.sim.random_topologies import depending_topology, lettered_topology

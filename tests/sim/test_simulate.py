@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from sparkbolt import BadRecord, BasicBolt, Bolt, Committer, Config, Range, Spout, TopologyBuilder, bolt
+from sparkbolt.api.components import rehearsal_path
+from sparkbolt.base.ids import edge_salt
 from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, ParquetBolt, RabbitMQBolt
 from sparkbolt.bolts import kafka as kafka_bolt
 from sparkbolt.bolts import rabbitmq as rabbitmq_bolt
-from sparkbolt.core.base.ids import edge_salt
-from sparkbolt.core.model.components import rehearsal_path
-from sparkbolt.core.worker import routing
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.checkers.base import Checker
 from sparkbolt.sim.faults import KINDS, Fault, history_of
@@ -27,6 +26,7 @@ from sparkbolt.sim.subject import SimulationError, subject_of
 from sparkbolt.sim.subprocess_runner import close_processes
 from sparkbolt.spouts import GeneratorSpout, KestrelSpout, QueueSpout, RabbitMQSpout, SocketSpout, TextSpout
 from sparkbolt.testing import simulate
+from sparkbolt.worker import routing
 from tests.sim.random_topologies import Jobs, Messages, Twice, random_topology
 
 pytestmark = pytest.mark.slow
@@ -168,7 +168,7 @@ def test_a_failure_has_its_seed_its_shortest_history_its_tree_and_a_way_to_see_i
 
 
 def test_a_history_keeps_only_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sparkbolt.core.driver.ledger.messages import Messages as Known
+    from sparkbolt.driver.ledger.messages import Messages as Known
 
     forget = Known.forget_records
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import Bolt, Config, Topology, TopologyBuilder
-from sparkbolt.core.driver.transaction import Transaction
+from sparkbolt.driver.transaction import Transaction
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import simulate
 from tests.topologies import Sum

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sparkbolt.operate.documents import TopologyDocument, TopologyState
-from sparkbolt.operate.operator import Operator
+from sparkbolt.control.documents import TopologyDocument, TopologyState
+from sparkbolt.control.operator import Operator
 from sparkbolt.spark.checkpoint_files import open_files
 from tests.patience import PATIENCE_SECS
 

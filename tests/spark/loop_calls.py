@@ -19,7 +19,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sparkbolt.core.protocol.plan import BEFORE_THE_FIRST
+from sparkbolt.wire.plan import BEFORE_THE_FIRST
 
 
 def short(offset: Any) -> Any:

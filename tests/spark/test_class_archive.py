@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.patience import PATIENCE_SECS
-from tests.unit.operate.test_home import wait_for
+from tests.unit.control.test_home import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.campaign]
 PROGRAM = """

@@ -17,12 +17,12 @@ from typing import IO, Any
 
 import pytest
 
-from sparkbolt.cli import main
-from sparkbolt.cli.display import Display, JsonLines, PlainLines
-from sparkbolt.cli.program import Limits, perform
-from sparkbolt.core.worker.activity import Hangs
-from sparkbolt.operate.documents import TopologyState
+from sparkbolt.control.documents import TopologyState
+from sparkbolt.faces.cli import main
+from sparkbolt.faces.cli.display import Display, JsonLines, PlainLines
+from sparkbolt.faces.cli.program import Limits, perform
 from sparkbolt.spark import running
+from sparkbolt.worker.activity import Hangs
 from tests.spark import operated
 from tests.spark.asked import Asked
 

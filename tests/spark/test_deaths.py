@@ -14,7 +14,7 @@ import pytest
 from sparkbolt import BasicBolt, ColumnBolt, Config, TopologyBuilder, WindowedBolt, bolt
 from sparkbolt import Count as CountOf
 from sparkbolt.bolts import JsonLinesBolt
-from sparkbolt.core.driver.ledger.ledger import FailedTree
+from sparkbolt.driver.ledger.ledger import FailedTree
 from tests.patience import PATIENCE_SECS
 from tests.topologies import Numbers
 from tests.windows.books import rows_of

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Config, RetryPolicy, TopologyBuilder, bolt
+from sparkbolt.api.metrics import ComponentMetrics
 from sparkbolt.bolts import KafkaBolt
-from sparkbolt.core.model.metrics import ComponentMetrics
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka import MockKafka
 from tests.kafka import SEEN, committed, poll, run_to_end, topology

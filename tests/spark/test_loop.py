@@ -16,8 +16,8 @@ import cloudpickle
 import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
-from sparkbolt.cli import main
-from sparkbolt.core.model.topology import Topology
+from sparkbolt.api.topology import Topology
+from sparkbolt.faces.cli import main
 from sparkbolt.sim.spark_loop import MicroBatchLoop, SparkLog
 from sparkbolt.spark import lane_query
 from sparkbolt.spark.life import Life

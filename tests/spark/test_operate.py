@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from sparkbolt.operate.documents import ALL_TIME, TopologyDocument, TopologyState
-from sparkbolt.operate.operator import Operator
+from sparkbolt.control.documents import ALL_TIME, TopologyDocument, TopologyState
+from sparkbolt.control.operator import Operator
 from sparkbolt.spark.checkpoint_files import open_files
 from tests.patience import PATIENCE_SECS
 

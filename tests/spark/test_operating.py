@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from sparkbolt import Topology
-from sparkbolt.cli import main
-from sparkbolt.cli.display import PlainLines
-from sparkbolt.cli.program import RunOutcome, perform
-from sparkbolt.operate.documents import TopologyState
+from sparkbolt.control.documents import TopologyState
+from sparkbolt.faces.cli import main
+from sparkbolt.faces.cli.display import PlainLines
+from sparkbolt.faces.cli.program import RunOutcome, perform
 from tests.patience import PATIENCE_SECS
 from tests.spark import operated
 from tests.spark.asked import Asked

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.cli import main
-from sparkbolt.cli.display import PlainLines
-from sparkbolt.cli.program import RunOutcome, perform
+from sparkbolt.faces.cli import main
+from sparkbolt.faces.cli.display import PlainLines
+from sparkbolt.faces.cli.program import RunOutcome, perform
 from tests.contract.parts import notes
 from tests.contract.storing import ORDERS, storing
 

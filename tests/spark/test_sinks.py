@@ -11,8 +11,8 @@ import pyarrow.dataset as ds
 import pytest
 
 from sparkbolt import Config, TopologyBuilder
+from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.bolts import SparkSink
-from sparkbolt.core.model.metrics import TopologyMetrics
 from sparkbolt.errors import EngineError, Unavailable
 from sparkbolt.spouts import GeneratorSpout
 from tests.patience import PATIENCE_SECS

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from sparkbolt import Config, Topology, TopologyBuilder, bolt
+from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.bolts import JsonLinesBolt
-from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.errors import EngineError
 from sparkbolt.spouts import SparkSpout, TextSpout
 from tests.patience import PATIENCE_SECS

@@ -19,9 +19,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from sparkbolt import BasicBolt, CheckpointError, Config, EngineError, Spout, TopologyBuilder
+from sparkbolt.api.topology import Topology
 from sparkbolt.bolts import JsonLinesBolt
-from sparkbolt.core.driver.machine import DriverMachine
-from sparkbolt.core.model.topology import Topology
+from sparkbolt.driver.machine import DriverMachine
 from sparkbolt.files.local import LocalFiles
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spouts import GeneratorSpout

@@ -43,17 +43,17 @@ def without_numbers(text: str) -> str:
 
 
 def test_arrows_for_types_in_functions_and_by_name_are_seen() -> None:
-    low = Source("sparkbolt/core/base/ids.py", "import json\n")
+    low = Source("sparkbolt/base/ids.py", "import json\n")
     for text in (
-        "if TYPE_CHECKING:\n    from sparkbolt.core.base.ids import mix64\n",
-        "def f():\n    from sparkbolt.core.base import ids\n",
-        "import_module('sparkbolt.core.base.ids')\n",
+        "if TYPE_CHECKING:\n    from sparkbolt.base.ids import mix64\n",
+        "def f():\n    from sparkbolt.base import ids\n",
+        "import_module('sparkbolt.base.ids')\n",
     ):
-        house = house_of([low, Source("sparkbolt/core/model/tuples.py", text)])
+        house = house_of([low, Source("sparkbolt/api/tuples.py", text)])
         assert house.arrows == {("core.model", "core.base"): 1}
         assert house.upward() == []
-    upper = Source("sparkbolt/core/model/tuples.py", "import json\n")
-    wrong = house_of([Source(low.path, "import sparkbolt.core.model.tuples\n"), upper])
+    upper = Source("sparkbolt/api/tuples.py", "import json\n")
+    wrong = house_of([Source(low.path, "import sparkbolt.api.tuples\n"), upper])
     assert wrong.upward() == [("core.base", "core.model")]
     assert House({"a": 1, "b": 3}, wrong.arrows).shares() == {"a": 0.25, "b": 0.75}
 
@@ -86,7 +86,7 @@ class Thing:
 
 
 def test_docstrings_comments_blank_lines_and_imports_are_no_code() -> None:
-    assert code_lines(Source("sparkbolt/core/base/ids.py", CODE)) == len(
+    assert code_lines(Source("sparkbolt/base/ids.py", CODE)) == len(
         ["class", "size", "def", "return", '"""a text', "", 'lines"""', ")"]
     )
     assert code_lines(Source("tests/unit/__init__.py", "")) == 0
@@ -94,7 +94,7 @@ def test_docstrings_comments_blank_lines_and_imports_are_no_code() -> None:
 
 def test_the_figures_have_rooms_folders_and_long_files() -> None:
     sources = [
-        Source("sparkbolt/core/base/ids.py", CODE),
+        Source("sparkbolt/base/ids.py", CODE),
         Source("tests/unit/core/test_ids.py", "x = 1\n" * 501),
         Source("tests/unit/test_testing.py", "# nothing\n" * 500),
     ]

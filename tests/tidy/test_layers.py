@@ -86,7 +86,7 @@ def test_what_spark_starts_before_any_task_loads_nothing_that_only_tasks_need(mo
 def test_what_runs_on_executors_loads_nothing_of_the_driver(module: str) -> None:
     run = _run(f"import sys, sparkbolt.spark.{module}; print(*(n for n in sys.modules if n.startswith('sparkbolt')))")
     assert run.returncode == 0, run.stderr
-    assert [name for name in run.stdout.split() if name.startswith("sparkbolt.core.driver")] == []
+    assert [name for name in run.stdout.split() if name.startswith("sparkbolt.driver")] == []
 
 
 # ---- each rule can fail
@@ -95,17 +95,17 @@ def test_what_runs_on_executors_loads_nothing_of_the_driver(module: str) -> None
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        ("sparkbolt/core/protocol/plan.py", "import pyspark"),
-        ("sparkbolt/core/protocol/plan.py", "from sparkbolt.sim import engine"),
-        ("sparkbolt/core/protocol/plan.py", "from sparkbolt import Bolt"),
-        ("sparkbolt/core/protocol/plan.py", "from ...sim import engine"),
-        ("sparkbolt/core/protocol/plan.py", "def f():\n    from sparkbolt.spark import session"),
-        ("sparkbolt/core/protocol/plan.py", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
-        ("sparkbolt/core/base/ids.py", "from sparkbolt.core.model import tuples"),
-        ("sparkbolt/core/model/topology.py", "from sparkbolt.core.protocol.plan import Entry"),
-        ("sparkbolt/core/model/topology.py", "import importlib; importlib.import_module('sparkbolt.spark.running')"),
-        ("sparkbolt/core/worker/tasks.py", "from sparkbolt.core.driver.coordinator import Coordinator"),
-        ("sparkbolt/core/driver/coordinator.py", "def f():\n    from sparkbolt.core.worker.tasks import BoltTask"),
+        ("sparkbolt/wire/plan.py", "import pyspark"),
+        ("sparkbolt/wire/plan.py", "from sparkbolt.sim import engine"),
+        ("sparkbolt/wire/plan.py", "from sparkbolt import Bolt"),
+        ("sparkbolt/wire/plan.py", "from ...sim import engine"),
+        ("sparkbolt/wire/plan.py", "def f():\n    from sparkbolt.spark import session"),
+        ("sparkbolt/wire/plan.py", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
+        ("sparkbolt/base/ids.py", "from sparkbolt.api import tuples"),
+        ("sparkbolt/api/topology.py", "from sparkbolt.wire.plan import Entry"),
+        ("sparkbolt/api/topology.py", "import importlib; importlib.import_module('sparkbolt.spark.running')"),
+        ("sparkbolt/worker/tasks.py", "from sparkbolt.driver.coordinator import Coordinator"),
+        ("sparkbolt/driver/coordinator.py", "def f():\n    from sparkbolt.worker.tasks import BoltTask"),
         ("sparkbolt/errors.py", "import numpy"),
         ("sparkbolt/spouts/files.py", "from py4j.java_gateway import JavaGateway"),
         ("sparkbolt/spark/data_source.py", "from sparkbolt.spouts import kafka"),
@@ -120,12 +120,12 @@ def test_an_import_against_the_arrows_is_seen(path: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        ("sparkbolt/core/protocol/plan.py", "import json, numpy as np, pyarrow.compute as pc"),
-        ("sparkbolt/core/protocol/plan.py", "from sparkbolt.core.base.ids import mix64"),
-        ("sparkbolt/core/protocol/plan.py", "from .ids import mix64"),
+        ("sparkbolt/wire/plan.py", "import json, numpy as np, pyarrow.compute as pc"),
+        ("sparkbolt/wire/plan.py", "from sparkbolt.base.ids import mix64"),
+        ("sparkbolt/wire/plan.py", "from .ids import mix64"),
         ("sparkbolt/spouts/kafka.py", "import confluent_kafka"),
         ("sparkbolt/spark/data_source.py", "import pyspark.sql, pandas"),
-        ("sparkbolt/__init__.py", "from sparkbolt.core.model.topology import TopologyBuilder"),
+        ("sparkbolt/__init__.py", "from sparkbolt.api.topology import TopologyBuilder"),
     ],
 )
 def test_an_import_along_the_arrows_is_allowed(path: str, line: str) -> None:
@@ -146,8 +146,8 @@ def test_an_import_along_the_arrows_is_allowed(path: str, line: str) -> None:
     ],
 )
 def test_a_clock_or_randomness_in_core_is_seen(text: str) -> None:
-    (problem,) = check_pure(Source("sparkbolt/core/base/ids.py", text))
-    assert problem.startswith(f"sparkbolt/core/base/ids.py:{text.count(chr(10)) + 1}: ")
+    (problem,) = check_pure(Source("sparkbolt/base/ids.py", text))
+    assert problem.startswith(f"sparkbolt/base/ids.py:{text.count(chr(10)) + 1}: ")
     assert list(check_pure(Source("sparkbolt/spark/session.py", text))) == []
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
-from sparkbolt.core.driver.ledger.ledger import FailedTree
-from sparkbolt.core.model.outage import OutageChange
+from sparkbolt.api.outage import OutageChange
+from sparkbolt.driver.ledger.ledger import FailedTree
 from sparkbolt.sim.checkers.dead_letters import letters_in
 from sparkbolt.sim.engine import LocalEngine
 

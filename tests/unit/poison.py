@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sparkbolt import BasicBolt, Bolt, Config, Spout, TopologyBuilder
-from sparkbolt.core.model.components import Component
+from sparkbolt.api.components import Component
 from sparkbolt.testing import TopologyTestDriver
 
 MESSAGES = 9

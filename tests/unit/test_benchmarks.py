@@ -20,7 +20,7 @@ from benchmarks.runs import Mark, Options, in_turn, steady_marks, steady_rate
 from benchmarks.spouts import Numbers
 from benchmarks.text import WORDS_A_LINE, Text, spelling, zipf_text
 from sparkbolt import Range
-from sparkbolt.core.driver.history import MicroBatchRecord
+from sparkbolt.observe.history import MicroBatchRecord
 from tests.tidy.repo import ROOT
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sparkbolt.core.model.dead_letters import Attempt, DeadLetter, RawMessage
+from sparkbolt.api.dead_letters import Attempt, DeadLetter, RawMessage
 from tests.chaos.__main__ import count_of, kafka_line_of, kafka_summary_of
 from tests.chaos.kafka import KAFKA_PARTITIONS, MAX_RETRIES
 from tests.chaos.kafka_books import KafkaBooks, Offset

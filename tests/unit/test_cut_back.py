@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, CheckpointError, Config, Range, Spout, Topology, TopologyBuilder
-from sparkbolt.core.driver.ledger import files as ledger_files
-from sparkbolt.core.driver.ledger.ledger import Ledger
-from sparkbolt.core.driver.ledger.settings import ledger_settings
+from sparkbolt.driver.ledger import files as ledger_files
+from sparkbolt.driver.ledger.ledger import Ledger
+from sparkbolt.driver.ledger.settings import ledger_settings
 from sparkbolt.files.local import LocalFiles
 from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.checkpoint import Checkpoint
-from tests.unit.core.driver.test_coordinator import Keep, Numbers
+from tests.unit.driver.test_coordinator import Keep, Numbers
 
 EVERY = 5
 

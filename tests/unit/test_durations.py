@@ -61,7 +61,7 @@ def test_the_slowest_come_first_and_are_read_as_they_were_written(tmp_path: Path
 
 def test_the_sums_are_by_stage_and_by_folder_and_long_tests_without_a_mark_are_named() -> None:
     durations = [
-        Duration("tests/unit/cli/test_a.py::test_long", [], 6.0, 1.0),
+        Duration("tests/unit/faces/cli/test_a.py::test_long", [], 6.0, 1.0),
         Duration("tests/unit/test_b.py::test_marked", ["slow"], 30.0),
         Duration("tests/sim/test_c.py::test_campaign", ["campaign", "slow"], 40.0),
         Duration("tests/sim/test_c.py::test_short", [], 4.0),
@@ -75,5 +75,5 @@ def test_the_sums_are_by_stage_and_by_folder_and_long_tests_without_a_mark_are_n
         "tests/unit      2                36",
         "",
         "more than 5 seconds, and none of the marks campaign, slow:",
-        "  6.0 s, of which setup 1.0 s: tests/unit/cli/test_a.py::test_long",
+        "  6.0 s, of which setup 1.0 s: tests/unit/faces/cli/test_a.py::test_long",
     ]

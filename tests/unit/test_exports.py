@@ -77,10 +77,10 @@ def test_pages_on_the_inside_are_named_only_while_they_need_it() -> None:
         ("from sparkbolt import Bolt, Tuple as T  # both\nfrom sparkbolt.spouts.kafka import MockKafka", []),
         ("from sparkbolt import (\n    Bolt,  # one\n    Spout,\n)\nimport sparkbolt\n", []),
         ("$ python -c 'from sparkbolt.testing import simulate; simulate(1)'", []),
-        (">>> from sparkbolt.core.model.tuples import Tuple", ["sparkbolt.core.model.tuples"]),
+        (">>> from sparkbolt.api.tuples import Tuple", ["sparkbolt.api.tuples"]),
         ("from sparkbolt import (\n    Bolt,\n    Nobody,\n)", ["sparkbolt.Nobody"]),
         ("from sparkbolt.errors import check", ["sparkbolt.errors.check"]),
-        ("import sparkbolt.core.model", ["sparkbolt.core.model"]),
+        ("import sparkbolt.api", ["sparkbolt.api"]),
     ],
 )
 def test_an_import_past_the_doors_is_seen(text: str, wrong: list[str]) -> None:
@@ -117,7 +117,7 @@ def test_start_and_run_are_typed() -> None:
 
 
 def test_start_and_run_take_what_those_take_who_do_it() -> None:
-    from sparkbolt.cli import program
+    from sparkbolt.faces.cli import program
     from sparkbolt.spark import running, starting
 
     there = set(inspect.signature(starting.start).parameters) - {"topology"}

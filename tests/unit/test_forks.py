@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable
 
-from sparkbolt.core.base.exceptions import end_if_forked
+from sparkbolt.base.exceptions import end_if_forked
 from sparkbolt.spark.session import _leave_to_this_process
 from sparkbolt.spark.user_calls import Calls
 
@@ -48,8 +48,8 @@ def test_a_child_that_raises_in_user_code_ends_before_it_is_taken_for_its_parent
     """In a process of its own, which says of itself that user code is called in it."""
     program = """
 import os, sys
-from sparkbolt.core.base.exceptions import own_process
-from sparkbolt.core.worker.failures import failure_of
+from sparkbolt.base.exceptions import own_process
+from sparkbolt.worker.failures import failure_of
 own_process()
 child = os.fork()
 try:

@@ -23,15 +23,15 @@ from sparkbolt import (
     Spout,
     TopologyBuilder,
 )
-from sparkbolt.core.driver.ledger.ledger import Ledger
-from sparkbolt.core.driver.ledger.partition_manager import Retry
-from sparkbolt.core.driver.ledger.settings import ledger_settings
-from sparkbolt.core.driver.retry_entries import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLAN_MAX, letter_entries
-from sparkbolt.core.driver.spout_buffer import SpoutBuffer
-from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
-from sparkbolt.core.worker.dead_letter_reader import READS_MAX, REFUSALS_MAX
+from sparkbolt.driver.ledger.ledger import Ledger
+from sparkbolt.driver.ledger.partition_manager import Retry
+from sparkbolt.driver.ledger.settings import ledger_settings
+from sparkbolt.driver.retry_entries import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLAN_MAX, letter_entries
+from sparkbolt.driver.spout_buffer import SpoutBuffer
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.wire.plan import Entry, MicroBatchPlan
+from sparkbolt.worker.dead_letter_reader import READS_MAX, REFUSALS_MAX
 
 AT_ONCE = {"min_backoff": timedelta(0), "max_backoff": timedelta(0)}
 

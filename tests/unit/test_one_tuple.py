@@ -15,8 +15,8 @@ import pytest
 
 import sparkbolt
 from sparkbolt import TopologyBuilder
-from sparkbolt.core.base.ids import mix64, tree_key
-from sparkbolt.core.base.native import FAST_ENV, kernels
+from sparkbolt.base.ids import mix64, tree_key
+from sparkbolt.base.native import FAST_ENV, kernels
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from tests.unit.test_exports import CountNothing
@@ -26,7 +26,7 @@ PAGE = ROOT.parent / "docs/architecture.md"
 FILES_MAX = 16
 MARK = "the-one-tuple"
 DEPTH = 5
-UNCOUNTED = ("core/base/", "core/model/")
+UNCOUNTED = ("base/", "api/")
 """Arithmetic that a file calls and gets back, and the values that users declare and are told."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import Config, StatefulBolt, TopologyBuilder
-from sparkbolt.core.model.dead_letters import Attempt, DeadLetter
+from sparkbolt.api.dead_letters import Attempt, DeadLetter
 from sparkbolt.testing import TopologyTestDriver
 from tests.unit.poison import (
     EXCEPTIONS,

@@ -38,7 +38,7 @@ from sparkbolt import (
     Topology,
     TopologyBuilder,
 )
-from sparkbolt.core.base.ids import tree_key
+from sparkbolt.base.ids import tree_key
 from sparkbolt.sim.checkers.lives import LivesFollowTheTable
 from sparkbolt.sim.checkers.trees import ExpectedVerdict
 from sparkbolt.sim.engine import LocalEngine

@@ -45,7 +45,7 @@ def test_without_a_word_ten_attempts_are_made_over_minutes() -> None:
 
 
 def test_a_letter_that_is_too_long_is_kept_without_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparkbolt.core.worker.dead_letter_reader.HANDED_OVER_BYTES_MAX", 2000)
+    monkeypatch.setattr("sparkbolt.worker.dead_letter_reader.HANDED_OVER_BYTES_MAX", 2000)
     long = Log(5, read=lambda range_: ((n, ["y" * 5000 if n == 2 else n]) for n in range(range_.start, range_.end)))
     WORLD.bad = lambda n: Reject("no order")
     run = Run(topology(long))

@@ -26,8 +26,8 @@ from sparkbolt import (
     Topology,
     TopologyBuilder,
 )
-from sparkbolt.core.driver.ledger.ledger import FailedTree
-from sparkbolt.core.model.reports import SourceView
+from sparkbolt.api.reports import SourceView
+from sparkbolt.driver.ledger.ledger import FailedTree
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
 

@@ -13,20 +13,20 @@ import pytest
 from hypothesis import given
 
 from sparkbolt import BasicBolt, Bolt, Config, ConfigError, Spout, Topology, TopologyBuilder
-from sparkbolt.core.base.ids import mix64, tree_key
-from sparkbolt.core.driver.ledger.ledger import Ledger
-from sparkbolt.core.driver.ledger.settings import spout_infos
-from sparkbolt.core.driver.ledger.story_store import Stories, hold_words, holds_of
-from sparkbolt.core.model.causes import Cause, MessageOutcome
-from sparkbolt.core.model.lane import lay_out
-from sparkbolt.core.model.reports import Fail, FailedTree
-from sparkbolt.core.model.story import HOPS_MAX, VALUES_CHARACTERS_MAX, Hop, merged, short, short_values
-from sparkbolt.core.model.tuples import Origin, Tuple
-from sparkbolt.core.protocol.plan import MicroBatchPlan
-from sparkbolt.core.worker.held_tuples import held_tuples
-from sparkbolt.core.worker.hop_recorder import FAILED_MAX, TRACED_MAX, HopRecorder
-from sparkbolt.core.worker.stage import Stage
+from sparkbolt.api.causes import Cause, MessageOutcome
+from sparkbolt.api.reports import Fail, FailedTree
+from sparkbolt.api.story import HOPS_MAX, VALUES_CHARACTERS_MAX, Hop, merged, short, short_values
+from sparkbolt.api.tuples import Origin, Tuple
+from sparkbolt.base.ids import mix64, tree_key
+from sparkbolt.driver.ledger.ledger import Ledger
+from sparkbolt.driver.ledger.settings import spout_infos
+from sparkbolt.driver.ledger.story_store import Stories, hold_words, holds_of
+from sparkbolt.layout.lane import lay_out
 from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.wire.plan import MicroBatchPlan
+from sparkbolt.worker.held_tuples import held_tuples
+from sparkbolt.worker.hop_recorder import FAILED_MAX, TRACED_MAX, HopRecorder
+from sparkbolt.worker.stage import Stage
 from tests.topologies import Split
 
 
@@ -384,7 +384,7 @@ def test_held_tuples_are_found_wherever_a_bolt_puts_them_and_each_once() -> None
 
 def test_looking_for_held_tuples_ends_after_so_many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     origin = Origin("split", 0, "default", ("word",))
-    monkeypatch.setattr("sparkbolt.core.worker.held_tuples.LOOKS_MAX", 11)
+    monkeypatch.setattr("sparkbolt.worker.held_tuples.LOOKS_MAX", 11)
     attributes = {"many": [Tuple.of(origin, [n], ((n, 1),)) for n in range(1000)]}
     assert len(held_tuples(attributes, frozenset(range(1000)))) == 10
 

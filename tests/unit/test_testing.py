@@ -25,9 +25,9 @@ from sparkbolt import (
     Topology,
     TopologyBuilder,
 )
+from sparkbolt.api.tuples import Origin, Tuple
+from sparkbolt.base.exceptions import line_of
 from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, RabbitMQBolt
-from sparkbolt.core.base.exceptions import line_of
-from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.spouts import TextSpout
 from sparkbolt.testing import FailedMessage, ReportedError, TopologyTestDriver, simulate
 from tests.topologies import Count

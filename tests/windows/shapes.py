@@ -20,8 +20,8 @@ from datetime import timedelta
 from typing import Any
 
 from sparkbolt import BasicBolt, Config, Count, Topology, TopologyBuilder, WindowedBolt
+from sparkbolt.api.components import PartitionedSpout
 from sparkbolt.bolts import JsonLinesBolt
-from sparkbolt.core.model.components import PartitionedSpout
 
 KEYS = 5
 PAUSE_EVERY = 40

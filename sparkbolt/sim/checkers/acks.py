@@ -11,18 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from sparkbolt.core.base.ids import split_key
-from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.driver.ledger.outages import Outages
-from sparkbolt.core.driver.ledger.settings import feeders_of
-from sparkbolt.core.model.causes import AWAY, FINAL, NOT_READ, Cause
-from sparkbolt.core.model.components import PartitionedSpout
-from sparkbolt.core.model.dead_letters import CHECKPOINT
-from sparkbolt.core.model.lane import policy_of
-from sparkbolt.core.model.topology import ComponentSpec
-from sparkbolt.core.protocol.acker import one_fail_each
-from sparkbolt.core.protocol.exclusion import Exclusion
-from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
+from sparkbolt.api.causes import AWAY, FINAL, NOT_READ, Cause
+from sparkbolt.api.components import PartitionedSpout
+from sparkbolt.api.dead_letters import CHECKPOINT
+from sparkbolt.api.topology import ComponentSpec
+from sparkbolt.base.ids import split_key
+from sparkbolt.driver.ledger.ledger import Promotion
+from sparkbolt.driver.ledger.outages import Outages
+from sparkbolt.driver.ledger.settings import feeders_of
+from sparkbolt.layout.lane import policy_of
 from sparkbolt.sim.checkers.base import Checker, Facts, Records, Violation, hashable
 from sparkbolt.sim.checkers.commits import CommitsAreExact
 from sparkbolt.sim.checkers.dead_letters import NothingIsGivenUpInSilence
@@ -34,6 +31,9 @@ from sparkbolt.sim.checkers.states import StateIsWhatWasCommitted
 from sparkbolt.sim.checkers.trees import ExpectedVerdict, expand
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import MicroBatchOutcome
+from sparkbolt.wire.acker import one_fail_each
+from sparkbolt.wire.exclusion import Exclusion
+from sparkbolt.wire.plan import Entry, MicroBatchPlan
 
 
 class NoFalseAck(Checker):

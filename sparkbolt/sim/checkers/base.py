@@ -10,20 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkbolt.core.base.ids import split_key
-from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.driver.ledger.outages import Outages
-from sparkbolt.core.model.dead_letters import DeadLetter
-from sparkbolt.core.model.reports import Fail
-from sparkbolt.core.protocol.exclusion import Exclusion
-from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
-from sparkbolt.core.protocol.verdicts import KeptRows
-from sparkbolt.core.state.task_state import DictStore
+from sparkbolt.api.dead_letters import DeadLetter
+from sparkbolt.api.reports import Fail
+from sparkbolt.base.ids import split_key
+from sparkbolt.driver.ledger.ledger import Promotion
+from sparkbolt.driver.ledger.outages import Outages
 from sparkbolt.sim.checkers.trees import ExpectedVerdict, Trees
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import MicroBatchOutcome
 from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.subject import Subject
+from sparkbolt.wire.exclusion import Exclusion
+from sparkbolt.wire.plan import Entry, MicroBatchPlan
+from sparkbolt.wire.verdicts import KeptRows
+from sparkbolt.worker.state.task_state import DictStore
 
 TRIES_IN_VAIN_MAX = 20
 """A bolt that raised Unavailable for all its input in this many micro-batches in a row counts as away for ever."""

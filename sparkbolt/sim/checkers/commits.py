@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.model.committers import txid_of
-from sparkbolt.core.protocol.plan import MicroBatchPlan
+from sparkbolt.api.committers import txid_of
+from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.sim.checkers.base import Checker, Facts
 from sparkbolt.sim.checkers.trees import ExpectedVerdict
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import MicroBatchOutcome
+from sparkbolt.wire.plan import MicroBatchPlan
 
 
 class CommitsAreExact(Checker):

@@ -14,18 +14,18 @@ from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 
 import numpy as np
 
-from sparkbolt.core.base.ids import split_key
-from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
-from sparkbolt.core.model.dead_letters import DeadLetter, ExhaustedMessage, stream_of
-from sparkbolt.core.model.story import root_text
-from sparkbolt.core.protocol.plan import MicroBatchPlan
+from sparkbolt.api.components import PartitionedSpout, TopologyContext
+from sparkbolt.api.dead_letters import DeadLetter, ExhaustedMessage, stream_of
+from sparkbolt.api.story import root_text
+from sparkbolt.base.ids import split_key
+from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.sim.checkers.base import Checker, Facts
 from sparkbolt.sim.checkers.trees import ExpectedVerdict
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import MicroBatchOutcome
 from sparkbolt.sim.observer import AttemptObserver
 from sparkbolt.sim.sources import FedSpout
+from sparkbolt.wire.plan import MicroBatchPlan
 
 FAILS_ONE_IN = 5
 

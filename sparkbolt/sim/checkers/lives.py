@@ -6,10 +6,10 @@ right; this one checks whether they form a valid life.
 
 from __future__ import annotations
 
-from sparkbolt.core.base.ids import split_key
-from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.model.causes import Cause, MessageOutcome
-from sparkbolt.core.model.tree_life import TreeState, may_become
+from sparkbolt.api.causes import Cause, MessageOutcome
+from sparkbolt.api.tree_life import TreeState, may_become
+from sparkbolt.base.ids import split_key
+from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.sim.checkers.base import Checker, Facts
 from sparkbolt.sim.checkers.trees import ExpectedVerdict
 from sparkbolt.sim.driver import Driver

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparkbolt.core.base.ids import AGAIN, SEQUENCE_BITS, split_key, tree_key
-from sparkbolt.core.model.causes import FINAL
-from sparkbolt.core.model.lane import policy_of
-from sparkbolt.core.model.pickling import Pickling
-from sparkbolt.core.model.retry import at_once
-from sparkbolt.core.protocol.plan import MicroBatchPlan
-from sparkbolt.core.state.task_state import DictStore, TaskState
-from sparkbolt.core.worker.outbox import Outbox
+from sparkbolt.api.causes import FINAL
+from sparkbolt.api.pickling import Pickling
+from sparkbolt.api.retry import at_once
+from sparkbolt.base.ids import AGAIN, SEQUENCE_BITS, split_key, tree_key
+from sparkbolt.layout.lane import policy_of
 from sparkbolt.sim.checkers.base import Checker, Facts
 from sparkbolt.sim.checkers.trees import ExpectedVerdict
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import MicroBatchOutcome
+from sparkbolt.wire.plan import MicroBatchPlan
+from sparkbolt.worker.outbox import Outbox
+from sparkbolt.worker.state.task_state import DictStore, TaskState
 
 
 class NothingStartedIsLost(Checker):

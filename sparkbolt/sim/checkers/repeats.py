@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparkbolt.core.protocol.acker import combine, decode_partials
-from sparkbolt.core.protocol.frames import FrameKind, decode, kind_of, python_values, unwrap
-from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan
-from sparkbolt.core.worker.results import Row
 from sparkbolt.sim.canonical import same
 from sparkbolt.sim.checkers.base import Checker, Facts, Records
 from sparkbolt.sim.executors import MicroBatchOutcome
+from sparkbolt.wire.acker import combine, decode_partials
+from sparkbolt.wire.frames import FrameKind, decode, kind_of, python_values, unwrap
+from sparkbolt.wire.plan import Entry, MicroBatchPlan
+from sparkbolt.worker.results import Row
 
 
 class TheSameAgain(Checker):

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-from sparkbolt.core.base.ids import AGAIN, split_key
-from sparkbolt.core.driver.coordinator import CATCH_UP_SPEED
-from sparkbolt.core.driver.ledger.ledger import Promotion
-from sparkbolt.core.driver.ledger.outcomes import LETTER_WAITS
-from sparkbolt.core.model.causes import AWAY, FINAL, Cause
-from sparkbolt.core.model.components import PartitionedSpout
-from sparkbolt.core.model.lane import policy_of
-from sparkbolt.core.model.retry import RetryPolicy
-from sparkbolt.core.protocol.plan import Entry, MicroBatchPlan, own_source
+from sparkbolt.api.causes import AWAY, FINAL, Cause
+from sparkbolt.api.components import PartitionedSpout
+from sparkbolt.api.retry import RetryPolicy
+from sparkbolt.base.ids import AGAIN, split_key
+from sparkbolt.driver.coordinator import CATCH_UP_SPEED
+from sparkbolt.driver.ledger.ledger import Promotion
+from sparkbolt.driver.ledger.outcomes import LETTER_WAITS
+from sparkbolt.layout.lane import policy_of
 from sparkbolt.sim.checkers.base import Checker, Facts, Records, hashable
 from sparkbolt.sim.checkers.trees import ExpectedVerdict
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import MicroBatchOutcome
+from sparkbolt.wire.plan import Entry, MicroBatchPlan, own_source
 
 ROUNDED_MS = 3
 """Two times that are computed at different clock speeds, each in whole milliseconds, may differ by this many ms."""

@@ -15,12 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparkbolt.core.model.pickling import Pickling
-from sparkbolt.core.protocol.acker import gather
-from sparkbolt.core.protocol.exclusion import NOTHING_EXCLUDED
-from sparkbolt.core.protocol.verdicts import KeptRows
-from sparkbolt.core.state.large_dicts import LargeDicts
-from sparkbolt.core.state.task_state import DictStore, TaskState
+from sparkbolt.api.pickling import Pickling
 from sparkbolt.sim.canonical import same
 from sparkbolt.sim.checkers.base import Checker
 from sparkbolt.sim.checkers.dead_letters import SimulatedSink
@@ -28,6 +23,11 @@ from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Executors
 from sparkbolt.sim.faults import Pending
 from sparkbolt.sim.observer import AttemptObserver
+from sparkbolt.wire.acker import gather
+from sparkbolt.wire.exclusion import NOTHING_EXCLUDED
+from sparkbolt.wire.verdicts import KeptRows
+from sparkbolt.worker.state.large_dicts import LargeDicts
+from sparkbolt.worker.state.task_state import DictStore, TaskState
 
 
 @dataclass(frozen=True)

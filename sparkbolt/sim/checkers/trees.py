@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.core.base.ids import (
+from sparkbolt.base.ids import (
     MAX_SEQUENCE,
     U64,
     empty_u64,

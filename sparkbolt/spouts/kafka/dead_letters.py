@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any
 
-from sparkbolt.core.model.arguments import PROPERTIES, checked
-from sparkbolt.core.model.causes import Cause
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.dead_letters import DeadLetter, RawMessage
+from sparkbolt.api.arguments import PROPERTIES, checked
+from sparkbolt.api.causes import Cause
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.dead_letters import DeadLetter, RawMessage
 from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.spouts.kafka.driver.cluster import error_text, made, topic_exists, topic_text
 from sparkbolt.spouts.kafka.sending import Sender, is_refusal

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from sparkbolt.core.model.arguments import text, verify
+from sparkbolt.api.arguments import text, verify
 from sparkbolt.errors import ConfigError
 
 MASK = "***"

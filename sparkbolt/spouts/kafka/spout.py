@@ -13,14 +13,14 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from sparkbolt.core.base.intervals import Intervals, clip, first_outside, size, union
-from sparkbolt.core.model.arguments import POSITIVE, PROPERTIES, checked, field_names, text, verify, whole
-from sparkbolt.core.model.components import PartitionedSpout, TopologyContext
-from sparkbolt.core.model.dead_letters import DeadLetters, DeadLetterSink, RawMessage
-from sparkbolt.core.model.ranges import BadRecord, Range
-from sparkbolt.core.model.reports import SourceView
-from sparkbolt.core.model.retry import RetryPolicy
-from sparkbolt.core.model.trace_context import traceparent_of
+from sparkbolt.api.arguments import POSITIVE, PROPERTIES, checked, field_names, text, verify, whole
+from sparkbolt.api.components import PartitionedSpout, TopologyContext
+from sparkbolt.api.dead_letters import DeadLetters, DeadLetterSink, RawMessage
+from sparkbolt.api.ranges import BadRecord, Range
+from sparkbolt.api.reports import SourceView
+from sparkbolt.api.retry import RetryPolicy
+from sparkbolt.api.trace_context import traceparent_of
+from sparkbolt.base.intervals import Intervals, clip, first_outside, size, union
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters, raw_of
 from sparkbolt.spouts.kafka.driver.cluster import Cluster, Topics

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from sparkbolt.core.model.tuples import Tuple
+from sparkbolt.api.tuples import Tuple
 
 CHECKPOINT = "0123456789abcdef" * 2
 

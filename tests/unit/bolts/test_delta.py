@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
 from sparkbolt.bolts import DeltaBolt
 from sparkbolt.bolts.delta import _away
 from sparkbolt.bolts.table_committer import _packed
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
 from sparkbolt.errors import CheckpointError, ConfigError, Unavailable
 
 

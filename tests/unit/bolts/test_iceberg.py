@@ -16,10 +16,10 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
 from sparkbolt.bolts import IcebergBolt
 from sparkbolt.bolts.table_committer import _packed
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
 from sparkbolt.errors import CheckpointError, ConfigError, Unavailable
 
 TABLE = "shop.orders"

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from sparkbolt import Config
+from sparkbolt.api.components import TopologyContext
 from sparkbolt.bolts import KafkaBolt
-from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import ConfigError
 
 OUT_OF_ORDER = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap", fatal=True)

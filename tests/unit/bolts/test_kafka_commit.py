@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from sparkbolt import Config, TopologyBuilder
+from sparkbolt.api.committers import take_rows
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.bolts.kafka_committer import KafkaCommitError, KafkaCommitter
-from sparkbolt.core.model.committers import take_rows
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.errors import ConfigError, Unavailable
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.spouts.kafka.settings import ClientSettings

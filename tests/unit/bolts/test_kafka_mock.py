@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from sparkbolt import Config, TopologyBuilder, bolt
+from sparkbolt.api.components import TopologyContext
 from sparkbolt.bolts import KafkaBolt
-from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.spouts import KafkaSpout
 from tests.kafka import SEEN, run_to_end, spout, topology
 

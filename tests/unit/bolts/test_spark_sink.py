@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
+from sparkbolt.api.committers import take_rows
+from sparkbolt.api.components import TopologyContext
 from sparkbolt.bolts import DeltaBolt, IcebergBolt, JsonLinesBolt, ParquetBolt, SparkSink
 from sparkbolt.bolts.table_committer import joined, typed
 from sparkbolt.bolts.table_schema import TableSchema
-from sparkbolt.core.model.committers import take_rows
-from sparkbolt.core.model.components import TopologyContext
 from sparkbolt.errors import ConfigError, Unavailable
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout

@@ -19,13 +19,13 @@ import pytest
 import sqlalchemy as sa
 
 from sparkbolt import Config, TopologyBuilder
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.bolts import SqlBolt
 from sparkbolt.bolts.sql_link import Trouble, checked_url, engine_of, place_of, trouble_of
 from sparkbolt.bolts.sql_rows import SqlRow, WriterSettings
 from sparkbolt.bolts.sql_table import TableSettings
 from sparkbolt.bolts.sql_writer import Author, SqlWriter
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.errors import ConfigError, Unavailable
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver

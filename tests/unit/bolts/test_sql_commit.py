@@ -11,12 +11,12 @@ import pytest
 import sqlalchemy as sa
 
 from sparkbolt import Config
+from sparkbolt.api.committers import take_rows
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.bolts import SqlBolt
 from sparkbolt.bolts.sql_rows import RowRefusedError
 from sparkbolt.bolts.sql_writer import CommitRefusedError
-from sparkbolt.core.model.committers import take_rows
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.errors import Unavailable
 from tests.unit.bolts.sqlite import CHECKPOINT, Settled, query
 

@@ -12,6 +12,8 @@ import pytest
 
 import sparkbolt.bolts
 from sparkbolt import BasicBolt, Config, TopologyBuilder, bolt
+from sparkbolt.api.components import BoltBase
+from sparkbolt.api.tuples import tick
 from sparkbolt.bolts import (
     DeltaBolt,
     IcebergBolt,
@@ -23,8 +25,6 @@ from sparkbolt.bolts import (
     SparkSink,
     SqlBolt,
 )
-from sparkbolt.core.model.components import BoltBase
-from sparkbolt.core.model.tuples import tick
 from sparkbolt.errors import UnknownNameError
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver

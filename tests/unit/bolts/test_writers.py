@@ -21,10 +21,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkbolt import TopologyBuilder
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
+from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.bolts import JsonLinesBolt, ParquetBolt, PrintBolt, kafka, rabbitmq
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.tuples import Origin, Tuple
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
-from sparkbolt.core.model.lane import lay_out
-from sparkbolt.core.model.metrics import TopologyMetrics
-from sparkbolt.core.model.topology import Topology
+from sparkbolt.api.metrics import TopologyMetrics
+from sparkbolt.api.topology import Topology
 from sparkbolt.files.memory import MemoryFiles
+from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 

@@ -19,17 +19,17 @@ from typing import Any, cast
 
 import pytest
 
-from sparkbolt.core.model.progress import Activity, Sight
-from sparkbolt.core.worker.activity import Hangs
+from sparkbolt.api.progress import Activity, Sight
 from sparkbolt.spark import activity_pages as pages_module
 from sparkbolt.spark.activity_pages import LookOut, Pages, line_of, warning
 from sparkbolt.spark.session import stage_that_runs
+from sparkbolt.worker.activity import Hangs
 
 PATIENCE_SECS = 100
 PAUSE = threading.Event()
 WORKER = """
 import sys, threading
-from sparkbolt.core.model.progress import Activity
+from sparkbolt.api.progress import Activity
 from sparkbolt.spark.activity_pages import LookOut
 
 class Task:

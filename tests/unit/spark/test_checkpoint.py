@@ -17,8 +17,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from sparkbolt.cli import main
 from sparkbolt.errors import CheckpointError, FencedError
+from sparkbolt.faces.cli import main
 from sparkbolt.files.local import LocalFiles, temporary_name
 from sparkbolt.spark.checkpoint import Checkpoint, local_files
 from sparkbolt.spark.checkpoint_lock import lock, refuse_if_in_use

@@ -15,7 +15,7 @@ import pytest
 from sparkbolt import EngineError
 from sparkbolt.spark import class_archive
 from sparkbolt.spark.class_archive import KEPT_MAX, MAKING, TRIED_SECS, ClassArchive, archive_for
-from tests.unit.operate.test_home import wait_for
+from tests.unit.control.test_home import wait_for
 
 pytest.importorskip("pyspark")
 

@@ -11,8 +11,8 @@ import cloudpickle
 import pytest
 
 from sparkbolt import Committer, RetryPolicy, TopologyBuilder, Unavailable
-from sparkbolt.core.model.lane import lay_out
 from sparkbolt.errors import EngineError
+from sparkbolt.layout.lane import lay_out
 from sparkbolt.spark import commit_calls
 from sparkbolt.spark.commit_calls import CommitCalls
 from sparkbolt.spark.user_calls import Calls, NotReturned

@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.core.driver.ledger.ledger import FailedTree
-from sparkbolt.core.model.components import BasicBolt, StatefulBolt
-from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.topology import TopologyBuilder
-from sparkbolt.core.protocol.acker import judge_rows
-from sparkbolt.core.protocol.frames import Moment
-from sparkbolt.core.protocol.plan import MicroBatchPlan
-from sparkbolt.core.worker.results import Row
-from sparkbolt.core.worker.source_reader import clock_rows, run_entry
-from sparkbolt.core.worker.stage import run_level
+from sparkbolt.api.components import BasicBolt, StatefulBolt
+from sparkbolt.api.config import Config
+from sparkbolt.api.topology import TopologyBuilder
+from sparkbolt.driver.ledger.ledger import FailedTree
 from sparkbolt.errors import EngineError, PrepareError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark import crash_shield
-from tests.unit.core.worker.test_source_reader import Numbers
+from sparkbolt.wire.acker import judge_rows
+from sparkbolt.wire.frames import Moment
+from sparkbolt.wire.plan import MicroBatchPlan
+from sparkbolt.worker.results import Row
+from sparkbolt.worker.source_reader import clock_rows, run_entry
+from sparkbolt.worker.stage import run_level
+from tests.unit.worker.test_source_reader import Numbers
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 WAYS = {

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from sparkbolt import Spout, TopologyBuilder
-from sparkbolt.core.model.lane import lay_out
 from sparkbolt.errors import PrepareError, SpoutOpenError
+from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 

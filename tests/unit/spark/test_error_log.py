@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
-from sparkbolt.core.base.exceptions import text_of
-from sparkbolt.core.model.causes import Cause, MessageOutcome
-from sparkbolt.core.model.lane import lay_out
-from sparkbolt.core.model.outage import Outage, OutageChange, Phase
-from sparkbolt.core.model.reports import ErrorReport, Fail, FailedTree, Promotion
-from sparkbolt.core.model.story import root_text
-from sparkbolt.operate.logs import LogFields
+from sparkbolt.api.causes import Cause, MessageOutcome
+from sparkbolt.api.outage import Outage, OutageChange, Phase
+from sparkbolt.api.reports import ErrorReport, Fail, FailedTree, Promotion
+from sparkbolt.api.story import root_text
+from sparkbolt.base.exceptions import text_of
+from sparkbolt.control.logs import LogFields
+from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
 from sparkbolt.spouts import GeneratorSpout

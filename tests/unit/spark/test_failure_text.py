@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import CheckpointError, InvalidTopology
-from sparkbolt.core.model.reports import QueryFailure
+from sparkbolt.api.reports import QueryFailure
 from sparkbolt.errors import StateError
 
 pytest.importorskip("pyspark")

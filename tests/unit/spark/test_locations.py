@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from sparkbolt import CheckpointError, EngineError
-from sparkbolt.cli.stories import open_ledger
-from sparkbolt.core.base.locations import local_directory, scheme_of
+from sparkbolt.base.locations import local_directory, scheme_of
 from sparkbolt.errors import WrongUseError
+from sparkbolt.faces.cli.stories import open_ledger
 from sparkbolt.spark.locations import answer_within, check_directory, check_hdfs, check_master
 
 pytest.importorskip("pyspark")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import EngineError, Progress
-from sparkbolt.operate.documents import TopologyState
+from sparkbolt.control.documents import TopologyState
 from tests.unit.spark.lives import Lives, idle_running, topology
 from tests.unit.spark.lives import start as start
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.core.driver.history import History
-from sparkbolt.core.driver.recorder import Observed
-from sparkbolt.core.model.measurements import Measurements, Process
-from sparkbolt.core.model.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.core.model.reports import Promotion
+from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.api.reports import Promotion
 from sparkbolt.files.memory import MemoryFiles
+from sparkbolt.observe.history import History
+from sparkbolt.observe.measurements import Measurements, Process
+from sparkbolt.observe.recorder import Observed
 from sparkbolt.spark import recording as recording_module
 from sparkbolt.spark.recording import Recording
 from tests.patience import PATIENCE_SECS

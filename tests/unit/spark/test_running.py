@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sparkbolt import EngineError
-from sparkbolt.core.model.outage import Outage, Phase
-from sparkbolt.core.model.reports import Promotion
+from sparkbolt.api.outage import Outage, Phase
+from sparkbolt.api.reports import Promotion
 from sparkbolt.sim.engine import LocalEngine
 
 pytest.importorskip("pyspark")

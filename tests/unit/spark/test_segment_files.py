@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.core.state.segments import physical_key
-from sparkbolt.core.state.task_state import DIRECTORY_KEY, TaskState
 from sparkbolt.spark import segment_files
 from sparkbolt.spark.level_task import MapStateStore
 from sparkbolt.spark.segment_files import FILE_BYTES_MIN, FOLDER_ENV, SegmentFiles
+from sparkbolt.worker.state.segments import physical_key
+from sparkbolt.worker.state.task_state import DIRECTORY_KEY, TaskState
 
 LARGE = bytes(FILE_BYTES_MIN)
 

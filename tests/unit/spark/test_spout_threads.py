@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from sparkbolt import Spout
-from sparkbolt.core.driver.spout_buffer import SpoutBuffer
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.reports import ErrorReport
-from sparkbolt.core.worker.tuple_batch import Output
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
+from sparkbolt.api.reports import ErrorReport
+from sparkbolt.driver.spout_buffer import SpoutBuffer
+from sparkbolt.worker.tuple_batch import Output
 
 pytest.importorskip("pyspark")
 

@@ -22,7 +22,7 @@ from sparkbolt.spark import session as session_module
 from sparkbolt.spark import starting as starting_module
 from sparkbolt.spark.starting import start
 from sparkbolt.spouts import GeneratorSpout
-from tests.unit.operate.test_home import wait_for
+from tests.unit.control.test_home import wait_for
 
 
 class Nothing(BasicBolt):

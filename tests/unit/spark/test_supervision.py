@@ -13,7 +13,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from sparkbolt import CheckpointError, EngineError
-from sparkbolt.core.base.exceptions import line_of
+from sparkbolt.base.exceptions import line_of
 from sparkbolt.errors import SparkboltError, StateError
 
 pytest.importorskip("pyspark")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkbolt.operate.log_reading import last_lines
-from sparkbolt.operate.logs import TopologyLog
+from sparkbolt.control.log_reading import last_lines
+from sparkbolt.control.logs import TopologyLog
 from sparkbolt.spark import task_stdout
 from sparkbolt.spark.jvm import bound_file
 from sparkbolt.spark.task_stdout import TASK_LOG_ENV, TASK_STDOUT_ENV, StdoutReader, stdout_to_driver

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sparkbolt import MicroBatchReport
-from sparkbolt.core.model.lane import lay_out
-from sparkbolt.core.model.reports import Promotion
+from sparkbolt.api.reports import Promotion
+from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 
 pytest.importorskip("pyspark")

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from sparkbolt import Config, EngineError, PartitionedSpout, Range, SourceUnavailable, TopologyBuilder
-from sparkbolt.core.model.lane import lay_out
-from sparkbolt.core.model.reports import Promotion, SourceView
-from sparkbolt.core.model.topology import Topology
-from sparkbolt.core.protocol.acker import gather
-from sparkbolt.core.worker.activity import Hangs
+from sparkbolt.api.reports import Promotion, SourceView
+from sparkbolt.api.topology import Topology
+from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.wire.acker import gather
+from sparkbolt.worker.activity import Hangs
 
 pytest.importorskip("pyspark")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkbolt.spark.warming import warm_up
-from tests.unit.operate.test_home import wait_for
+from tests.unit.control.test_home import wait_for
 
 
 class Broken:

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkbolt import RetryPolicy, TopologyBuilder, bolt
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.ranges import BadRecord, Range
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
+from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import JsonLinesSpout, TextSpout
 from sparkbolt.spouts.identity import path_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparkbolt import RetryPolicy, TopologyBuilder, bolt
-from sparkbolt.cli import main
+from sparkbolt.faces.cli import main
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import TextSpout
 from sparkbolt.spouts.files import escape

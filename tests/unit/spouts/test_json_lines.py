@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkbolt.core.model.ranges import BadRecord, Range
+from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts import JsonLinesSpout
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import Config, TopologyBuilder, bolt
-from sparkbolt.core.model.components import TopologyContext
+from sparkbolt.api.components import TopologyContext
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KestrelSpout

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
 from sparkbolt.spouts import TextSpout
 from tests.unit.spouts.tails import Tail, append
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkbolt.core.model.ranges import BadRecord, Range
+from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.spouts import JsonLinesSpout, TextSpout
 from tests.unit.spouts.tails import Tail, append
 from tests.unit.spouts.test_text import by_columns, by_rows, drain

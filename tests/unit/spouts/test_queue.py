@@ -12,8 +12,8 @@ import pytest
 from pika import BasicProperties
 
 from sparkbolt import RetryPolicy, TopologyBuilder, bolt
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import BadMessage, QueueSpout, RabbitMQSpout

@@ -8,9 +8,9 @@ import cloudpickle
 import pytest
 
 from sparkbolt import Config, TopologyBuilder, bolt
-from sparkbolt.core.base import engine_door
-from sparkbolt.core.model.lane import lay_out
+from sparkbolt.base import engine_door
 from sparkbolt.errors import ConfigError, InvalidTopology
+from sparkbolt.layout.lane import lay_out
 from sparkbolt.spouts import SparkSpout
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts import SocketSpout, tcp
 

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.ranges import BadRecord, Range
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
+from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts import TextSpout, lines, planning, unpacking
 from sparkbolt.spouts.files import escape, unescape

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkbolt import TopologyBuilder, bolt
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
-from sparkbolt.core.model.ranges import Range
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
+from sparkbolt.api.ranges import Range
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import JsonLinesSpout, TextSpout, unpacking
 from tests.unit.spouts.test_text import by_columns, by_rows, drain, naive

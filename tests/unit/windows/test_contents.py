@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sparkbolt import Config, Count, TopologyBuilder, WindowedBolt
-from sparkbolt.core.model.interfaces import KeyValueState
+from sparkbolt.api.interfaces import KeyValueState
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
     CountTriggerPolicy,

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from sparkbolt import Count, WindowedBolt
-from sparkbolt.core.driver.ledger.ledger import FailedTree
-from sparkbolt.core.worker import crash_isolation as deaths_module
+from sparkbolt.driver.ledger.ledger import FailedTree
 from sparkbolt.errors import EngineError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.windows import TupleWindow, WindowCollector
-from tests.unit.core.worker.test_crash_isolation import DEADLY, Died, Watched, run, through
+from sparkbolt.worker import crash_isolation as deaths_module
+from tests.unit.worker.test_crash_isolation import DEADLY, Died, Watched, run, through
 
 ALL = set(range(100))
 SECOND = timedelta(seconds=1)

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from sparkbolt import Count, TopologyBuilder, WindowedBolt
-from sparkbolt.cli.display import JsonLines
-from sparkbolt.cli.live import LiveTable
-from sparkbolt.cli.program import RunOutcome
-from sparkbolt.core.model.metrics import ComponentMetrics
+from sparkbolt.api.metrics import ComponentMetrics
+from sparkbolt.faces.cli.display import JsonLines
+from sparkbolt.faces.cli.live import LiveTable
+from sparkbolt.faces.cli.program import RunOutcome
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
     CountEvictionPolicy,

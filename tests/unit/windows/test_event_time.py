@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from sparkbolt import Count, TopologyBuilder, bolt
+from sparkbolt.api.tuples import Origin
 from sparkbolt.bolts import JsonLinesBolt
-from sparkbolt.core.model.tuples import Origin
-from sparkbolt.core.worker.results import TaskResult
-from sparkbolt.core.worker.tuple_batch import Rows
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows.reading import times_of
 from sparkbolt.windows.settings import Windowing
+from sparkbolt.worker.results import TaskResult
+from sparkbolt.worker.tuple_batch import Rows
 from tests.unit.windows.windowed import SECOND, Run, Show, Source, clock, secs, topology
 
 

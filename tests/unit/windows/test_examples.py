@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from examples import moving_average, rolling_top_words, running_sum, sessions
-from sparkbolt.core.model.topology import Topology
+from sparkbolt.api.topology import Topology
 from sparkbolt.testing import TopologyTestDriver
 
 

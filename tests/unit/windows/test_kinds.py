@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkbolt.core.model.tuples import Origin
+from sparkbolt.api.tuples import Origin
 from sparkbolt.windows import (
     Action,
     CountEvictionPolicy,

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkbolt import BasicBolt, Bolt, Config, Count, PartitionedSpout, Range, TopologyBuilder, WindowedBolt
-from sparkbolt.core.driver.watermarks import IDLE_SOURCE_MS
-from sparkbolt.core.model.topology import Topology
+from sparkbolt.api.topology import Topology
+from sparkbolt.driver.watermarks import IDLE_SOURCE_MS
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.windows import TupleWindow, WaterMarkEventGenerator, WindowCollector
 from tests.unit.windows.windowed import SECOND, secs

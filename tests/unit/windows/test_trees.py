@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkbolt import Config, Count, TopologyBuilder, WindowedBolt, bolt
-from sparkbolt.core.model.tuples import Origin
-from sparkbolt.core.worker.results import TaskResult
-from sparkbolt.core.worker.tuple_batch import Rows
+from sparkbolt.api.tuples import Origin
 from sparkbolt.errors import EngineError
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
@@ -25,6 +23,8 @@ from sparkbolt.windows import (
 )
 from sparkbolt.windows.manager import EXPIRE_EVENTS_THRESHOLD
 from sparkbolt.windows.reading import MESSAGE_ID_RUNS_KEPT, SeenIds
+from sparkbolt.worker.results import TaskResult
+from sparkbolt.worker.tuple_batch import Rows
 from tests.unit.windows.windowed import Run, Show, Source, secs, topology
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sparkbolt import Config, Spout, TopologyBuilder, WindowedBolt
-from sparkbolt.core.model.topology import Topology
+from sparkbolt.api.topology import Topology
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
     TupleWindow,

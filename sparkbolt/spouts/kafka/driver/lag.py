@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from sparkbolt.core.base.intervals import clip, size
+from sparkbolt.base.intervals import clip, size
 from sparkbolt.spouts.kafka.driver.cluster import Cluster
 from sparkbolt.spouts.kafka.driver.offsets import Scope, store_of
 from sparkbolt.spouts.kafka.spout import KafkaSpout

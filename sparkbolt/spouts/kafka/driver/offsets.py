@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from sparkbolt.core.base.intervals import Interval, Intervals
+from sparkbolt.base.intervals import Interval, Intervals
 from sparkbolt.errors import ConfigError
 from sparkbolt.files import local
 from sparkbolt.spouts.kafka.driver.cluster import Cluster

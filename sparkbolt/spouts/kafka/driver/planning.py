@@ -17,8 +17,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from sparkbolt.core.base.intervals import Intervals, first_outside, subtract
-from sparkbolt.core.model.ranges import Range
+from sparkbolt.api.ranges import Range
+from sparkbolt.base.intervals import Intervals, first_outside, subtract
 from sparkbolt.spouts.kafka.driver.sizing import Sizes
 from sparkbolt.spouts.kafka.sources import KafkaPartition, Source, mark_of, marked
 

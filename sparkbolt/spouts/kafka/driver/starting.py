@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias, cast, get_args
 
-from sparkbolt.core.base.words import Word
+from sparkbolt.base.words import Word
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.driver.cluster import Topics, is_among
 from sparkbolt.spouts.kafka.driver.offsets import OtherTopology, Owner, Stored

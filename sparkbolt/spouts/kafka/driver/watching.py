@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from sparkbolt.core.base.intervals import Intervals
+from sparkbolt.base.intervals import Intervals
 from sparkbolt.errors import ConfigError
 from sparkbolt.spouts.kafka.driver.cluster import BrokersAwayError, Cluster, Topics
 from sparkbolt.spouts.kafka.driver.offsets import OffsetsStore, OtherTopology, Owner, Scope, Stored

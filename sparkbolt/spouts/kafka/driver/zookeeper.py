@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from sparkbolt.core.model.arguments import checked, text
+from sparkbolt.api.arguments import checked, text
 from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.spouts.kafka.driver.offsets import Owner, Scope, Stored
 from sparkbolt.spouts.kafka.sources import KafkaPartition

@@ -15,9 +15,9 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import pyarrow as pa
 
-from sparkbolt.core.base.ids import I64
-from sparkbolt.core.model.arguments import function, verify
-from sparkbolt.core.model.ranges import BadRecord
+from sparkbolt.api.arguments import function, verify
+from sparkbolt.api.ranges import BadRecord
+from sparkbolt.base.ids import I64
 from sparkbolt.errors import ConfigError, SourceUnavailable, Unavailable
 from sparkbolt.spouts.kafka.settings import client_library, scrubbed
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from sparkbolt.core.base.ids import I64
-from sparkbolt.core.model.ranges import BadRecord
+from sparkbolt.api.ranges import BadRecord
+from sparkbolt.base.ids import I64
 from sparkbolt.errors import EnoughRead, SourceUnavailable
 from sparkbolt.spouts.kafka.driver.cluster import error_text, made
 from sparkbolt.spouts.kafka.executor.decoding import all_of

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.cli import main
-from sparkbolt.core.model.dead_letters import Attempt, DeadLetter, RawMessage
-from sparkbolt.operate.letters.topic import LetterTopic
+from sparkbolt.api.dead_letters import Attempt, DeadLetter, RawMessage
+from sparkbolt.control.letters.topic import LetterTopic
+from sparkbolt.faces.cli import main
 from sparkbolt.spouts.kafka import MockKafka
 from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters, letter_of, message_of, read_topic
 from sparkbolt.spouts.kafka.settings import ClientSettings

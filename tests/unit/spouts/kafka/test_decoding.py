@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2
 
+from sparkbolt.api.ranges import BadRecord
 from sparkbolt.bolts import KafkaBolt
-from sparkbolt.core.model.ranges import BadRecord
 from sparkbolt.errors import ConfigError, SourceUnavailable, Unavailable
 from sparkbolt.spouts import KafkaSpout, RabbitMQSpout, ZooKeeperOffsets
 from sparkbolt.spouts.kafka import KafkaDeadLetters

@@ -7,14 +7,14 @@ import threading
 import pytest
 
 from sparkbolt import Bolt, bolt
-from sparkbolt.core.model.lane import lay_out
-from sparkbolt.core.model.reports import SourceView
-from sparkbolt.core.worker.worker import context_of
+from sparkbolt.api.reports import SourceView
 from sparkbolt.errors import ConfigError
+from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts.kafka.driver.cluster import Cluster
 from sparkbolt.spouts.kafka.driver.offsets import Owner, Stored, unpacked
 from sparkbolt.testing import simulate
+from sparkbolt.worker.worker import context_of
 from tests.kafka import SEEN, Keep, close, committed, finished, run, run_to_end, see, spout, store_all, topology
 from tests.patience import PATIENCE_SECS
 

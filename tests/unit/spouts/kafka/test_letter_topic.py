@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from sparkbolt import Bolt, Config, DeadLetter, RetryPolicy, Spout, TopologyBuilder
-from sparkbolt.cli import main
-from sparkbolt.core.model.dead_letters import Attempt, RawMessage
+from sparkbolt.api.dead_letters import Attempt, RawMessage
+from sparkbolt.faces.cli import main
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import TextSpout
 from sparkbolt.spouts.kafka import KafkaDeadLetters

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError
 
-from sparkbolt.core.model.ranges import Range
+from sparkbolt.api.ranges import Range
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts.kafka import dead_letters

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 from kazoo.handlers.threading import KazooTimeoutError
 
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
 from sparkbolt.bolts import KafkaBolt
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.config import Config
 from sparkbolt.errors import ConfigError
 from sparkbolt.files.local import temporary_name
 from sparkbolt.spouts import KafkaSpout

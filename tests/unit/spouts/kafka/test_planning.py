@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkbolt.core.model.ranges import Range
+from sparkbolt.api.ranges import Range
 from sparkbolt.spouts.kafka.driver.planning import (
     BACKWARDS_SECS,
     NO_IDS,

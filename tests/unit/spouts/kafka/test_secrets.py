@@ -9,12 +9,12 @@ import pytest
 
 from sparkbolt import Config, TopologyBuilder
 from sparkbolt.bolts import KafkaBolt
-from sparkbolt.cli import main
-from sparkbolt.cli.check import examine, report_lines
-from sparkbolt.cli.graph import text_drawing
-from sparkbolt.drawing.svg import svg_drawing
+from sparkbolt.control.letters.topic import client_properties
 from sparkbolt.errors import ConfigError
-from sparkbolt.operate.letters.topic import client_properties
+from sparkbolt.faces.cli import main
+from sparkbolt.faces.cli.check import examine, report_lines
+from sparkbolt.faces.cli.graph import text_drawing
+from sparkbolt.faces.drawing.svg import svg_drawing
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka.dead_letters import read_topic

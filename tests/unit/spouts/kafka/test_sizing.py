@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sparkbolt.core.model.ranges import Range
+from sparkbolt.api.ranges import Range
 from sparkbolt.errors import EnoughRead
 from sparkbolt.spouts.kafka.driver.planning import OffsetPlanner, PartitionLog
 from sparkbolt.spouts.kafka.driver.sizing import GROWTH, READS, UNKNOWN_BYTES, Sizes

@@ -12,12 +12,12 @@ from types import SimpleNamespace
 import pytest
 
 from sparkbolt import Config, RetryPolicy, WindowedBolt
-from sparkbolt.cli import main
-from sparkbolt.cli.lag import report
-from sparkbolt.core.driver.ledger.ledger import Ledger
-from sparkbolt.core.driver.ledger.settings import spout_infos
-from sparkbolt.core.model.components import TopologyContext
-from sparkbolt.core.model.ranges import Range
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.ranges import Range
+from sparkbolt.driver.ledger.ledger import Ledger
+from sparkbolt.driver.ledger.settings import spout_infos
+from sparkbolt.faces.cli import main
+from sparkbolt.faces.cli.lag import report
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts.kafka import KafkaMessage
 from sparkbolt.spouts.kafka.driver.cluster import Cluster

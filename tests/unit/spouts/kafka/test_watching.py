@@ -7,12 +7,12 @@ import re
 
 import pytest
 
-from sparkbolt.core.model.lane import lay_out
-from sparkbolt.core.worker.worker import context_of
+from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts.kafka.driver import watching
 from sparkbolt.spouts.kafka.driver.cluster import BrokersAwayError, Cluster
 from sparkbolt.spouts.kafka.sources import KafkaPartition
+from sparkbolt.worker.worker import context_of
 from tests.kafka import SEEN, close, committed, run, run_to_end, spout, topology
 
 pytestmark = pytest.mark.slow

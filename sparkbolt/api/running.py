@@ -1,0 +1,242 @@
+"""Running topologies: the handle with which users observe and control a running topology.
+
+Rule: the interface does not depend on the engine; ``spark.running`` implements it on Spark.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from sparkbolt.api.metrics import TopologyMetrics
+from sparkbolt.api.reports import FailedTree, MicroBatchReport
+from sparkbolt.api.story import Story
+from sparkbolt.base.engine_door import engine
+
+if TYPE_CHECKING:
+    from sparkbolt.api.progress import Progress
+    from sparkbolt.api.topology import Topology
+
+
+class TelemetrySink(Protocol):
+    """Receives the reports of one topology, to send them to another system; ``Telemetry.build`` returns it.
+
+    >>> class Counts:
+    ...     def __init__(self) -> None: self.failed = 0
+    ...     def micro_batch(self, report): self.failed += len(report.promotion.failed)
+    ...     def close(self): print(f"{self.failed} trees failed")
+    >>> sink: TelemetrySink = Counts()
+    >>> sink.close()
+    0 trees failed
+    """
+
+    def micro_batch(self, report: MicroBatchReport) -> None:
+        """Take the report of a committed micro-batch; it must not wait for the other system.
+
+        After a crash of the driver, the report of the last micro-batch before it may come once more.
+        """
+
+    def close(self) -> None:
+        """Send what is left, and end; called once, when the topology ends."""
+
+
+class Telemetry(Protocol):
+    """What ``telemetry=`` of ``Topology.start`` takes, such as ``sparkbolt.telemetry.OpenTelemetry``."""
+
+    def build(self, topology: Topology) -> TelemetrySink:
+        """Return a sink for a topology that starts.
+
+        Raises:
+            ConfigError: the telemetry cannot be used as it is configured.
+        """
+
+
+class RunningTopology(ABC):
+    """A running topology; ``Topology.start`` returns it. Used in a ``with`` statement, it is stopped at the end.
+
+    All methods may be called from any thread. A notebook shows it as a table of its state and counts at that moment.
+
+    >>> from sparkbolt import TopologyBuilder, bolt
+    >>> from sparkbolt.spouts import GeneratorSpout
+    >>> @bolt(outputs=["square"])
+    ... def square(tup): yield [tup["n"] ** 2]
+    >>> builder = TopologyBuilder("squares")
+    >>> builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(20)), outputs=["n"]))
+    >>> _ = builder.set_bolt("square", square).shuffle_grouping("numbers")
+    >>> with builder.build().start() as running:
+    ...     running.await_finished(timeout_secs=300)
+    ...     running.metrics().components["square"].executed
+    True
+    20
+    """
+
+    topology: Topology
+    """The topology that runs."""
+
+    # Observing it.
+
+    @abstractmethod
+    def metrics(self) -> TopologyMetrics:
+        """Return a copy of the counts: totals since the topology's first start with its checkpoint.
+
+        ``components`` has an entry for each component from the start on.
+        """
+
+    @abstractmethod
+    def on_micro_batch(self, listener: Callable[[MicroBatchReport], None]) -> None:
+        """Call ``listener`` after each committed micro-batch.
+
+        All listeners are called in one thread, for which the engine waits, so they must return soon. If a listener
+        raises, the exception is logged, and the listener is called again after the next micro-batch.
+        """
+
+    @property
+    @abstractmethod
+    def failed(self) -> Sequence[FailedTree]:
+        """The newest trees that failed, with their stories, including those whose messages were retried."""
+
+    @property
+    @abstractmethod
+    def set_aside(self) -> Sequence[FailedTree]:
+        """The newest trees that were given up after their last attempt, with their stories."""
+
+    @property
+    @abstractmethod
+    def set_aside_here(self) -> dict[str, int]:
+        """How many messages of each spout were given up since ``start``; spouts without any are not included."""
+
+    @property
+    @abstractmethod
+    def dead_letters_directory(self) -> str:
+        """The directory of the dead letters of spouts for which ``dead_letters`` is not set.
+
+        It is created with the first dead letter; ``sparkbolt dlq`` reads it.
+        """
+
+    @property
+    @abstractmethod
+    def traced(self) -> Sequence[Story]:
+        """The stories of the newest trees that were traced and acked."""
+
+    @property
+    @abstractmethod
+    def retries(self) -> int:
+        """How many messages wait for a retry."""
+
+    @property
+    @abstractmethod
+    def is_running(self) -> bool:
+        """Whether the topology runs, or will restart automatically after a failure."""
+
+    @property
+    @abstractmethod
+    def failure(self) -> str | None:
+        """Why the topology failed for good, in a sentence; None if it did not."""
+
+    @property
+    @abstractmethod
+    def killed(self) -> str | None:
+        """Who has killed the topology from outside, as in "killed by alice"; None if nobody has.
+
+        A topology that was killed ends when its open trees have finished, or their time is over.
+        """
+
+    @abstractmethod
+    def exits(self, exit_code: int) -> None:
+        """Tell those who operate the topology with which exit code its process ends; called after ``stop``."""
+
+    @abstractmethod
+    def progress(self) -> Progress:
+        """Return how far the current micro-batch, which is not committed yet, has come."""
+
+    @property
+    @abstractmethod
+    def trouble(self) -> str | None:
+        """Why the topology does not run properly at the moment, in a sentence; None if it does."""
+
+    @property
+    @abstractmethod
+    def waits_for(self) -> str | None:
+        """What the topology waits for while it starts, in a sentence; None when it has started."""
+
+    @property
+    @abstractmethod
+    def outages(self) -> Sequence[str]:
+        """The bolts with an outage at the moment, one sentence each: for how long, why, and when the next probe is."""
+
+    # Controlling it.
+
+    @abstractmethod
+    def activate(self) -> None:
+        """Let spouts emit again after ``deactivate``.
+
+        Raises:
+            EngineError: the topology was stopped.
+        """
+
+    @abstractmethod
+    def deactivate(self) -> None:
+        """Stop spouts from emitting; tuples that were emitted before are processed further.
+
+        Raises:
+            EngineError: the topology was stopped.
+        """
+
+    @abstractmethod
+    def stop(self, drain: bool = True, timeout_secs: float | None = None) -> bool:
+        """Stop this run; it cannot be restarted, but the topology can be started again with the same checkpoint.
+
+        Args:
+            drain: whether to let open trees finish first; if not, their messages are left for replay.
+            timeout_secs: how long to wait for open trees; None for ``message_timeout_secs``.
+
+        Returns:
+            Whether no tree was left open. If a listener or a spout of the topology calls it, for which it would have to
+            wait, it returns False at once, and another thread stops the topology.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the run at once; the messages of open trees are left for replay."""
+
+    # Waiting for it.
+
+    @abstractmethod
+    def await_idle(self, timeout_secs: float | None = None) -> bool:
+        """Wait until every tree is finished and nothing new has come; return False if the timeout expires first.
+
+        Raises:
+            EngineError: the topology failed, or was stopped.
+        """
+
+    @abstractmethod
+    def await_finished(self, timeout_secs: float | None = None) -> bool:
+        """Wait until all spouts are exhausted and every tree is finished; return False if the timeout expires first.
+
+        Raises:
+            EngineError: the topology failed, or was stopped.
+        """
+
+    @abstractmethod
+    def await_drained(self, timeout_secs: float | None = None) -> bool:
+        """Wait until no tree is open; return False if the timeout expires first. Call ``deactivate`` before it.
+
+        Raises:
+            EngineError: the topology failed, or was stopped.
+        """
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the state, the counts and the latencies at this moment."""
+        return str(engine("running_html")(self))
+
+    def __enter__(self) -> Self:
+        """Return the running topology itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop the topology; if an exception leaves the block, do not wait for open trees."""
+        self.stop(drain=error is None)

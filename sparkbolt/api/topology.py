@@ -1,0 +1,554 @@
+"""The topology: which component emits what, and which components receive it.
+
+Rule 1: a ``Topology`` is valid: ``build`` either reports all mistakes or returns a topology that can run.
+Rule 2: numbers of tasks, streams and subscriptions depend on names alone, never on the order of declaration.
+Task numbers start at 1 and follow the order of component ids (Storm's ``StormCommon.stormTaskInfo``).
+Rule 3: a topology is a value: it is pickled whole, with classes of ``__main__`` by value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Unpack
+
+import cloudpickle
+
+from sparkbolt.api.components import BoltBase, Component, PartitionedSpout, Spout
+from sparkbolt.api.config import ComponentSettings, Config, did_you_mean
+from sparkbolt.api.dead_letter_targets import Way, given_for, way_of, where_nothing_is_said
+from sparkbolt.api.groupings import (
+    AllGrouping,
+    DirectGrouping,
+    FieldsGrouping,
+    GlobalGrouping,
+    Grouping,
+    LocalOrShuffleGrouping,
+    NoneGrouping,
+    PartialKeyGrouping,
+    ShuffleGrouping,
+)
+from sparkbolt.api.metrics import TopologyMetrics
+from sparkbolt.api.running import RunningTopology, Telemetry
+from sparkbolt.api.runtime_bolts import RuntimeBolt
+from sparkbolt.api.statefulness import keeps_state
+from sparkbolt.api.tuples import DEFAULT_STREAM, StreamDef
+from sparkbolt.api.validation import Declaration, Role, Subscription, mistakes_of
+from sparkbolt.base.engine_door import check_not_imported, engine
+from sparkbolt.base.exceptions import printed
+from sparkbolt.base.tracebacks import folded
+from sparkbolt.base.words import Word
+from sparkbolt.errors import ConfigError, InvalidTopology, UnknownNameError
+
+__all__ = [
+    "BoltDeclarer",
+    "ComponentSpec",
+    "Subscription",
+    "Topology",
+    "TopologyBuilder",
+]
+
+REPR_COMPONENTS_MAX = 6
+"""How many components the ``repr`` of a topology lists."""
+
+
+class ComponentKind(Word):
+    """The kind of a component, as far as checkpoints distinguish it: with another kind it is another topology."""
+
+    SPOUT = "spout"
+    PARTITIONED_SPOUT = "partitioned spout"
+    STATELESS_BOLT = "stateless bolt"
+    STATEFUL_BOLT = "stateful bolt"
+
+
+@dataclass(frozen=True)
+class ComponentSpec:
+    """One component of a valid topology."""
+
+    id: str
+    component: Component
+    parallelism: int
+    streams: tuple[StreamDef, ...]
+    subscriptions: tuple[Subscription, ...]
+    config: Config
+    """The topology's settings, overridden by the component's own."""
+    dead_letters: Way | None = None
+    """For a spout: where its dead letters go, as ``stream:NAME``, ``checkpoint:`` or as the sink."""
+
+    @cached_property
+    def is_spout(self) -> bool:
+        """Whether it is a spout of either kind."""
+        return isinstance(self.component, Spout | PartitionedSpout)
+
+    @cached_property
+    def keeps_state(self) -> bool:
+        """Whether it is a bolt with state that must be kept from one micro-batch to the next."""
+        return keeps_state(self.component)
+
+    @property
+    def kind(self) -> ComponentKind:
+        """``spout``, ``partitioned spout``, ``stateless bolt`` or ``stateful bolt``; each is a str."""
+        if isinstance(self.component, PartitionedSpout):
+            return ComponentKind.PARTITIONED_SPOUT
+        if self.is_spout:
+            return ComponentKind.SPOUT
+        return ComponentKind.STATEFUL_BOLT if self.keeps_state else ComponentKind.STATELESS_BOLT
+
+    def stream(self, name: str) -> StreamDef:
+        """Return the declared stream of that name; KeyError if there is none."""
+        for stream in self.streams:
+            if stream.name == name:
+                return stream
+        declared = [stream.name for stream in self.streams]
+        raise UnknownNameError(f"component {self.id!r} declares no stream {name!r}: its streams are {declared}")
+
+
+@dataclass(frozen=True, repr=False)
+class Topology:
+    """A topology that can run; made by ``TopologyBuilder.build``."""
+
+    name: str
+    config: Config
+    components: Mapping[str, ComponentSpec]
+    """By id, in the order of declaration."""
+
+    @cached_property
+    def spouts(self) -> tuple[ComponentSpec, ...]:
+        """The spouts, in the order of declaration."""
+        return tuple(spec for spec in self.components.values() if spec.is_spout)
+
+    @cached_property
+    def bolts(self) -> tuple[ComponentSpec, ...]:
+        """The bolts, in the order of declaration."""
+        return tuple(spec for spec in self.components.values() if not spec.is_spout)
+
+    def component(self, id_: str) -> ComponentSpec:
+        """Return the component with that id; KeyError if there is none."""
+        if id_ not in self.components:
+            raise UnknownNameError(f"topology {self.name!r} has no component {id_!r}: it has {list(self.components)}")
+        return self.components[id_]
+
+    def tasks(self, component: str) -> tuple[int, ...]:
+        """Return the task numbers of a component, ascending; KeyError if there is no such component."""
+        numbers = self.all_tasks.get(component)
+        return numbers if numbers is not None else self.all_tasks[self.component(component).id]
+
+    def task_owner(self, number: int) -> tuple[str, int]:
+        """Return the component of a task number, and the task's index in it; KeyError if there is no such task."""
+        ids, firsts = self._owners
+        place = bisect_right(firsts, number) - 1
+        if place < 0 or number - firsts[place] >= self.components[ids[place]].parallelism:
+            raise UnknownNameError(f"topology {self.name!r} has no task {number}")
+        return ids[place], number - firsts[place]
+
+    def consumers(self, component: str, stream: str) -> tuple[tuple[ComponentSpec, int, Grouping], ...]:
+        """Return who consumes a stream: (consumer, index of its subscription in the topology, grouping), by index."""
+        return self._consumers.get((component, stream), ())
+
+    def streams(self) -> tuple[tuple[str, StreamDef], ...]:
+        """Return all (component, stream), ordered by the names of both."""
+        return self._streams
+
+    def stream_index(self, component: str, stream: str) -> int:
+        """Return the index of a stream in ``streams()``; KeyError if there is no such stream."""
+        index = self._stream_indices.get((component, stream))
+        if index is None:
+            self.component(component).stream(stream)
+            raise UnknownNameError(f"component {component!r} declares no stream {stream!r}")
+        return index
+
+    @cached_property
+    def _first_tasks(self) -> dict[str, int]:
+        firsts, number = {}, 1
+        for id_ in sorted(self.components):
+            firsts[id_] = number
+            number += self.components[id_].parallelism
+        return firsts
+
+    @cached_property
+    def all_tasks(self) -> Mapping[str, tuple[int, ...]]:
+        """The task numbers of each component, in the order of declaration."""
+        firsts = self._first_tasks
+        return {id_: tuple(range(firsts[id_], firsts[id_] + spec.parallelism)) for id_, spec in self.components.items()}
+
+    @cached_property
+    def _owners(self) -> tuple[list[str], list[int]]:
+        return list(self._first_tasks), list(self._first_tasks.values())
+
+    @cached_property
+    def _consumers(self) -> dict[tuple[str, str], tuple[tuple[ComponentSpec, int, Grouping], ...]]:
+        every = sorted(
+            ((spec.id, sub.source, sub.stream, sub) for spec in self.components.values() for sub in spec.subscriptions),
+            key=lambda entry: entry[:3],
+        )
+        found: dict[tuple[str, str], tuple[tuple[ComponentSpec, int, Grouping], ...]] = {}
+        for index, (id_, source, stream, subscription) in enumerate(every):
+            entry = (self.components[id_], index, subscription.grouping)
+            found[source, stream] = (*found.get((source, stream), ()), entry)
+        return found
+
+    @cached_property
+    def _streams(self) -> tuple[tuple[str, StreamDef], ...]:
+        return tuple(
+            (id_, stream)
+            for id_ in sorted(self.components)
+            for stream in sorted(self.components[id_].streams, key=lambda stream: stream.name)
+        )
+
+    @cached_property
+    def _stream_indices(self) -> dict[tuple[str, str], int]:
+        return {(id_, stream.name): index for index, (id_, stream) in enumerate(self._streams)}
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what must not change while a checkpoint is used, as a JSON object; the order of declaration may."""
+        return {
+            "name": self.name,
+            "components": {
+                id_: {
+                    "kind": spec.kind,
+                    "parallelism": spec.parallelism,
+                    "streams": {
+                        stream.name: {"fields": list(stream.fields), "direct": stream.direct}
+                        for stream in sorted(spec.streams, key=lambda stream: stream.name)
+                    },
+                    "subscriptions": {
+                        f"{sub.source}/{sub.stream}": sub.grouping.describe()
+                        for sub in sorted(spec.subscriptions, key=lambda sub: (sub.source, sub.stream))
+                    },
+                    **({"starts_trees": True} if getattr(spec.component, "starts_trees", False) else {}),
+                    **_stored_settings(spec.component),
+                }
+                for id_, spec in sorted(self.components.items())
+            },
+        }
+
+    @cached_property
+    def version(self) -> str:
+        """The version of the topology, 16 hexadecimal digits: a hash of its ``fingerprint``."""
+        text = json.dumps(self.fingerprint(), sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def describe(self) -> dict[str, Any]:
+        """Return a description for people and drawings, as a JSON object, in the order of declaration."""
+        return {
+            "name": self.name,
+            "components": [
+                {
+                    "id": spec.id,
+                    "class": type(spec.component).__qualname__,
+                    "kind": spec.kind,
+                    "parallelism": spec.parallelism,
+                    "tasks": list(self.tasks(spec.id)),
+                    "streams": [
+                        {"name": stream.name, "fields": list(stream.fields), "direct": stream.direct}
+                        for stream in spec.streams
+                    ],
+                    "subscriptions": [
+                        {"source": sub.source, "stream": sub.stream, "grouping": sub.grouping.describe()}
+                        for sub in spec.subscriptions
+                    ],
+                }
+                for spec in self.components.values()
+            ],
+        }
+
+    @folded
+    def run(
+        self,
+        *,
+        stop_after_secs: float | None = None,
+        drain_secs: float | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        master: str | None = None,
+        spark: Any = None,
+        settings: Mapping[str, str] | None = None,
+        py_files: Sequence[str] = (),
+        telemetry: Telemetry | None = None,
+        display: Any = None,
+        log_dir: str | os.PathLike[str] | None = None,
+    ) -> TopologyMetrics:
+        """Run on Spark until all spouts are exhausted and every tree is finished, or until Ctrl-C.
+
+        It shows the same display as ``sparkbolt run``. The first Ctrl-C (or SIGTERM) stops new tuples and lets open
+        trees finish; the second one stops at once.
+
+        Args:
+            stop_after_secs: the time after which to stop as with Ctrl-C; None for never.
+            drain_secs: how long a micro-batch may continue after a stop, before it is aborted and left for replay;
+                None for 4 seconds, as `sparkbolt run --drain`.
+            checkpoint: as for ``start``; so are ``master``, ``spark``, ``settings`` and ``py_files``.
+            master: where Spark runs.
+            spark: the session to use.
+            settings: further settings of a new session.
+            py_files: modules for the executors.
+            telemetry: where traces go, as for ``start``.
+            display: a display that replaces the default one (``sparkbolt.faces.cli.display.Display``).
+            log_dir: a directory of files to which the log, and what is printed, is written as well, with rotation.
+
+        Returns:
+            The last metrics, also of a run that was stopped and drained.
+
+        Raises:
+            EngineError: the topology failed.
+            CheckpointError: the checkpoint is corrupt, belongs to another topology, or is in use.
+            KeyboardInterrupt: the run was stopped, and trees were left for replay. A program that does not catch it
+                ends like `sparkbolt run`, with exit code 130 (4 if ``stop_after_secs`` expired) and no traceback.
+        """
+        options = {"master": master, "spark": spark, "settings": settings, "py_files": py_files}
+        given = _given(checkpoint=checkpoint, telemetry=telemetry, **options)
+        if drain_secs is not None:
+            given["drain_secs"] = drain_secs
+        given = {"stop_after_secs": stop_after_secs, "display": display, "log_dir": log_dir, **given}
+        check_not_imported(self.name)
+        metrics: TopologyMetrics = engine("run")(self, **given)
+        return metrics
+
+    @folded
+    def start(
+        self,
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+        master: str | None = None,
+        spark: Any = None,
+        settings: Mapping[str, str] | None = None,
+        py_files: Sequence[str] = (),
+        open_secs: float | None = None,
+        telemetry: Telemetry | None = None,
+    ) -> RunningTopology:
+        """Start on Spark and return at once; also in a notebook.
+
+        Args:
+            checkpoint: a directory for durable state, or its URL; by default a temporary directory, which is removed
+                at the end.
+            master: the master of a new session, as for ``spark-submit``; ``local[*]`` by default. If a session is
+                given or active, it must be the master of that session.
+            spark: the session (``pyspark.sql.SparkSession``) to use; by default the active one, or a new one.
+            settings: further Spark settings of a new session; if a session is given or active, they must equal its
+                settings.
+            py_files: modules for the executors: ``.py`` files, ``.zip`` or ``.egg`` archives, folders of packages,
+                URLs. On a cluster, modules that this program has loaded and that are not installed are sent
+                automatically.
+            open_secs: how long the ``PartitionedSpout.open`` of all spouts together may take; by default there is no
+                limit.
+            telemetry: where the traces of trees go (``sparkbolt.telemetry.OpenTelemetry``); by default where the
+                standard variables of the environment say (``OTEL_EXPORTER_OTLP_ENDPOINT``), or nowhere.
+
+        Returns:
+            The running topology.
+
+        Raises:
+            EngineError: Java or Spark is not usable, or a spout could not be opened.
+            CheckpointError: the checkpoint is corrupt, belongs to another topology, or is in use.
+        """
+        options = {"master": master, "spark": spark, "settings": settings, "py_files": py_files, "open_secs": open_secs}
+        given = _given(checkpoint=checkpoint, telemetry=telemetry, **options)
+        check_not_imported(self.name)
+        running: RunningTopology = engine("start")(self, **given)
+        return running
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the picture that ``sparkbolt graph --svg`` draws."""
+        return str(engine("topology_html")(self))
+
+    def __repr__(self) -> str:
+        """Return one line: the name, and each component with its parallelism."""
+        shown = [f"{spec.id} x {spec.parallelism}" for spec in self.components.values()]
+        more = f", and {len(shown) - REPR_COMPONENTS_MAX} more" if len(shown) > REPR_COMPONENTS_MAX else ""
+        return f"<Topology {self.name!r}: {', '.join(shown[:REPR_COMPONENTS_MAX])}{more}>"
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Topology], tuple[bytes]]:
+        """Pickle classes and functions by value if another process could not import them."""
+        return _unpickle, (cloudpickle.dumps((self.name, self.config, dict(self.components))),)
+
+
+def _stored_settings(component: Component) -> dict[str, Any]:
+    settings = component.stored_settings() if isinstance(component, RuntimeBolt) else {}
+    return {"settings": dict(settings)} if settings else {}
+
+
+def _given(*, checkpoint: str | os.PathLike[str] | None, **options: Any) -> dict[str, Any]:
+    """Return the options of a start that were given."""
+    place = None if checkpoint is None else os.fspath(checkpoint)
+    return {name: value for name, value in {"checkpoint": place, **options}.items() if value}
+
+
+def _unpickle(data: bytes) -> Topology:
+    return Topology(*cloudpickle.loads(data))
+
+
+class BoltDeclarer:
+    """Subscribes a bolt to streams; ``set_bolt`` returns it. Calls can be chained, and ``build`` checks them."""
+
+    def __init__(self, declaration: Declaration) -> None:
+        """Store the declaration to which the methods add subscriptions."""
+        self._declaration = declaration
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an error that suggests an existing grouping."""
+            known = [known for known in dir(type(self)) if known.endswith("grouping")]
+            hint = did_you_mean(name, known) or did_you_mean(f"{name}_grouping", known)
+            raise AttributeError(f"what set_bolt returns has no {name!r}{hint or ': it has ' + ', '.join(known)}")
+
+    def shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Send each tuple to one task, in turn."""
+        return self.grouping(component, ShuffleGrouping(), stream)
+
+    def fields_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Send tuples with equal ``fields`` to the same task; as in Storm, no fields mean ``global_grouping``."""
+        if isinstance(fields, list | tuple) and not fields:
+            return self.global_grouping(component, stream)
+        return self._by_fields(FieldsGrouping, component, fields, stream)
+
+    def partial_key_grouping(self, component: str, fields: Sequence[str], stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Like ``fields_grouping``, but each key has two tasks, which share its tuples: for skewed keys."""
+        return self._by_fields(PartialKeyGrouping, component, fields, stream)
+
+    def all_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Send each tuple to every task."""
+        return self.grouping(component, AllGrouping(), stream)
+
+    def global_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Send every tuple to the task with the lowest number."""
+        return self.grouping(component, GlobalGrouping(), stream)
+
+    def none_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Send each tuple to any task."""
+        return self.grouping(component, NoneGrouping(), stream)
+
+    def direct_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Send each tuple to the task that the sender names; the stream must be declared as ``Direct([...])``."""
+        return self.grouping(component, DirectGrouping(), stream)
+
+    def local_or_shuffle_grouping(self, component: str, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Send each tuple to one task: in the producer's process if the bolt is fused, else like shuffle grouping."""
+        return self.grouping(component, LocalOrShuffleGrouping(), stream)
+
+    def grouping(self, component: str, grouping: Grouping, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
+        """Send tuples to the tasks that a custom grouping chooses (Storm's ``customGrouping``)."""
+        given: object = grouping
+        named: tuple[object, ...] = (component, stream)
+        wrong = next((name for name in named if not isinstance(name, str)), None)
+        if wrong is not None:
+            self._declaration.mistakes.append(f"it subscribes to {printed(wrong)}, expected the id of a component")
+        elif not isinstance(given, Grouping):
+            self._declaration.mistakes.append(
+                f"it subscribes to {component!r} with {given!r}, expected an instance of a Grouping class"
+            )
+        else:
+            self._declaration.subscriptions.append(Subscription(component, stream, given))
+        return self
+
+    def _by_fields(
+        self, make: Callable[[Sequence[str]], Grouping], component: str, fields: Sequence[str], stream: str
+    ) -> BoltDeclarer:
+        try:
+            grouping = make(fields)
+        except ValueError as error:
+            self._declaration.mistakes.append(f"it subscribes to {component!r}: {error}")
+            return self
+        return self.grouping(component, grouping, stream)
+
+
+class TopologyBuilder:
+    """Collects spouts and bolts; ``build`` checks all of them together.
+
+    >>> from sparkbolt import bolt
+    >>> @bolt(outputs=["word"])
+    ... def split(tup): yield from ([word] for word in tup["line"].split())
+    >>> builder = TopologyBuilder("words")
+    >>> _ = builder.set_bolt("split", split).shuffle_grouping("lines")
+    >>> builder.build()
+    Traceback (most recent call last):
+    sparkbolt.errors.InvalidTopology: topology 'words' has 2 mistake(s):
+      - bolt 'split': it subscribes to 'lines', which does not exist: the components are ['split']
+      - there is no spout: a topology needs at least one
+    """
+
+    def __init__(self, name: str, config: Config | None = None) -> None:
+        """Begin a topology with a name; without a config all settings have their defaults."""
+        if config is not None and not isinstance(config, Config):
+            raise ConfigError(f"config={printed(config)}: expected a Config, such as Config(message_timeout_secs=60)")
+        self._name = name
+        self._config = config if config is not None else Config()
+        self._declarations: list[Declaration] = []
+
+    def set_spout(
+        self,
+        id: str,  # noqa: A002  Storm's name
+        spout: Spout | PartitionedSpout,
+        parallelism: int = 1,
+        **settings: Unpack[ComponentSettings],
+    ) -> None:
+        """Declare a spout with ``parallelism`` tasks; ``settings`` override the topology's for this component."""
+        given = given_for(spout, settings.get("dead_letters"), self._config.dead_letters)
+        self._declarations.append(Declaration(Role.SPOUT, id, spout, parallelism, dict(settings), dead_letters=given))
+
+    def set_bolt(
+        self,
+        id: str,  # noqa: A002  Storm's name
+        bolt: BoltBase,
+        parallelism: int = 1,
+        **settings: Unpack[ComponentSettings],
+    ) -> BoltDeclarer:
+        """Declare a bolt, like ``set_spout``; call grouping methods on the returned ``BoltDeclarer``."""
+        declaration = Declaration(Role.BOLT, id, bolt, parallelism, dict(settings))
+        self._declarations.append(declaration)
+        declarer = BoltDeclarer(declaration)
+        for component, stream in getattr(bolt, "_subscribes", ()):
+            declarer.shuffle_grouping(component, stream)
+        return declarer
+
+    @folded
+    def build(self) -> Topology:
+        """Return the topology; it may be called again after more components were declared.
+
+        Raises:
+            InvalidTopology: there are mistakes; the error lists all of them.
+        """
+        mistakes = mistakes_of(self._name, self._config, self._declarations)
+        if mistakes:
+            raise InvalidTopology(str(self._name), mistakes)
+        specs = {declaration.id: self._spec(declaration) for declaration in self._declarations}
+        return Topology(self._name, self._config, specs)
+
+    def _spec(self, declaration: Declaration) -> ComponentSpec:
+        config = self._config.with_component(declaration.own_settings())
+        if getattr(declaration.component, "ignores_ticks", False):
+            config = replace(config, tick_tuple_freq_secs=None)
+        given = declaration.dead_letters
+        if given is None and declaration.kind == Role.SPOUT:
+            given = where_nothing_is_said(declaration.component, config.retry)
+        return ComponentSpec(
+            declaration.id,
+            declaration.component,
+            declaration.parallelism,
+            declaration.streams(),
+            tuple(declaration.subscriptions),
+            config,
+            way_of(given, declaration.component),
+        )
+
+
+def topology_of(given: Topology | TopologyBuilder) -> Topology:
+    """Return a topology, or the topology that a builder builds.
+
+    Raises:
+        InvalidTopology: as for ``TopologyBuilder.build``.
+        TypeError: the argument is neither a topology nor a builder.
+
+    >>> topology_of("word_count")
+    Traceback (most recent call last):
+    TypeError: got 'word_count', expected a Topology, or the TopologyBuilder that builds it
+    """
+    if isinstance(given, TopologyBuilder):
+        return given.build()
+    if isinstance(given, Topology):
+        return given
+    raise TypeError(f"got {printed(given):.60}, expected a Topology, or the TopologyBuilder that builds it")

@@ -1,0 +1,195 @@
+"""Describe: the parts of a topology's document, made from what the driver knows.
+
+Rule: functions of their arguments alone; nothing here waits, locks or reads a clock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container, Sequence
+from typing import Any
+
+from sparkbolt.api.groupings import FieldsGrouping, Grouping, PartialKeyGrouping
+from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.api.topology import ComponentSpec
+from sparkbolt.control.documents import (
+    ComponentDocument,
+    Gist,
+    MemoryDocument,
+    NowDocument,
+    StreamSubscription,
+)
+from sparkbolt.control.intent import Intent
+from sparkbolt.control.operable import TopologyView
+from sparkbolt.layout.lane import Lane
+
+ACKER = "__acker"
+_STORM_GROUPINGS = {
+    "ShuffleGrouping": "SHUFFLE",
+    "LocalOrShuffleGrouping": "LOCAL_OR_SHUFFLE",
+    "NoneGrouping": "NONE",
+    "AllGrouping": "ALL",
+    "GlobalGrouping": "GLOBAL",
+    "DirectGrouping": "DIRECT",
+    "FieldsGrouping": "FIELDS",
+    "PartialKeyGrouping": "PARTIAL_KEY",
+}
+
+
+def components_of(lane: Lane) -> list[ComponentDocument]:
+    """The components as they are declared and laid out, and the acker, if anything is tracked."""
+    topology = lane.topology
+    depths = lane.depths
+    found = [
+        ComponentDocument(
+            id=spec.id,
+            kind="spout" if spec.is_spout else "bolt",
+            type=type_of(spec),
+            parallelism=spec.parallelism,
+            level=depths[spec.id],
+            fused_with=lane.fused_into.get(spec.id),
+            stateful=spec.keeps_state,
+            streams={stream.name: list(stream.fields) for stream in spec.streams},
+            inputs=[
+                StreamSubscription(
+                    component=sub.source,
+                    stream=sub.stream,
+                    grouping=_STORM_GROUPINGS.get(type(sub.grouping).__name__, "CUSTOM"),
+                    fields=fields_of(sub.grouping),
+                )
+                for sub in spec.subscriptions
+            ],
+            first_task=topology.tasks(spec.id)[0],
+            settings=_plain_settings(spec.config),
+        )
+        for spec in topology.components.values()
+    ]
+    if lane.tracked:
+        found.append(_acker(lane))
+    return found
+
+
+def _acker(lane: Lane) -> ComponentDocument:
+    return ComponentDocument(
+        id=ACKER,
+        kind="system",
+        type="sparkbolt.acker",
+        parallelism=len(lane.acker_dests),
+        level=len(lane.levels) + 1,
+        fused_with=None,
+        stateful=False,
+        streams={},
+        inputs=[],
+        first_task=-1,
+        settings={},
+    )
+
+
+def type_of(spec: ComponentSpec) -> str:
+    """The class of a component, with the last part of its module; of a function its own name."""
+    kind = type(spec.component)
+    function = getattr(spec.component, "function", None)
+    named = function if callable(function) and hasattr(function, "__qualname__") else kind
+    return f"{named.__module__.rpartition('.')[2]}.{named.__qualname__}"
+
+
+def fields_of(grouping: Grouping) -> list[str]:
+    """The fields by which a grouping chooses; none if it does not look at any."""
+    return list(grouping.fields) if isinstance(grouping, FieldsGrouping | PartialKeyGrouping) else []
+
+
+def _plain_settings(config: Any) -> dict[str, Any]:
+    """The settings as JSON: what has no form there is printed."""
+    found = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        found[field.name] = value if isinstance(value, str | int | float | bool | None) else f"{value!r:.200}"
+    return found
+
+
+def settings_of(lane: Lane, intent: Intent) -> dict[str, Any]:
+    """The settings of the whole topology as they apply now; those that were changed for a component have its name."""
+    found = _plain_settings(lane.topology.config)
+    names = {"micro-batch-target": "micro_batch_target_ms", "message-timeout": "message_timeout_secs"}
+    for key, values in intent.settings.items():
+        own = names.get(key, key.replace("-", "_"))
+        for component, value in values.items():
+            found[f"{own} {component}" if component else own] = value
+    if intent.traces:
+        found["traced messages"] = [trace.message for trace in intent.traces]
+    return found
+
+
+def gist_of(look: TopologyView, spouts: Container[str]) -> Gist:
+    """The few numbers of a list of topologies, without a rate; ``spouts`` are the names of its spouts."""
+    metrics = look.metrics
+    components = metrics.components.values()
+    own = [counts for name, counts in metrics.components.items() if name in spouts]
+    return Gist(
+        micro_batches=metrics.micro_batches,
+        emitted=sum(one.emitted for one in own),
+        executed=sum(one.executed for one in components),
+        acked=sum(one.acked for one in own),
+        failed=sum(one.failed for one in own),
+        set_aside=sum(one.set_aside for one in components),
+        errors=sum(one.errors for one in components),
+        open_trees=metrics.open_trees,
+        retries=look.retries,
+        lag=sum(one.lag for one in components) if metrics.lags else None,
+        rate=0.0,
+    )
+
+
+def now_of(
+    look: TopologyView,
+    now_ms: int,
+    *,
+    state: dict[str, int] | None = None,
+    memory: Sequence[MemoryDocument] = (),
+    slowest: dict[str, Any] | None = None,
+) -> NowDocument:
+    """What is so at this moment."""
+    progress, metrics = look.progress, look.metrics
+    micro_batch = None
+    if progress.micro_batch_id is not None:
+        micro_batch = {
+            "micro_batch_id": progress.micro_batch_id,
+            "elapsed_ms": progress.secs * 1000,
+            "doing": progress.sentence,
+        }
+    return NowDocument(
+        time_ms=now_ms,
+        open_trees=metrics.open_trees,
+        retries=look.retries,
+        micro_batch=micro_batch,
+        hung=list(progress.hung),
+        outages=list(look.outages),
+        trouble=look.trouble,
+        waits_for=look.waits_for,
+        lag={spout: dict(lags) for spout, lags in metrics.lags.items()},
+        pending={name: counts.pending for name, counts in metrics.components.items() if counts.pending},
+        watermarks={
+            name: {
+                **_watermark(counts),
+                "windows": counts.windows,
+                "late_tuples": counts.late_tuples,
+            }
+            for name, counts in metrics.components.items()
+            if counts.watermark_ms or counts.windows
+        },
+        state=state or {},
+        memory=list(memory),
+        slowest=slowest,
+    )
+
+
+def _watermark(counts: ComponentMetrics) -> dict[str, int]:
+    """The watermark of a bolt; windows by the time of arrival have none."""
+    if not counts.watermark_ms:
+        return {}
+    return {"watermark_ms": counts.watermark_ms, "behind_ms": counts.watermark_behind_ms}
+
+
+def nothing_counted() -> TopologyMetrics:
+    """The counts of a topology of which nothing is known."""
+    return TopologyMetrics()

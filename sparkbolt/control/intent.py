@@ -1,0 +1,242 @@
+"""Intent: what operators have asked of a topology, and what outlives its process.
+
+Rule 1: it is the file ``control`` of the checkpoint, one JSON object, written before a request is answered as done.
+Rule 2: a value is checked when it is asked for and again when it is read: a file of another version, or one that was
+edited by hand, changes what it can, and the rest is passed over.
+Rule 3: there is a limit on everything: ``TRACES_MAX`` messages are traced, the oldest wish makes room.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sparkbolt.api.config import TIMEOUT_SECS_MIN, did_you_mean
+from sparkbolt.api.topology import Topology
+from sparkbolt.driver.overrides import Overrides, TraceWish
+from sparkbolt.errors import ConfigError
+from sparkbolt.layout.lane import policy_of
+
+CONTROL_FILE = "control"
+TRACES_MAX = 20
+MESSAGE_CHARACTERS_MAX = 1000
+COUNT_MAX = 10**9
+TARGET_MS_MAX = 3_600_000
+TIMEOUT_SECS_MAX = 366 * 86_400
+RESET = "default"
+"""The value that undoes a change."""
+LOG_LEVELS = ("debug", "info", "warning", "error")
+log = logging.getLogger("sparkbolt")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting that can be changed while a topology runs."""
+
+    expected: str
+    """What a value must be, in words."""
+    parse: Callable[[str], Any]
+    """Returns the value of a text; raises ``ValueError`` if it is none."""
+    of_component: bool = False
+    """Whether it can be changed for one component; without one, it is changed for all that have it."""
+
+
+def _whole(text: str, at_most: int = COUNT_MAX) -> int:
+    value = int(text)
+    if not 1 <= value <= at_most:
+        raise ValueError(text)
+    return value
+
+
+def _target_ms(text: str) -> int:
+    return _whole(text, TARGET_MS_MAX)
+
+
+def _whole_or_none(text: str) -> int | None:
+    return None if text.lower() in ("none", "0") else _whole(text)
+
+
+def _secs(text: str) -> float:
+    value = float(text)
+    if not TIMEOUT_SECS_MIN <= value <= TIMEOUT_SECS_MAX:
+        raise ValueError(text)
+    return value
+
+
+def _level(text: str) -> str:
+    if text.lower() not in LOG_LEVELS:
+        raise ValueError(text)
+    return text.lower()
+
+
+SETTINGS: Mapping[str, Setting] = {
+    "log-level": Setting(f"one of {', '.join(LOG_LEVELS)}", _level),
+    "max-spout-pending": Setting("a whole number of at least 1, or none", _whole_or_none, of_component=True),
+    "micro-batch-target": Setting(f"a whole number of milliseconds from 1 to {TARGET_MS_MAX:,} (an hour)", _target_ms),
+    "message-timeout": Setting(
+        f"a number of seconds from {TIMEOUT_SECS_MIN:g} to {TIMEOUT_SECS_MAX:,} (a year)", _secs
+    ),
+    "max-attempts": Setting("a whole number of at least 1", _whole, of_component=True),
+}
+"""By the name that operators use: the settings that can be changed while a topology runs."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A wish to trace a message, and whose it is."""
+
+    message: str
+    component: str | None
+    by: str
+    since_ms: int
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What operators have asked for, and what has not been undone.
+
+    >>> intent = Intent().with_setting("max-spout-pending", "lines", 10)
+    >>> Intent.loads(intent.dumps()) == intent
+    True
+    """
+
+    active: bool = True
+    by: str = ""
+    """Who has activated or deactivated it last; empty: nobody has."""
+    since_ms: int = 0
+    """When that was, in milliseconds since the epoch."""
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By name and component (empty: the whole topology): the values that were set."""
+    traces: tuple[Trace, ...] = ()
+    """The oldest first."""
+
+    def with_setting(self, key: str, component: str, value: Any) -> Intent:
+        """A copy in which a setting has another value."""
+        return replace(self, settings={**self.settings, key: {**self.settings.get(key, {}), component: value}})
+
+    def without_setting(self, key: str, component: str | None) -> Intent:
+        """A copy in which a setting of a component is as in ``Config``; None: of all components."""
+        own = {name: value for name, value in self.settings.get(key, {}).items() if component not in (None, name)}
+        others = {name: values for name, values in self.settings.items() if name != key}
+        return replace(self, settings={**others, **({key: own} if own else {})})
+
+    def with_trace(self, trace: Trace) -> tuple[Intent, Trace | None]:
+        """A copy that also traces a message, and the wish that made room for it, if one did."""
+        kept = [one for one in self.traces if (one.message, one.component) != (trace.message, trace.component)]
+        dropped = kept.pop(0) if len(kept) >= TRACES_MAX else None
+        return replace(self, traces=(*kept, trace)), dropped
+
+    def without_trace(self, message: str) -> Intent:
+        """A copy that does not trace a message."""
+        return replace(self, traces=tuple(one for one in self.traces if one.message != message))
+
+    def overrides(self, topology: Topology) -> Overrides:
+        """What applies instead of the topology's settings; values for components that are gone are left out."""
+        return Overrides(
+            max_spout_pending=self._by_component("max-spout-pending", pending_components(topology)),
+            micro_batch_target_ms=self.settings.get("micro-batch-target", {}).get(""),
+            message_timeout_secs=self.settings.get("message-timeout", {}).get(""),
+            max_attempts=self._by_component("max-attempts", retrying_components(topology)),
+            traces=tuple(TraceWish(one.message, one.component) for one in self.traces),
+        )
+
+    def _by_component(self, key: str, components: list[str]) -> dict[str, Any]:
+        own = self.settings.get(key, {})
+        every = dict.fromkeys(components, own[""]) if "" in own else {}
+        return every | {name: value for name, value in own.items() if name in components}
+
+    @property
+    def log_level(self) -> str | None:
+        """The level of the log; None: as the program has set it."""
+        return self.settings.get("log-level", {}).get("")
+
+    def dumps(self) -> bytes:
+        """The content of the file ``control``."""
+        body = {"active": self.active, "by": self.by, "since_ms": self.since_ms}
+        body |= {"settings": {key: dict(values) for key, values in self.settings.items()}}
+        return json.dumps({**body, "traces": [vars(trace) for trace in self.traces]}, indent=1).encode() + b"\n"
+
+    @classmethod
+    def loads(cls, data: bytes | None, where: str = "the checkpoint") -> Intent:
+        """The inverse of ``dumps``; None, or a file that is damaged, gives an intent that changes nothing."""
+        if data is None:
+            return cls()
+        try:
+            body = json.loads(data)
+            if not isinstance(body, dict):
+                raise ValueError("it is not a JSON object")
+            traces = [Trace(**trace) for trace in body.get("traces", ())]
+        except (ValueError, TypeError, RecursionError) as error:
+            log.error(
+                "%s: the file %r cannot be read (%s): the changes of operators do not apply; make them again, or "
+                "remove the file",
+                where,
+                CONTROL_FILE,
+                error,
+            )
+            return cls()
+        settings = body.get("settings", {})
+        known = {
+            key: {name: value for name, value in values.items() if _is_value(key, value)}
+            for key, values in (settings.items() if isinstance(settings, dict) else ())
+            if key in SETTINGS and isinstance(values, dict)
+        }
+        kept = {key: values for key, values in known.items() if values}
+        since_ms = body.get("since_ms", 0)
+        since_ms = since_ms if isinstance(since_ms, int) else 0
+        active = body.get("active", True) is not False
+        return cls(active, str(body.get("by", "")), since_ms, kept, tuple(traces[-TRACES_MAX:]))
+
+
+def _is_value(key: str, value: object) -> bool:
+    try:
+        return bool(SETTINGS[key].parse("none" if value is None else str(value)) == value)
+    except ValueError:
+        return False
+
+
+def pending_components(topology: Topology) -> list[str]:
+    """The components for which ``max-spout-pending`` says something: spouts, and bolts that start trees."""
+    starters = [spec.id for spec in topology.bolts if getattr(spec.component, "starts_trees", False)]
+    return [*(spec.id for spec in topology.spouts), *starters]
+
+
+def retrying_components(topology: Topology) -> list[str]:
+    """The components whose messages are retried by a policy, and not as their spout decides."""
+    return [name for name in pending_components(topology) if policy_of(topology.components[name]) is not None]
+
+
+def checked_setting(topology: Topology, key: str, value: str, component: str | None) -> tuple[str, str, Any]:
+    """A setting as it is stored: its name, the component (or an empty text), and the value (``RESET`` undoes it).
+
+    Raises:
+        ConfigError: the setting cannot be changed while the topology runs, the value is none, or the component has no
+            such setting. The message says what can be.
+    """
+    name = key.strip().lower().replace("_", "-").removesuffix("-ms").removesuffix("-secs")
+    setting = SETTINGS.get(name)
+    if setting is None:
+        raise ConfigError(
+            f"setting {key!r} cannot be changed while the topology runs{did_you_mean(name, SETTINGS)}; those that can "
+            f"are {', '.join(SETTINGS)}. "
+            "Change the others in the topology's Config, and start it again with the same checkpoint"
+        )
+    if component is not None and not setting.of_component:
+        raise ConfigError(f"setting {name!r} belongs to the whole topology: remove the component {component!r}")
+    if setting.of_component:
+        own = pending_components(topology) if name == "max-spout-pending" else retrying_components(topology)
+        if component is not None and component not in own:
+            raise ConfigError(
+                f"setting {name!r} does not apply to {component!r}: expected one of {', '.join(own) or 'none here'}"
+            )
+    if value == RESET:
+        return name, component or "", RESET
+    try:
+        return name, component or "", setting.parse(value.strip())
+    except ValueError:
+        raise ConfigError(
+            f"setting {name!r}: expected {setting.expected}, got {value!r} ({RESET!r} undoes a change)"
+        ) from None

@@ -1,0 +1,341 @@
+"""Stores: where dead letters are: files, folders of checkpoints, topics.
+
+Rule 1: letters are read and never changed; the ids of those that were replayed, or discarded, are stored beside them.
+Rule 2: a letter is noted as replayed only after it is durable at its target: after a crash between the two steps it may
+be replayed twice, but is never lost.
+Rule 3: a letter that cannot be replayed unchanged is left out and reported; it is never replayed in another form,
+unless somebody has edited it.
+Rule 4: a store may hold more letters than memory: ``newest`` and ``named`` hold only those that are asked for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import urlparse
+
+from sparkbolt.api.dead_letters import FILE, DeadLetter, plain
+from sparkbolt.base.files import Files
+from sparkbolt.base.locations import local_directory
+from sparkbolt.bolts.dead_letter_files import letters_of, read_letters
+from sparkbolt.control.letters.common import (
+    ID_CHARACTERS_SHOWN,
+    LettersFound,
+    Replay,
+    letters_named,
+    newest_letters,
+)
+from sparkbolt.control.letters.topic import KAFKA, LetterTopic, client_properties, give_again
+from sparkbolt.driver.ledger.files import LETTERS_FOLDER
+from sparkbolt.driver.ledger.reader import TASKS_FILE
+from sparkbolt.errors import WrongUseError
+from sparkbolt.files.local import append_lines
+
+REPLAYED, DISCARDED = ".replayed", ".discarded"
+"""The suffixes of the files with the ids of letters that were seen to; added to the name of the file of letters."""
+LINES_AT_ONCE = 200
+"""How many lines of a file are looked at together."""
+
+
+class OpenFiles(Protocol):
+    """Opens the files of a checkpoint."""
+
+    def __call__(self, directory: str, *, write: bool = False) -> Files:
+        """Return the files below a path or URL; with ``write`` they may be changed.
+
+        Raises:
+            WrongUseError: there is no such directory, or it is no checkpoint.
+        """
+
+
+class LetterStore(Protocol):
+    """A store of dead letters: a file, a folder of a checkpoint, or a topic."""
+
+    def letters(self) -> LettersFound:
+        """All letters, in the order in which they were written."""
+
+    def newest(self, last: int, wanted: Callable[[DeadLetter], bool]) -> list[DeadLetter]:
+        """The newest letters that are wanted, each id once, the newest last."""
+
+    def named(self, ids: Collection[str]) -> list[DeadLetter]:
+        """The letters with these ids, each once."""
+
+    def replayed(self) -> set[str]:
+        """The ids of the letters that were replayed."""
+
+    def discarded(self) -> set[str]:
+        """The ids of the letters that were discarded."""
+
+    def discard(self, ids: Collection[str]) -> None:
+        """Note letters as seen to."""
+
+    def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
+        """Replay letters and note them as replayed.
+
+        Args:
+            letters: the letters to replay.
+            into: the target, if it is not where the messages came from.
+        """
+
+
+class LetterFile:
+    """A file of letters, as ``dead_letters="file:PATH"`` writes it."""
+
+    def __init__(self, path: str, client: Mapping[str, str]) -> None:
+        """Check that the file exists.
+
+        Raises:
+            WrongUseError: there is no such file, or properties of a Kafka client were given, which a file does not use.
+        """
+        if client:
+            raise WrongUseError(f"--client-config is for letters in a topic (kafka:HOST:PORT/TOPIC), {path} is a file")
+        self._path = os.path.expanduser(path)
+        if not os.path.isfile(self._path):
+            raise WrongUseError(
+                f"there is no file or directory of dead letters {path}: use the checkpoint of the topology, or the "
+                "PATH of the spout's dead_letters='file:PATH'"
+            )
+
+    def letters(self) -> LettersFound:
+        """All letters of the file."""
+        read = read_letters(self._path)
+        return LettersFound(read.letters, read.repeated, [f"line {number}" for number in read.damaged])
+
+    def _stream(self) -> Iterator[DeadLetter]:
+        with open(self._path, "rb") as file:
+            while lines := list(itertools.islice(file, LINES_AT_ONCE)):
+                yield from letters_of(lines).letters
+
+    def newest(self, last: int, wanted: Callable[[DeadLetter], bool]) -> list[DeadLetter]:
+        """See ``LetterStore.newest``."""
+        return newest_letters(self._stream(), last, wanted)
+
+    def named(self, ids: Collection[str]) -> list[DeadLetter]:
+        """See ``LetterStore.named``."""
+        return letters_named(self._stream(), ids)
+
+    def replayed(self) -> set[str]:
+        """The ids in the file of replayed letters beside this file."""
+        return _ids_in(self._path + REPLAYED)
+
+    def discarded(self) -> set[str]:
+        """The ids in the file of discarded letters beside this file."""
+        return _ids_in(self._path + DISCARDED)
+
+    def discard(self, ids: Collection[str]) -> None:
+        """See ``LetterStore.discard``."""
+        append_lines(self._path + DISCARDED, sorted(ids))
+
+    def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
+        """Append the tuples to the file ``into``, one JSON object per line, as ``JsonLinesSpout`` reads them.
+
+        Raises:
+            WrongUseError: ``into`` is missing, or is where the letters are.
+        """
+        if into is None:
+            raise WrongUseError(
+                "name a destination for the tuples: --into FILE, which a JsonLinesSpout of the topology reads"
+            )
+        done = append_tuples(letters, into, (self._path, self._path + REPLAYED, self._path + DISCARDED))
+        if done.ids:
+            append_lines(self._path + REPLAYED, done.ids)
+        return done
+
+
+def _ids_in(path: str) -> set[str]:
+    try:
+        with open(path, encoding="ascii") as file:
+            return {line.strip() for line in file if line.strip()}
+    except FileNotFoundError:
+        return set()
+
+
+def append_tuples(letters: Sequence[DeadLetter], into: str, read: Sequence[str]) -> Replay:
+    """Append the tuples of letters to a file, one JSON object per line, as ``JsonLinesSpout`` reads them.
+
+    Args:
+        letters: the letters to replay.
+        into: the path of the file.
+        read: the files and directories that contain the letters and the notes about them.
+
+    Raises:
+        WrongUseError: ``into`` is one of these files, is below one of these directories, or is a directory, or its
+            directory is not there.
+    """
+    path = os.path.abspath(os.path.expanduser(into))
+    if any(_is_in(path, place) for place in read):
+        raise WrongUseError(
+            f"--into {into} is the file that the dead letters are read from: name another file, which a "
+            "JsonLinesSpout of the topology reads"
+        )
+    if os.path.isdir(path):
+        raise WrongUseError(f"--into {into} is a directory: name a file in it, which a JsonLinesSpout reads")
+    if not os.path.isdir(os.path.dirname(path)):
+        raise WrongUseError(f"--into {into}: there is no directory {os.path.dirname(path)}; make it first")
+    done = Replay()
+    lines: list[str] = []
+    for letter in letters:
+        why = _not_for_json(letter)
+        if why is not None:
+            done.left_out.append(f"{letter.id[:ID_CHARACTERS_SHOWN]} {letter.where}: {why}")
+            continue
+        lines += [json.dumps(values, separators=(",", ":")) for values in letter.values()]
+        done.ids.append(letter.id)
+    done.tuples = len(lines)
+    if lines:
+        append_lines(path, lines)
+    return done
+
+
+def _is_in(path: str, place: str) -> bool:
+    """Whether a path is the file or directory ``place``, or is below it; links are followed."""
+    if os.path.exists(path) and os.path.exists(place) and os.path.samefile(path, place):
+        return True
+    real = os.path.realpath(place)
+    return os.path.commonpath([os.path.realpath(path), real]) == real
+
+
+def _not_for_json(letter: DeadLetter) -> str | None:
+    """Why a letter's tuples cannot be written as JSON without a change; None if they can."""
+    if not letter.tuples:
+        return f"it has no tuples ({letter.note or 'the message could not be read'})"
+    for values in letter.values():
+        for name, value in values.items():
+            try:
+                same = plain(value) == value and json.loads(json.dumps(value)) == value
+            except (TypeError, ValueError):
+                same = False
+            if not same:
+                kind = type(value).__name__
+                return f"field {name!r} holds {kind}, which JSON cannot represent: replay it with a program"
+    return None
+
+
+class LetterFolder:
+    """The dead letters of a checkpoint, in its folder ``dead-letters``, on any file system."""
+
+    def __init__(self, directory: str, client: Mapping[str, str], open_files: OpenFiles) -> None:
+        """Check that the checkpoint exists.
+
+        Args:
+            directory: the checkpoint, or its folder ``dead-letters``.
+            client: properties of Kafka's client, for a replay to Kafka.
+            open_files: opens the checkpoint.
+
+        Raises:
+            WrongUseError: there is no such directory, or it is no checkpoint.
+        """
+        self._client = client
+        above, _, name = directory.rstrip("/").rpartition("/")
+        self._directory = (above or ".") if name == LETTERS_FOLDER else directory
+        self._files = open_files(self._directory, write=True)
+        if not self._names() and self._files.read(TASKS_FILE) is None:
+            raise WrongUseError(
+                f"{directory} has no dead letters and no file {TASKS_FILE!r}: check that it is the checkpoint of a "
+                "topology that has started"
+            )
+
+    def _names(self) -> list[str]:
+        return sorted(name for name in self._files.names(LETTERS_FOLDER) if name.endswith(".jsonl"))
+
+    def letters(self) -> LettersFound:
+        """All letters of the folder, in the order of their micro-batches."""
+        names = self._names()
+        bodies = {name: self._files.read(f"{LETTERS_FOLDER}/{name}") or b"" for name in names}
+        lines = [(name, at, line) for name in names for at, line in enumerate(bodies[name].splitlines(), start=1)]
+        read = letters_of(line for _, _, line in lines)
+        damaged = [lines[number - 1][:2] for number in read.damaged]
+        return LettersFound(read.letters, read.repeated, [f"{name} line {at}" for name, at in damaged])
+
+    def _backwards(self) -> Iterator[DeadLetter]:
+        """The letters, the newest first; one file is read at a time."""
+        for name in reversed(self._names()):
+            body = self._files.read(f"{LETTERS_FOLDER}/{name}") or b""
+            yield from reversed(letters_of(body.splitlines()).letters)
+
+    def newest(self, last: int, wanted: Callable[[DeadLetter], bool]) -> list[DeadLetter]:
+        """See ``LetterStore.newest``."""
+        found: dict[str, DeadLetter] = {}
+        for letter in self._backwards():
+            if letter.id not in found and wanted(letter):
+                found[letter.id] = letter
+                if len(found) == last:
+                    break
+        return list(reversed(found.values()))
+
+    def named(self, ids: Collection[str]) -> list[DeadLetter]:
+        """See ``LetterStore.named``."""
+        return letters_named(self._backwards(), ids)
+
+    def replayed(self) -> set[str]:
+        """The ids in the file ``replayed`` beside the letters."""
+        return self._noted("replayed")
+
+    def discarded(self) -> set[str]:
+        """The ids in the file ``discarded`` beside the letters."""
+        return self._noted("discarded")
+
+    def discard(self, ids: Collection[str]) -> None:
+        """See ``LetterStore.discard``."""
+        self._note("discarded", ids)
+
+    def _noted(self, name: str) -> set[str]:
+        return set((self._files.read(f"{LETTERS_FOLDER}/{name}") or b"").decode("ascii").split())
+
+    def _note(self, name: str, ids: Iterable[str]) -> None:
+        known = sorted(self._noted(name).union(ids))
+        self._files.write(f"{LETTERS_FOLDER}/{name}", "".join(f"{id_}\n" for id_ in known).encode())
+
+    def replay(self, letters: Sequence[DeadLetter], into: str | None) -> Replay:
+        """Append the tuples to a file, one JSON object per line; or write messages of Kafka to Kafka again, unchanged.
+
+        Raises:
+            WrongUseError: ``into`` is missing, or is where the letters are.
+        """
+        if into is None:
+            raise WrongUseError(
+                "name a destination: --into FILE, which a JsonLinesSpout of the topology reads; or, for messages of "
+                "Kafka, --into kafka:HOST:PORT (to their topics) or kafka:HOST:PORT/TOPIC"
+            )
+        if into.startswith(KAFKA):
+            done = give_again(letters, into[len(KAFKA) :], self._client)
+        else:
+            local = local_directory(self._directory)
+            done = append_tuples(letters, into, () if local is None else (os.path.join(local, LETTERS_FOLDER),))
+        if done.ids:
+            self._note("replayed", done.ids)
+        return done
+
+
+@dataclass(frozen=True)
+class LetterLocation:
+    """The location of dead letters, as it is given on the command line."""
+
+    where: str
+    client_config: str | None = None
+    """A file of properties of Kafka's client; it is read when the store is opened, and never printed."""
+
+
+def open_store(place: LetterLocation, open_files: OpenFiles) -> LetterStore:
+    """The store of dead letters at a location: ``kafka:HOST:PORT/TOPIC``, ``file:PATH``, a path, or a checkpoint.
+
+    Raises:
+        WrongUseError: there is no such store.
+    """
+    client = client_properties(place.client_config) if place.client_config is not None else {}
+    if place.where.startswith(KAFKA):
+        return LetterTopic(place.where[len(KAFKA) :], client)
+    return _shelf_at(place.where.removeprefix(FILE), client, open_files)
+
+
+def _shelf_at(where: str, client: Mapping[str, str], open_files: OpenFiles) -> LetterStore:
+    """The store for a checkpoint, a folder or a file."""
+    url = urlparse(where)
+    folder = url.scheme not in ("", "file") or os.path.isdir(os.path.expanduser(url.path if url.scheme else where))
+    if folder:
+        return LetterFolder(os.path.expanduser(where), client, open_files)
+    return LetterFile(where, client)

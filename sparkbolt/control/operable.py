@@ -1,0 +1,114 @@
+"""Operable: what a running topology must be able to do so that it can be operated from outside.
+
+Rule: ``look`` and ``state`` never wait for a micro-batch. The others may wait: ``steering`` calls them in a thread of
+its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sparkbolt.api.metrics import TopologyMetrics
+from sparkbolt.api.progress import Progress
+from sparkbolt.control.documents import MemoryDocument, TopologyState
+from sparkbolt.driver.overrides import Overrides
+from sparkbolt.layout.lane import Lane
+from sparkbolt.observe.history import History
+from sparkbolt.observe.measurements import Flow, FlowCounts
+
+
+@dataclass(frozen=True)
+class TopologyView:
+    """What a running topology shows at a moment."""
+
+    state: TopologyState
+    why: str | None = None
+    """Why it is in this state, or what is wrong; None if all is well."""
+    metrics: TopologyMetrics = field(default_factory=TopologyMetrics)
+    """As of the last micro-batch that was promoted, if ``fresh`` is False."""
+    fresh: bool = False
+    retries: int = 0
+    progress: Progress = field(default_factory=Progress)
+    outages: tuple[str, ...] = ()
+    trouble: str | None = None
+    waits_for: str | None = None
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a topology runs; None: unknown."""
+
+    master: str | None = None
+    spark_ui: str | None = None
+    application_id: str | None = None
+
+
+class Operable(Protocol):
+    """A running topology, for those who operate it. All methods may be called from any thread."""
+
+    @property
+    def lane(self) -> Lane:
+        """The topology, laid out."""
+
+    @property
+    def checkpoint(self) -> str | None:
+        """The path or URL of the checkpoint; None if it is temporary."""
+
+    @property
+    def letters_directory(self) -> str | None:
+        """The directory of dead letters, if it is not in the checkpoint; None if it is."""
+
+    def places(self) -> Places:
+        """Where it runs."""
+
+    def look(self, patience_secs: float) -> TopologyView:
+        """What it shows now; waits at most ``patience_secs`` for fresh numbers, and then gives the last ones."""
+
+    def history(self) -> History | None:
+        """The history as it is now; None if there is none. It waits for nothing."""
+
+    def flows(self) -> Mapping[Flow, FlowCounts]:
+        """The counts by task and stream since the first start, as of the last micro-batch that was promoted."""
+
+    def processes(self) -> list[MemoryDocument]:
+        """The memory of the processes that are known."""
+
+    def state_sizes(self) -> dict[str, int]:
+        """Spark's state stores, as in ``NowDocument.state``."""
+
+    def set_active(self, active: bool) -> None:
+        """Let spouts emit, or stop them from emitting.
+
+        Raises:
+            EngineError: the topology was stopped.
+        """
+
+    def override(self, overrides: Overrides) -> None:
+        """Let changed settings apply, in this life and those that follow.
+
+        Raises:
+            EngineError: the topology was stopped.
+        """
+
+    def kill(self, wait_secs: float, why: str) -> None:
+        """Stop the spouts, let open trees finish for at most ``wait_secs``, and end; returns at once."""
+
+    def restart(self, why: str) -> None:
+        """End the query, and begin another life from the checkpoint; it counts as no failure.
+
+        Raises:
+            EngineError: the topology was stopped.
+        """
+
+    def read(self, name: str) -> bytes | None:
+        """A file of the checkpoint; None if there is none."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Make a file of the checkpoint durable.
+
+        Raises:
+            FencedError: another driver has taken over the checkpoint.
+            OSError: it cannot be written.
+        """

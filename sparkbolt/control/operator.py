@@ -1,0 +1,388 @@
+"""Operator: the one way to ask about topologies, and to change them, from outside.
+
+Rule 1: command line, REST and UI ask here and nowhere else.
+Rule 2: a topology that runs is asked; if it does not answer within ``ANSWER_SECS``, or has ended, its registration and
+its checkpoint answer. Nothing here waits for a micro-batch.
+Rule 3: nothing here raises for a topology in trouble: what cannot be known is None, empty, or a sentence in ``why``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, cast
+
+from sparkbolt.base.exceptions import line_of
+from sparkbolt.control import describe
+from sparkbolt.control.client import NoAnswerError, NotAllowedError, WrongRequestError, ask
+from sparkbolt.control.documents import (
+    Answer,
+    SeriesDocument,
+    TopologyDocument,
+    TopologyEntry,
+    TopologyState,
+)
+from sparkbolt.control.home import Home, HomeError, UnknownTopologyError, checked_entry, is_place
+from sparkbolt.control.letters.of_topology import TopologyLetters
+from sparkbolt.control.letters.stores import OpenFiles
+from sparkbolt.control.log_reading import last_lines
+from sparkbolt.control.operable import TopologyView
+from sparkbolt.control.past import Past
+from sparkbolt.control.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
+from sparkbolt.errors import SparkboltError
+from sparkbolt.observe.history import History
+
+ANSWER_SECS = 1.0
+CHECKPOINTS_MAX = 20
+"""How many checkpoints are kept open for the next question."""
+log = logging.getLogger("sparkbolt")
+
+
+class Operator:
+    """Asks topologies that are registered in one home, and checkpoints that are given by their path.
+
+    Its methods may be called from any thread.
+    """
+
+    def __init__(self, home: str | None = None, *, open_files: OpenFiles, client_config: str | None = None) -> None:
+        """Look into ``home``: a path or URL; None: ``SPARKBOLT_HOME``, or the user's own default.
+
+        Args:
+            home: where topologies are registered.
+            open_files: opens the checkpoint of a path or URL for reading; with ``write=True`` for changes.
+            client_config: a file with properties of Kafka's client, for dead letters that go to Kafka or come from it.
+        """
+        self.home = Home(home)
+        self._open_files, self._client_config = open_files, client_config
+        self._lock = threading.Lock()
+        self._pasts: OrderedDict[str, Past] = OrderedDict()
+
+    # What is known. TOPOLOGY is an id, a name (then the newest of that name, one that runs before others), or the
+    # path of a checkpoint.
+
+    def topologies(self, *, ended: bool = True) -> list[TopologyEntry]:
+        """All registered topologies: those that run first, then those that have ended, the newest first.
+
+        Raises:
+            HomeError: the home cannot be read.
+        """
+        return [entry for entry in self.home.entries() if ended or TopologyState.of(entry["state"]).runs]
+
+    @property
+    def trouble(self) -> str | None:
+        """A sentence if the home cannot be read and ``topologies`` returns older entries; otherwise None."""
+        return self.home.trouble
+
+    def find(self, topology: str) -> TopologyEntry:
+        """The entry of a topology.
+
+        Raises:
+            UnknownTopologyError: none is registered under that name or id; the message names similar ones.
+            AmbiguousTopologyError: two of that name run; the message names their ids.
+            HomeError: the home cannot be read.
+        """
+        if not is_place(topology):
+            return self.home.find(topology)
+        place = _absolute(topology)
+        with contextlib.suppress(HomeError):
+            entries = self.home.entries()
+            if any(topology in (entry["id"], entry["name"]) for entry in entries):
+                return self.home.find(topology)
+            for entry in entries:
+                if entry["checkpoint"] is not None and _absolute(entry["checkpoint"]) == place:
+                    return entry
+        return self._entry_of_checkpoint(place)
+
+    def _entry_of_checkpoint(self, place: str) -> TopologyEntry:
+        past = self._past_at(place)
+        if past is None or (past.reader() is None and past.description().name == ""):
+            why = past.trouble if past is not None else "it cannot be opened"
+            raise UnknownTopologyError(f"{place} is not a checkpoint or the name of a topology: {why}")
+        reader = past.reader()
+        name = reader.topology if reader is not None else past.description().name
+        entry = checked_entry(b'{"id": "", "name": ""}')
+        assert entry is not None
+        entry = {
+            **entry,
+            "id": place,
+            "name": name,
+            "state": TopologyState.ENDED,
+            "checkpoint": place,
+            "directory": place,
+        }
+        entry["ended_ms"] = entry["beat_ms"] = reader.last_ms if reader is not None else 0
+        entry["why"] = "only its checkpoint is known"
+        return entry
+
+    def document(self, topology: str) -> TopologyDocument:
+        """One topology with its components, numbers, errors and events."""
+        entry = self.find(topology)
+        answer, why = self._asked(entry, "document", {}, "")
+        if isinstance(answer, dict):
+            return cast(TopologyDocument, answer)
+        return self._past_document(entry, why)
+
+    def _past_document(self, entry: TopologyEntry, why: str | None) -> TopologyDocument:
+        """The document of a topology that does not answer, from its checkpoint and its registration."""
+        past = self._past(entry)
+        now_ms = time.time_ns() // 1_000_000
+        metrics = past.metrics() if past is not None else describe.nothing_counted()
+        description = past.description() if past is not None else None
+        reader = past.reader() if past is not None else None
+        runs = TopologyState.of(entry["state"]).runs
+        look = TopologyView(
+            state=TopologyState.of(entry["state"]),
+            metrics=metrics,
+            retries=max(entry["gist"]["retries"], reader.retries if reader is not None else 0),
+        )
+        ended_ms = entry["ended_ms"] or entry["beat_ms"] or now_ms
+        components = list(description.components) if description is not None else []
+        history, flows = (past.history(), past.flows()) if past is not None else (History(), {})
+        trouble = [] if past is None or past.trouble is None else [f"its checkpoint cannot be read: {past.trouble}"]
+        sentences = [entry["why"], why if runs else None, *trouble]
+        shown: TopologyEntry = {**entry, "why": "; ".join(text for text in sentences if text) or None}
+        return TopologyDocument(
+            entry=shown,
+            live=False,
+            components=components,
+            settings=dict(description.settings) if description is not None else {},
+            windows=windows_of(history, metrics, flows, Shape.of(components), ended_ms),
+            now=describe.now_of(look, ended_ms, slowest=slowest_of(history, ended_ms)),
+            errors=past.errors() if past is not None else [],
+            events=past.events() if past is not None else [],
+        )
+
+    def series(self, topology: str, since_ms: int | None = None, until_ms: int | None = None) -> SeriesDocument:
+        """The history of a topology between two times (default: the last hour)."""
+        entry = self.find(topology)
+        answer, _ = self._asked(entry, "series", {"since_ms": since_ms, "until_ms": until_ms}, "")
+        if isinstance(answer, dict):
+            return cast(SeriesDocument, answer)
+        past = self._past(entry)
+        now_ms = time.time_ns() // 1_000_000
+        ended_ms = entry["ended_ms"] or entry["beat_ms"] or now_ms
+        span = span_of(since_ms, until_ms, ended_ms)
+        if past is None:
+            return series_of(History(), [], Shape.of([]), span, now_ms)
+        return series_of(past.history(), past.events(), Shape.of(past.description().components), span, ended_ms)
+
+    def micro_batches(self, topology: str, last: int = 100) -> list[dict[str, Any]]:
+        """The newest micro-batches that were promoted, the newest last."""
+        entry = self.find(topology)
+        answer, _ = self._asked(entry, "micro_batches", {"last": last}, "")
+        if isinstance(answer, list):
+            return answer
+        past = self._past(entry)
+        return micro_batches_of(past.history(), last) if past is not None else []
+
+    def stories(
+        self, topology: str, state: str = "failed", *, search: str = "", last: int = 100
+    ) -> list[dict[str, Any]]:
+        """Trees as ``Story.to_json`` gives them: ``state`` is ``failed``, ``open`` or ``acked`` (traced ones).
+
+        ``search`` is a part of a message id, a source, a root or a reason; an exact root, ``task[i]:sequence`` or
+        ``source@position`` finds its tree in any state.
+        """
+        past = self._past(self.find(topology))
+        return past.stories(state, search.strip(), last) if past is not None else []
+
+    def story(self, topology: str, root: str) -> dict[str, Any] | None:
+        """One tree: as in ``stories``, with ``other_attempts``; None if it does not exist."""
+        past = self._past(self.find(topology))
+        return past.story(root) if past is not None else None
+
+    def letters(
+        self, topology: str, *, search: str = "", last: int = 100, replayed: bool = True, discarded: bool = True
+    ) -> list[dict[str, Any]]:
+        """Its dead letters: ``DeadLetter.to_json`` with ``replayed`` (bool) and ``discarded`` (bool), the newest last.
+
+        ``search`` is a part of an id, a message, its record, a cause or a reason. Without ``replayed`` or
+        ``discarded``, such letters are left out.
+        """
+        past = self._past(self.find(topology))
+        if past is None:
+            return []
+        letters = self._letters_of(past)
+        return letters.newest(search.strip(), last, replayed=replayed, discarded=discarded)
+
+    def letter(self, topology: str, id_: str) -> dict[str, Any] | None:
+        """One dead letter, as in ``letters``; None if there is none with that id."""
+        past = self._past(self.find(topology))
+        return self._letters_of(past).one(id_) if past is not None else None
+
+    def log(
+        self, topology: str, *, component: str | None = None, search: str = "", last: int = 200
+    ) -> list[dict[str, Any]]:
+        """The newest lines of its log, the newest last; it reads the end of large files only.
+
+        Each has ``time_ms``, ``level``, ``component``, ``task``, ``micro_batch``, ``root`` and ``text``.
+        """
+        entry = self.find(topology)
+        if not entry["log_directory"]:
+            return []
+        lines = last_lines(entry["log_directory"], entry["name"], component=component, search=search, last=last)
+        return [dict(line) for line in lines]
+
+    # Changes. Each is written to the topology's events with ``by``.
+
+    def activate(self, topology: str, *, by: str) -> Answer:
+        """Start the spouts again after ``deactivate``."""
+        return self._change(topology, "activate", {}, by)
+
+    def deactivate(self, topology: str, *, by: str) -> Answer:
+        """Stop the spouts until ``activate``, also after restarts."""
+        return self._change(topology, "deactivate", {}, by)
+
+    def kill(self, topology: str, *, wait_secs: float | None = None, by: str) -> Answer:
+        """Stop the spouts, wait ``wait_secs`` for open trees (None: the message timeout), and end the topology."""
+        return self._change(topology, "kill", {"wait_secs": wait_secs}, by)
+
+    def restart(self, topology: str, *, by: str) -> Answer:
+        """Restart the query from the checkpoint."""
+        return self._change(topology, "restart", {}, by)
+
+    def set(self, topology: str, key: str, value: str, *, component: str | None = None, by: str) -> Answer:
+        """Change a setting; the change stays after a restart.
+
+        Settings are ``log-level``, ``max-spout-pending``, ``micro-batch-target``, ``message-timeout`` and
+        ``max-attempts``. The value ``default`` undoes a change.
+        """
+        return self._change(topology, "set", {"key": key, "value": value, "component": component}, by)
+
+    def rebalance(self, topology: str, *, by: str, **wanted: Any) -> Answer:
+        """Say which changes of the layout a restart can apply, and refuse the others as ``run`` does.
+
+        ``wanted`` may have ``parallelism``, an object of component and number, and ``workers``.
+        """
+        return self._change(topology, "rebalance", wanted, by)
+
+    def trace(
+        self, topology: str, message: str, *, component: str | None = None, stop: bool = False, by: str
+    ) -> Answer:
+        """Record the hops of messages with this id (or source@position) from now on; with ``stop``, stop recording."""
+        return self._change(topology, "trace", {"message": message, "component": component, "stop": stop}, by)
+
+    def _change(self, topology: str, verb: str, arguments: dict[str, Any], by: str) -> Answer:
+        entry = self.find(topology)
+        if not TopologyState.of(entry["state"]).runs:
+            how = f" ({entry['why']})" if entry["why"] else ""
+            return _refused(f"topology {entry['id']} does not run{how}: you cannot {verb} it")
+        answer, why = self._asked(entry, verb, arguments, by)
+        return cast(Answer, answer) if isinstance(answer, dict) else _refused(why or "there is no answer")
+
+    def _asked(self, entry: TopologyEntry, verb: str, arguments: dict[str, Any], by: str) -> tuple[Any, str | None]:
+        """The answer of a topology, or None and a sentence about why there is none."""
+        address = entry["control"]
+        if address is None:
+            return None, f"topology {entry['id']} cannot be reached: it has not registered an address"
+        try:
+            token = self.home.token(entry["id"]) if address.startswith("tcp:") else None
+            return ask(address, verb, arguments, by=by, token=token, secs=ANSWER_SECS), None
+        except NoAnswerError as error:
+            return None, str(error) + self._elsewhere(entry, address)
+        except (NotAllowedError, WrongRequestError) as error:
+            return None, str(error)
+        except Exception as error:  # noqa: BLE001  rule 3: the home may be gone in its own way
+            return None, line_of(error)
+
+    @staticmethod
+    def _elsewhere(entry: TopologyEntry, address: str) -> str:
+        from sparkbolt.control.processes import pid_space
+
+        if address.startswith("unix:") and entry["pid_space"] != pid_space():
+            return (
+                f": it runs on {entry['host']}. Run the command there, or start the topology with "
+                "SPARKBOLT_CONTROL=tcp://..."
+            )
+        return ""
+
+    # Dead letters.
+
+    def replay(
+        self,
+        topology: str,
+        ids: Sequence[str],
+        *,
+        values: dict[str, Any] | None = None,
+        target: str | None = None,
+        by: str,
+    ) -> Answer:
+        """Give dead letters again; ``values`` replaces fields of a single one's record.
+
+        Args:
+            topology: whose they are.
+            ids: the ids of the letters, or their beginnings.
+            values: by field, as in ``letters``; ``$value`` and ``$key`` are the original message's.
+            target: a file, or ``kafka:HOST:PORT[/TOPIC]``; None: where the messages came from, if that was Kafka.
+            by: who asks.
+        """
+        return self._with_letters(topology, by, lambda letters: letters.replay(ids, values, target))
+
+    def discard(self, topology: str, ids: Sequence[str], *, by: str) -> Answer:
+        """Mark dead letters as seen to: they are no longer listed as waiting."""
+        return self._with_letters(topology, by, lambda letters: letters.discard(ids))
+
+    def _with_letters(self, topology: str, by: str, act: Any) -> Answer:
+        entry = self.find(topology)
+        past = self._past(entry)
+        if past is None:
+            return _refused(f"topology {entry['id']} has no readable checkpoint, so it has no dead letters here")
+        try:
+            answer: Answer = act(self._letters_of(past))
+        except SparkboltError as error:
+            return _refused(str(error))
+        except Exception as error:  # noqa: BLE001  a full disk: who asked is told
+            return _refused(line_of(error))
+        if not answer["refused"]:
+            self._note(entry, past, answer["text"], by)
+        return answer
+
+    def _letters_of(self, past: Past) -> TopologyLetters:
+        return TopologyLetters(past.directory, past.description(), self._open_files, self._client_config)
+
+    def _note(self, entry: TopologyEntry, past: Past, text: str, by: str) -> None:
+        """Note what was done with dead letters: the topology does, or the checkpoint if it has ended or is ending."""
+        if TopologyState.of(entry["state"]).runs:
+            answer, _ = self._asked(entry, "note", {"kind": "letters", "text": text}, by)
+            if answer is not None and not answer["refused"]:
+                return
+        try:
+            past.add_event(self._open_files(past.directory, write=True), "letters", text, by)
+        except Exception as error:  # noqa: BLE001  it is done, even if it cannot be noted
+            log.warning("the event about dead letters by %s cannot be recorded: %s", by, line_of(error))
+
+    def _past(self, entry: TopologyEntry) -> Past | None:
+        """The checkpoint of a topology, also a temporary one; None if there is none, or it cannot be opened."""
+        return self._past_at(entry["checkpoint"] or entry["directory"])
+
+    def _past_at(self, checkpoint: str | None) -> Past | None:
+        if checkpoint is None:
+            return None
+        with self._lock:
+            known = self._pasts.get(checkpoint)
+            if known is not None:
+                self._pasts.move_to_end(checkpoint)
+                return known
+        try:
+            past = Past(checkpoint, self._open_files(checkpoint))
+        except Exception as error:  # noqa: BLE001  rule 3
+            log.debug("checkpoint %s cannot be opened: %s", checkpoint, line_of(error))
+            return None
+        with self._lock:
+            self._pasts[checkpoint] = past
+            while len(self._pasts) > CHECKPOINTS_MAX:
+                self._pasts.popitem(last=False)
+        return past
+
+
+def _refused(text: str) -> Answer:
+    return Answer(done=False, refused=True, text=text)
+
+
+def _absolute(place: str) -> str:
+    return place.rstrip("/") if "://" in place else os.path.realpath(os.path.expanduser(place))

@@ -1,0 +1,594 @@
+"""The coordinator: the driver's knowledge of its spouts, and the next plan.
+
+Rule 1: a plan is made from promoted facts alone, so a plan that is made and dropped loses nothing. If the next plan is
+requested again before it is confirmed, the coordinator returns the same plan.
+Rule 2: a spout receives a verdict once, after its promotion.
+Rule 3: the driver handles ranges and exceptions. It handles records only of a ``Spout``, whose messages belong to a
+connection.
+Rule 4: code of spouts is called only between complete steps: before a plan takes anything, and after a promotion is
+complete. The reason: the engine releases its lock for these calls.
+
+Time is an argument: ``now_ms`` is the wall clock, ``mono_s`` a monotonic one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from sparkbolt.api.causes import STOPPING
+from sparkbolt.api.components import PartitionedSpout, Spout
+from sparkbolt.api.dead_letters import CHECKPOINT
+from sparkbolt.api.ranges import Range
+from sparkbolt.base.exceptions import user_code
+from sparkbolt.base.ids import AGAIN, MAX_SEQUENCE, OWN_LETTERS, empty_u64, split_key
+from sparkbolt.base.tracebacks import place_in
+from sparkbolt.driver.ledger.ledger import Ledger, Promotion
+from sparkbolt.driver.ledger.settings import ROTATIONS
+from sparkbolt.driver.offers import checked
+from sparkbolt.driver.overrides import Overrides, traced_sequences
+from sparkbolt.driver.rate import RateController, positions_read
+from sparkbolt.driver.retry_entries import letter_entries, retry_entries
+from sparkbolt.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer, printed_ids
+from sparkbolt.driver.timers import Ticks, Timers
+from sparkbolt.driver.watermarks import Watermarks
+from sparkbolt.errors import EngineError, check
+from sparkbolt.layout.lane import Lane, policy_of
+from sparkbolt.observe.recorder import Observed
+from sparkbolt.wire.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Record
+from sparkbolt.wire.verdicts import Feedback
+
+RETRIES_PER_PLAN_MAX = 5000
+FIRST_RECORDS = 10
+"""How many records of a ``Spout`` the first micro-batch may have; few, because a bolt may take a second for each."""
+GROWTH_AT_FIRST = 8.0
+"""How many times more the next micro-batch may read, until one has reached the target duration."""
+EXPIRED_PER_PLAN_MAX = 20_000
+"""How many expired trees one plan fails; the rest fails with the next plans."""
+OUTBOX_ACKS_PER_PLAN_MAX = 5000
+"""How many outbox acks, as intervals, one plan carries; the next plans carry the rest."""
+OUTBOX_ACKS_WAIT_SECS = 1.0
+"""How long outbox acks wait for a micro-batch that runs for another reason, before one runs for them alone."""
+CATCH_UP_SPEED = 0.9
+"""The speed of the plans' time while the wall clock is behind it.
+
+Nothing stands still, and the wall clock catches up.
+"""
+LATENCY_SHARE = 0.2
+"""The weight of the last micro-batch in the mean latency of trees."""
+
+
+class Coordinator:
+    """Plans and promotions of one life of a topology. Not thread safe: the engine calls it under one lock."""
+
+    def __init__(
+        self, lane: Lane, ledger: Ledger, spouts: Mapping[str, PartitionedSpout], *, now_ms: int, mono_s: float
+    ) -> None:
+        """Begin a life of the topology.
+
+        Args:
+            lane: the lane of the topology.
+            ledger: replayed up to the last commit; its life has begun.
+            spouts: the opened ``PartitionedSpout`` of each component that is one, by id.
+            now_ms: the wall clock, in milliseconds since the epoch.
+            mono_s: a monotonic clock, in seconds.
+        """
+        self.lane = lane
+        self.topology = lane.topology
+        self.config = lane.topology.config
+        self.ledger = ledger
+        self.life = ledger.life
+        self.active = True
+        self.overrides = Overrides()
+        """What an operator has changed; ``override`` sets it."""
+        self.spouts = spouts
+        self.buffers = {
+            number: buffer for spec in self.topology.spouts for number, buffer in self._buffers_of(spec).items()
+        }
+        self.rates = {spec.id: self._rate_of(spec) for spec in self.topology.spouts}
+        self._limit_buffers()
+        self.in_force: MicroBatchPlan | None = None
+        """The plan that was made or confirmed last and is not promoted yet."""
+        self._planned_at = mono_s
+        self.nothing_new_s: float | None = None
+        """When the spouts were last asked without any new entry, on the monotonic clock; None if there were entries."""
+        self.inlets_quiet_s: float | None = None
+        """A monotonic time since which the inlets' sources were asked and had nothing new; the engine sets it."""
+        self.bounded_inlets: frozenset[str] = frozenset()
+        """The inlets whose sources end; the engine sets it."""
+        self.is_read_logged = False
+        """Whether the engine's log has a micro-batch that is not committed and reads what no plan in force has: rows of
+        inlets, or what an earlier life planned, until this life runs it again; the engine sets it."""
+        self._probing: frozenset[str] = frozenset()
+        """The spouts from which the plan in force reads only a probe."""
+        self.observed = Observed()
+        """What is seen of the micro-batch in force, for the history; the engine notes the times of its own parts."""
+        self._promoted_at = mono_s
+        self._timed_at = mono_s
+        """The monotonic time at which the plans' time was ``ledger.last_now_ms``."""
+        self._emitted: dict[str, int] = {}
+        self._timers = Timers(lane.runtime_tasks if ledger.last_promoted >= 0 else lane.timed_tasks)
+        self._watermarks = Watermarks(lane, spouts)
+        self._reads: list[tuple[str, Range, int]] = []
+        """What executors have read in the staged micro-batch, as in ``Feedback``."""
+        self._fresh = empty_u64()
+        """uint64[trees]: keys of trees that become open, or whose timeout starts again, with the staged promotion."""
+        self._rotate_every = self.config.message_timeout_secs / (ROTATIONS - 1)
+        self._next_rotation = mono_s + self._rotate_every
+        every = ((spec.id, spec.config.tick_tuple_freq_secs) for spec in self.topology.bolts)
+        self._ticks = Ticks({bolt: secs for bolt, secs in every if secs}, now_ms)
+        for component in spouts:
+            self._tell_spout(component, changed=False)
+
+    def _buffers_of(self, spec: Any) -> dict[int, SpoutBuffer]:
+        if not isinstance(spec.component, Spout):
+            return {}
+        limit = self.max_spout_pending(spec.id) or SPOUT_BUFFER_RECORDS_MAX
+        keeps, lettered = policy_of(spec) is not None, spec.dead_letters is not None
+        fails = spec.dead_letters == CHECKPOINT
+        return {number: SpoutBuffer(number, limit, keeps, lettered, fails) for number in self.topology.tasks(spec.id)}
+
+    def _rate_of(self, spec: Any) -> RateController:
+        target_ms, spout = float(self.config.micro_batch_target_ms), self.spouts.get(spec.id)
+        if spout is not None:
+            return RateController(target_ms, spout.first_budget, self.config.micro_batch_bytes_max, GROWTH_AT_FIRST)
+        return RateController(target_ms, FIRST_RECORDS, self._records_max(spec.id), GROWTH_AT_FIRST)
+
+    def _records_max(self, component: str) -> int:
+        """How many records of a ``Spout`` one micro-batch may have."""
+        limit = self.max_spout_pending(component) or SPOUT_BUFFER_RECORDS_MAX
+        return limit * len(self.topology.tasks(component))
+
+    def take_over(self, old: Coordinator) -> None:
+        """Continue from the coordinator of an earlier life in the same driver, whose spouts are still open."""
+        self.active = old.active
+        self.override(old.overrides)
+        for number, buffer in self.buffers.items():
+            buffer.take_over(old.buffers[number])
+
+    # What an operator changes.
+
+    def max_spout_pending(self, component: str) -> int | None:
+        """How many trees of one task of a component may be open at once; None: there is no limit."""
+        own = self.topology.components[component].config.max_spout_pending
+        return self.overrides.max_spout_pending.get(component, own)
+
+    @property
+    def message_timeout_secs(self) -> float:
+        """How long a tree may stay open before it fails."""
+        return self.overrides.message_timeout_secs or self.config.message_timeout_secs
+
+    def override(self, overrides: Overrides) -> None:
+        """Let these settings apply from the next plan on; what they leave out applies as ``Config`` has it.
+
+        Nothing may be staged: its entry in the log has the terms under which it was staged.
+        """
+        check(self.ledger.staged is None, f"micro-batch {self.ledger.staged} is staged: promote it first")
+        self.overrides = overrides
+        target_ms = float(overrides.micro_batch_target_ms or self.config.micro_batch_target_ms)
+        for component, rate in self.rates.items():
+            partitioned = component in self.spouts
+            rate.limit(target_ms, self.config.micro_batch_bytes_max if partitioned else self._records_max(component))
+        for number, buffer in self.buffers.items():
+            limit = self.max_spout_pending(self.topology.task_owner(number)[0])
+            buffer.pending_max = limit or SPOUT_BUFFER_RECORDS_MAX
+        self._limit_buffers()
+        every = self.message_timeout_secs / (ROTATIONS - 1)
+        self._next_rotation += min(0.0, every - self._rotate_every)
+        self._rotate_every = every
+        terms = self.ledger.messages.terms
+        policies = {name: policy_of(self.topology.components[name]) for name in terms.policies}
+        self.ledger.messages.terms = replace(terms, policies=overrides.policies(policies))
+
+    def traced_of(self, entry: Entry) -> tuple[int, ...]:
+        """The sequences of an entry of the plan in force whose trees an operator wants to be traced."""
+        if not self.overrides.traces:
+            return ()
+        component = self.topology.task_owner(entry.task)[0]
+        ids = [] if entry.source is not None else [id_ for _, id_ in self.buffers[entry.task].planned_of(entry)]
+        return traced_sequences(self.overrides.traces, component, entry, ids)
+
+    # Plans.
+
+    def next_plan(self, now_ms: int, mono_s: float) -> MicroBatchPlan | None:
+        """The plan of the next micro-batch, or None if there is nothing to do."""
+        if self.in_force is not None:
+            return self.in_force
+        check(self.ledger.staged is None, f"micro-batch {self.ledger.staged} is staged: promote it before planning")
+        self._rotate(mono_s)
+        now_ms = self._time_ms(now_ms, mono_s)
+        rooms = self._rooms(now_ms)
+        held_back = self._held_back()
+        offered = {} if held_back else self._offered(rooms)
+        clocks = self._timers.due(now_ms)
+        if clocks or any(offered.values()):  # an idle poll costs the same whatever sources there are
+            self._watermarks.ask(self.ledger.progress, offered)
+        offered = offered if self.active else {}  # a spout's call may have deactivated the topology
+        bases: dict[int, int] = {}
+        retries = self._retries(bases, now_ms, rooms)
+        entries = [entry for entry in retries if self._is_read(entry)]
+        again = tuple(entry for entry in retries if not self._is_read(entry))
+        if not held_back:
+            entries += [*self._ranges(bases, offered), *self._records(bases, now_ms, rooms)]
+        self.nothing_new_s = None if entries or again else mono_s
+        ticks = self._ticks.due(now_ms)
+        expired = self.ledger.expiring(EXPIRED_PER_PLAN_MAX)
+        outbox_acks = self.ledger.outbox_acks.first(OUTBOX_ACKS_PER_PLAN_MAX)
+        news = outbox_acks and mono_s >= self._outbox_acks_due(outbox_acks)
+        if not (entries or again or ticks or expired or clocks or news):
+            return None
+        plan = MicroBatchPlan(
+            micro_batch_id=self.ledger.last_promoted + 1,
+            life=self.life,
+            now_ms=now_ms,
+            entries=tuple(entries),
+            ticks=ticks,
+            expired=expired,
+            void=self.ledger.void,
+            asked=self._holders(expired[:ASKED_FOR_MAX]),
+            again=again,
+            outbox_acks=outbox_acks,
+            clocks=clocks,
+        )
+        plan = self._with_streams(plan)
+        self.in_force, self._planned_at, self._probing = plan, mono_s, frozenset(rooms)
+        return plan
+
+    def _with_streams(self, plan: MicroBatchPlan) -> MicroBatchPlan:
+        """The plan, with what windows have to know of the sources of their tuples."""
+        plan = replace(plan, open_ranges=self._watermarks.open_ranges(self.ledger))
+        return replace(plan, streams=self._watermarks.streams(plan, self.ledger))
+
+    def plan_nothing(self, now_ms: int, mono_s: float) -> MicroBatchPlan:
+        """A plan that reads nothing and sends no notices, for a micro-batch that runs although nothing is due."""
+        check(self.in_force is None, f"a plan is in force: {self.in_force}")
+        number, now_ms = self.ledger.last_promoted + 1, self._time_ms(now_ms, mono_s)
+        self.in_force = self._with_streams(MicroBatchPlan(number, self.life, now_ms, void=self.ledger.void))
+        self._planned_at = mono_s
+        return self.in_force
+
+    def _rooms(self, now_ms: int) -> dict[str, int]:
+        """How many messages each component that feeds a bolt in an outage may emit now; others have no limit."""
+        allowances = self.ledger.outages.allowances(now_ms)
+        return {component: allowance.tuples for component, allowance in allowances.items()}
+
+    def _holders(self, keys: Sequence[int]) -> tuple[int, ...]:
+        """The tasks that hold some of these trees and can receive a clock, which asks them for the held tuples."""
+        clocked = set(self.lane.clocked()) if keys else ()
+        holders = self.ledger.holders_of(keys) if keys else ()
+        return tuple(task for task in holders if self.topology.task_owner(task)[0] in clocked)
+
+    def confirm(self, plan: MicroBatchPlan, mono_s: float) -> None:
+        """Accept the plan that the engine runs, from this life or an earlier one."""
+        check(
+            plan.micro_batch_id == self.ledger.last_promoted + 1,
+            f"micro-batch {plan.micro_batch_id} is about to run, the ledger has promoted {self.ledger.last_promoted}",
+        )
+        if plan != self.in_force:
+            self.in_force = plan
+            self._planned_at = mono_s
+
+    def records_of(self, entry: Entry) -> list[Record]:
+        """The records of a ``Spout``'s entry in the plan in force, which this life made."""
+        planned = self.buffers[entry.task].planned_of(entry)
+        check(len(planned) == entry.end, f"no records for {entry}")
+        return [record for record, _ in planned]
+
+    def _rotate(self, mono_s: float) -> None:
+        due = 1 + math.floor((mono_s - self._next_rotation) / self._rotate_every)
+        if due > 0 and self.config.enable_message_timeouts:
+            for _ in range(min(due, ROTATIONS)):  # after so many no tree is left that a further one would find
+                self.ledger.expire()
+            self._next_rotation += due * self._rotate_every
+
+    def _base(self, bases: dict[int, int], task: int, reserve: int) -> int:
+        base = bases.get(task, self.ledger.next_sequence(task))
+        component, index = self.topology.task_owner(task)
+        limit = AGAIN if self.topology.components[component].is_spout else MAX_SEQUENCE
+        if base + reserve > (OWN_LETTERS if component in self.lane.inlets else limit):
+            raise EngineError(
+                f"{component}[{index}] has reserved {base:,} trees since the topology's first start, and cannot "
+                f"reserve {reserve:,} more: each position of a range counts, be there a record or not, and a task has "
+                f"{AGAIN:,}. Use positions without gaps (not nanoseconds), or more tasks, and a new checkpoint"
+            )
+        bases[task] = base + reserve
+        return base
+
+    def _time_ms(self, now_ms: int, mono_s: float) -> int:
+        """The time of a plan that is made now: the wall clock, unless the wall clock was set back.
+
+        If it was set back, the time of the last plan advances with the monotonic clock, so that ticks, windows and
+        retries advance too. It advances a little slower, until the wall clock has caught up.
+        """
+        return max(now_ms, self.ledger.last_now_ms + int((mono_s - self._timed_at) * 1000 * CATCH_UP_SPEED))
+
+    def _retries(self, bases: dict[int, int], ready_ms: int, rooms: dict[str, int]) -> list[Entry]:
+        """The entries for retries and dead letters; half of a probe is reserved for new messages."""
+        half = {component: (room + 1) // 2 for component, room in rooms.items()}
+        retries = self.ledger.take_retries(RETRIES_PER_PLAN_MAX, ready_ms, half)
+        next_letter = self.ledger.messages.next_letter
+        entries = retry_entries(retries, partial(self._base, bases), self._reads_once)
+        entries += letter_entries(retries, next_letter)
+        for number, buffer in self.buffers.items():
+            entries += buffer.plan_letters(next_letter(number), ready_ms)
+        return entries
+
+    def _reads_once(self, task: int) -> bool:
+        spout = self.spouts.get(self.topology.task_owner(task)[0])
+        return spout is not None and spout.once
+
+    def _is_read(self, entry: Entry) -> bool:
+        """Whether a spout reads the entry; otherwise the task of a bolt or an inlet has it in its outbox."""
+        component = self.topology.task_owner(entry.task)[0]
+        return self.topology.components[component].is_spout and component not in self.lane.inlets
+
+    def _held_back(self) -> bool:
+        """Whether a bolt that starts trees has reached ``max_spout_pending``; then nothing new is read."""
+        for component in self.lane.starters:
+            limit = self.max_spout_pending(component)
+            if limit is None:
+                continue
+            unfinished = self.ledger.pending(component) + self.ledger.messages.waiting().get(component, 0)
+            if unfinished >= limit * len(self.topology.tasks(component)):
+                return True
+        return False
+
+    def _outbox_acks_due(self, outbox_acks: Sequence[tuple[int, int, int]]) -> float:
+        """The monotonic time from which a micro-batch runs for outbox acks alone."""
+        return self._promoted_at + (OUTBOX_ACKS_WAIT_SECS if len(outbox_acks) < OUTBOX_ACKS_PER_PLAN_MAX else 0.0)
+
+    def _offered(self, rooms: Mapping[str, int]) -> dict[str, Sequence[Range]]:
+        """The ranges that active spouts offer for the next read; nothing is taken from them yet."""
+        progress, offered = self.ledger.progress, dict[str, Sequence[Range]]()
+        budgets = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
+        for component, spout in self.spouts.items() if self.active else ():
+            if budgets[component] >= 1 and component not in self.lane.inlets:
+                done, tasks = progress.get(component, {}), len(self.topology.tasks(component))
+                with user_code(f"next_ranges of {component!r}"):
+                    ranges = checked(component, spout.next_ranges(done, budgets[component]), done, tasks)
+                takes_more = partial(self.ledger.messages.takes_more, component, max_uncommitted=spout.max_uncommitted)
+                offered[component] = [range_ for range_ in ranges if takes_more(range_.source)]
+        return offered
+
+    def _ranges(self, bases: dict[int, int], offered: Mapping[str, Sequence[Range]]) -> list[Entry]:
+        entries = []
+        for component, ranges in offered.items():
+            once, numbers = self.spouts[component].once, self.topology.tasks(component)
+            for range_ in ranges:
+                task = numbers[range_.task]
+                base = self._base(bases, task, range_.end - range_.start)
+                entries.append(Entry(task, base, range_.source, range_.start, range_.end, once=once))
+        return entries
+
+    def _budget(self, component: str, probe: int | None) -> int:
+        """How many positions of a spout may be read; with ``probe``, about half of that many messages."""
+        rate = self.rates[component]
+        limit = self.max_spout_pending(component)
+        rooms = [] if probe is None else [probe - probe // 2]
+        if limit is not None and self.lane.tracked:
+            rooms.append(limit * len(self.topology.tasks(component)) - self.ledger.pending(component))
+        return min([rate.budget, *(rate.positions_for(max(0, room)) for room in rooms)])
+
+    def _records(self, bases: dict[int, int], ready_ms: int, rooms: Mapping[str, int]) -> list[Entry]:
+        entries: list[Entry] = []
+        share = self.config.micro_batch_bytes_max // max(1, len(self.buffers))
+        shares = self._shares(ready_ms)
+        for number, buffer in self.buffers.items():
+            check(not buffer.planned, f"records of task {number} are still planned")
+            probe = rooms.get(self.topology.task_owner(number)[0])
+            room = shares[number] if probe is None else min(shares[number], probe)
+            entries += buffer.plan(self.ledger.next_sequence(number), share, ready_ms, room)
+        return entries
+
+    def _shares(self, ready_ms: int) -> dict[int, int]:
+        """How many records each ``Spout`` task may emit: the component's budget, divided by what its tasks have."""
+        shares: dict[int, int] = {}
+        for component, numbers in self._tasks_with_buffers():
+            left = self.rates[component].budget
+            by_need = sorted((self.buffers[number].ready(ready_ms, left), number) for number in numbers)
+            for place, (ready, number) in enumerate(by_need):
+                shares[number] = min(ready, math.ceil(left / (len(by_need) - place)))
+                left -= shares[number]
+        return shares
+
+    def _tasks_with_buffers(self) -> Iterator[tuple[str, Sequence[int]]]:
+        for spec in self.topology.spouts:
+            if spec.id not in self.spouts:
+                yield spec.id, self.topology.tasks(spec.id)
+
+    def _limit_buffers(self) -> None:
+        """Limit the waiting records to the expected size of the next two micro-batches."""
+        for component, numbers in self._tasks_with_buffers():
+            rate = self.rates[component]
+            waiting_max = math.ceil((rate.budget + rate.outlook) / len(numbers))
+            for number in numbers:
+                self.buffers[number].waiting_max = min(SPOUT_BUFFER_RECORDS_MAX, waiting_max)
+
+    def next_due_ms(self, now_ms: int, mono_s: float) -> int | None:
+        """The wall-clock time at which something is due next; None if nothing will be due.
+
+        That is a tick, a timer, a rotation of open trees, outbox acks, a probe, or a retry.
+        """
+        time_ms = self._time_ms(now_ms, mono_s)
+        allowances = self.ledger.outages.allowances(time_ms)
+        probes = {component: allowance.next_probe_ms for component, allowance in allowances.items()}
+        retries = [self.ledger.messages.next_retry_ms(probes)]
+        for number, buffer in self.buffers.items() if not self._held_back() else ():
+            retries.append(buffer.next_due_ms(probes.get(self.topology.task_owner(number)[0], 0)))
+        retries += [when for when in probes.values() if when > time_ms]
+        times = [*self._ticks.dues(), *self._timers.dues(), *(when for when in retries if when is not None)]
+        speed = CATCH_UP_SPEED if time_ms > now_ms else 1.0
+        due = [now_ms + max(0.0, when - time_ms) / speed for when in times]
+        if self.config.enable_message_timeouts and self.ledger.open_trees:
+            due.append(now_ms + max(1.0, (self._next_rotation - mono_s) * 1000))
+        outbox_acks = self.ledger.outbox_acks.first(OUTBOX_ACKS_PER_PLAN_MAX)
+        if outbox_acks:
+            due.append(now_ms + max(1.0, (self._outbox_acks_due(outbox_acks) - mono_s) * 1000))
+        return math.ceil(min(due)) if due else None
+
+    # Verdicts.
+
+    def stage(self, micro_batch_id: int, feedback: Feedback) -> bytes:
+        """Stage the feedback of the micro-batch; returns the ledger's log entry, which must be made durable now."""
+        plan = self.in_force
+        check(
+            plan is not None and plan.micro_batch_id == micro_batch_id,
+            f"micro-batch {micro_batch_id} comes back, but the plan in force is {plan and plan.micro_batch_id}",
+        )
+        assert plan is not None
+        verdicts = feedback.verdicts
+        self._fresh = np.concatenate((verdicts.open_keys[verdicts.open_new], verdicts.touched))
+        named = chain((fail.key for fail in verdicts.failed), plan.expired, (hop.key for hop in feedback.hops))
+        printed = printed_ids(self.buffers, named, self.config.stories_max)
+        feedback.message_ids = dict(sorted((feedback.message_ids | printed).items()))
+        self._timers.reported, self._reads = feedback.timers, feedback.reads
+        self.observed.measured = feedback.measured
+        return self.ledger.stage(plan, feedback)
+
+    def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
+        """Count the verdicts of a committed micro-batch, and pass them on to the spouts."""
+        plan, self._promoted_at, self._timed_at = self.in_force, mono_s, self._planned_at
+        promotion, self.in_force, self.is_read_logged = self.ledger.promote(micro_batch_id), None, False
+        assert plan is not None
+        self._rotate(mono_s)
+        self.ledger.touch(self._fresh)  # trees that become open with this promotion get their full timeout
+        elapsed_ms = (mono_s - self._planned_at) * 1000
+        self._time(promotion, elapsed_ms)
+        self._pace(plan, elapsed_ms)
+        self._ticks.count(plan.ticks, plan.now_ms)
+        self._timers.count(plan.clocks)
+        self._settle_records(plan)
+        self._notify_buffers(promotion)
+        self._tell_sizes()
+        for component, moved in promotion.progress_moved.items():
+            if component in self.spouts:
+                with user_code(f"on_committed of {component!r}"):
+                    self.spouts[component].on_committed(moved)
+        for component in self.ledger.messages.changed:
+            self._tell_spout(component, changed=True)
+        self.ledger.metrics.see_sources(self.spouts)
+        return promotion
+
+    def _time(self, promotion: Promotion, elapsed_ms: float) -> None:
+        metrics = self.ledger.metrics
+        metrics.micro_batch_ms = elapsed_ms
+        for done in promotion.completed:
+            latency_ms = elapsed_ms + max(0, self.ledger.last_now_ms - done.born_ms)
+            self.observed.completed(done.component, latency_ms, done.trees, done.root)
+        if len(promotion.acked_counts):
+            before = metrics.complete_latency_ms
+            share = LATENCY_SHARE if before is not None else 1.0
+            metrics.complete_latency_ms = (before or 0.0) * (1 - share) + elapsed_ms * share
+
+    def _pace(self, plan: MicroBatchPlan, elapsed_ms: float) -> None:
+        read = positions_read(plan.alive_entries(self.life), self._reads, self.topology.task_owner)
+        for component, rate in self.rates.items():
+            emitted = self._emitted_since(component)
+            if component not in self._probing:  # the duration of a probe says nothing about the rate
+                rate.observe(elapsed_ms, read[component], emitted)
+        self._limit_buffers()
+
+    def _emitted_since(self, component: str) -> int:
+        emitted = self.ledger.metrics.of(component).emitted
+        before = self._emitted.get(component, 0)
+        self._emitted[component] = emitted
+        return emitted - before
+
+    def _settle_records(self, plan: MicroBatchPlan) -> None:
+        planned = {entry.task for entry in plan.entries} if plan.life == self.life else set[int]()
+        for number, buffer in self.buffers.items():
+            if number in planned:
+                if not self.lane.tracked:  # without ackers messages are acked once sent, as in Storm
+                    buffer.acks.extend(message_id for record, message_id in buffer.planned if message_id is not None)
+                buffer.planned = []
+
+    def _tell_sizes(self) -> None:
+        for component, items in groupby(self._reads, key=itemgetter(0)):
+            with user_code(f"on_read of {component!r}"):
+                self.spouts[component].on_read([(range_, size) for _, range_, size in items])
+
+    def _tell_spout(self, component: str, *, changed: bool) -> None:
+        spout = self.spouts.get(component)
+        if spout is not None and type(spout).on_sources_changed is not PartitionedSpout.on_sources_changed:
+            with user_code(f"on_sources_changed of {component!r}"):
+                spout.on_sources_changed(self.ledger.views(component, changed=changed))
+
+    def _notify_buffers(self, promotion: Promotion) -> None:
+        if not self.buffers:
+            return
+        for complete, hear in ((promotion.acked, SpoutBuffer.ack), (promotion.letters, SpoutBuffer.written)):
+            for first, last, _ in complete:
+                task, sequence = split_key(first)
+                buffer = self.buffers.get(task)
+                if buffer is not None:
+                    for finished in range(sequence, split_key(last)[1] + 1):
+                        hear(buffer, finished)
+        for tree in (*promotion.failed, *promotion.letters_failed):
+            buffer = self.buffers.get(split_key(tree.key)[0])
+            if buffer is not None:
+                buffer.fail(tree)
+        for number, buffer in self.buffers.items():
+            metrics = self.ledger.metrics.of(self.topology.task_owner(number)[0])
+            metrics.waiting += buffer.retries  # the ledger does not know them and has just written 0
+
+    def reason_to_stop(self, promotion: Promotion) -> str | None:
+        """Why the topology must stop, if an exception failed a tree in a component whose ``on_error`` is ``stop``."""
+        for tree in promotion.failed:
+            spec = self.topology.components.get(tree.fail.component)
+            if spec is not None and spec.config.on_error == "stop" and tree.fail.cause in STOPPING:
+                return f"{spec.id!r} raised, and its on_error is 'stop': {tree.story}{place_in(tree.fail.traceback)}"
+        return None
+
+    # The end.
+
+    @staticmethod
+    def reads(plan: MicroBatchPlan | None) -> bool:
+        """Whether a plan reads new tuples or retries any."""
+        return plan is not None and bool(plan.reserving)
+
+    @property
+    def drained(self) -> bool:
+        """Whether every tree is finished and every verdict delivered; retries may still wait, for the next start.
+
+        A plan that only advances time does not count either: if ticks come faster than micro-batches end, such a plan
+        is always in force.
+        """
+        return (
+            not self.reads(self.in_force)
+            and not self.is_read_logged
+            and self.ledger.staged is None
+            and self.ledger.open_trees == 0
+            and all(buffer.idle for buffer in self.buffers.values())
+        )
+
+    @property
+    def asked_s(self) -> float | None:
+        """A monotonic time at which, or after which, all sources were asked and had nothing new; None if they had."""
+        if not self.lane.inlets or self.nothing_new_s is None:
+            return self.nothing_new_s
+        return None if self.inlets_quiet_s is None else min(self.nothing_new_s, self.inlets_quiet_s)
+
+    @property
+    def retries(self) -> int:
+        """How many messages wait to be retried."""
+        return self.ledger.retries + sum(buffer.retries for buffer in self.buffers.values())
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do, now or later: no window waits for its timer either."""
+        if not self.drained or self.retries or self._timers.waits:
+            return False
+        return all(map(self._is_read_out, self.spouts)) and all(buffer.exhausted for buffer in self.buffers.values())
+
+    def _is_read_out(self, component: str) -> bool:
+        if component in self.lane.inlets:
+            return component in self.bounded_inlets and self.inlets_quiet_s is not None
+        with user_code(f"finished of {component!r}"):
+            return self.spouts[component].finished(self.ledger.progress.get(component, {}))

@@ -1,0 +1,594 @@
+"""Messages: what spouts read, where it came from, and how far each source has advanced.
+
+Rule 1: only the ``PartitionManager`` of a source stores the states of its positions.
+Rule 2: nothing is stored per tree. A plan's entry stands for all its trees, and is kept while one of them is
+unfinished. The map of open trees knows which of them are open.
+Rule 3: only a promotion of the ledger and the beginning of a life change anything here.
+Rule 4: trees are counted (``Tally``) for the component whose task started them, a spout or a bolt. The cost of counting
+grows with the runs of keys of one task, not with the trees.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+from operator import attrgetter
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkbolt.api.causes import EXHAUSTED, Cause, MessageOutcome
+from sparkbolt.api.dead_letters import ExhaustedMessage
+from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.api.reports import Completed, Fail, FailedTree, SourceView
+from sparkbolt.api.story import NO_NOTES, TreeNotes
+from sparkbolt.base.ids import (
+    AGAIN,
+    I64,
+    MAX_SEQUENCE,
+    OWN_LETTERS,
+    SEQUENCE_BITS,
+    U64,
+    constant,
+    run_lengths,
+    run_starts,
+    split_key,
+    tree_key,
+)
+from sparkbolt.driver.ledger.attempt_store import AttemptStore, MessageKey
+from sparkbolt.driver.ledger.open_trees import RotatingMap
+from sparkbolt.driver.ledger.outages import Outages
+from sparkbolt.driver.ledger.outcomes import SpoutInfo, Terms, Whose, decide
+from sparkbolt.driver.ledger.partition_manager import Live, PartitionManager, Retry, SourceState
+from sparkbolt.driver.ledger.retry_queue import RetryQueue
+from sparkbolt.errors import check
+from sparkbolt.observe.measurements import OWN_TREES, Flow, FlowCounts
+from sparkbolt.wire.attempts import MessageAttempts
+from sparkbolt.wire.plan import Entry, MicroBatchPlan, own_source
+
+Mask = npt.NDArray[np.bool_]
+SET_ASIDE_MAX = 1000
+"""How many of the newest set-aside trees are kept with their stories; all are counted."""
+
+
+@dataclass
+class MessagesState:
+    """The durable state of ``Messages``."""
+
+    sources: list[SourceState] = field(default_factory=list)
+    next_sequence: dict[int, int] = field(default_factory=dict)
+    next_letter: dict[int, int] = field(default_factory=dict)
+    attempts: list[tuple[MessageKey, MessageAttempts]] = field(default_factory=list)
+    live: list[Live] = field(default_factory=list)
+    """Sorted by first key."""
+    set_aside: list[FailedTree] = field(default_factory=list)
+    """Oldest first."""
+
+
+class Messages:
+    """The entries with unfinished trees, and the managers of all sources; part of the ledger.
+
+    Arrays of keys are uint64[keys], in any order. They may contain trees that no entry reserved, such as those that a
+    window began.
+
+    >>> from sparkbolt.base.ids import tree_key
+    >>> from sparkbolt.api.retry import at_once
+    >>> messages = Messages([SpoutInfo("lines", (1,), True, at_once(3))], task_owner=lambda task: ("lines", task - 1))
+    >>> keys = np.array([tree_key(1, 40), tree_key(1, 60)], np.uint64)
+    >>> trees = RotatingMap(2)
+    >>> trees.put(keys, np.array([7, 9], np.uint64), np.array([0, 0], np.int32))
+    >>> plan = MicroBatchPlan(0, life=0, now_ms=0, entries=(Entry(1, 0, "a.txt", 0, 100),))
+    >>> messages.admit(plan, keys)
+    >>> messages.advance(trees)
+    {'lines': {'a.txt': 40}}
+    """
+
+    def __init__(
+        self,
+        spouts: Sequence[SpoutInfo],
+        *,
+        task_owner: Callable[[int], tuple[str, int]],
+        patience_ms: int | None = None,
+        outages: Outages | None = None,
+        state: MessagesState | None = None,
+    ) -> None:
+        """Begin with ``state``, by default empty.
+
+        Args:
+            spouts: the topology's spouts.
+            task_owner: (component, index) of a task number.
+            patience_ms: as in ``Terms``.
+            outages: the outages of bolts, only read here; by default there are none.
+            state: the result of ``state()``; it is taken over, not copied.
+        """
+        state = state or MessagesState()
+        self.set_aside: deque[FailedTree] = deque(state.set_aside, maxlen=SET_ASIDE_MAX)
+        self.terms = Terms(
+            {spout.component: spout.retry for spout in spouts},
+            frozenset(spout.component for spout in spouts if spout.dead_letters),
+            patience_ms,
+        )
+        """The terms for messages that fail from now on."""
+        self.changed: dict[str, dict[str, PartitionManager]] = {}
+        """Component -> source -> manager, for the sources that the last promotion changed."""
+        self._spouts = {task: spout for spout in spouts for task in spout.tasks}
+        self.own_tasks = np.array([task for task, spout in self._spouts.items() if spout.own], dtype=np.uint64)
+        """uint64[tasks]: the numbers of the tasks of inlets, and of bolts that start trees."""
+        self._planned_from = np.full(max(self._spouts, default=0) + 2, MAX_SEQUENCE + 1, dtype=np.uint64)
+        for task, spout in self._spouts.items():  # the first sequence of a task that needs an entry
+            self._planned_from[task] = AGAIN if spout.own else 0
+        self._task_owner = task_owner
+        self._outages = outages or Outages()
+        self._next_sequence = state.next_sequence
+        self._next_letter = state.next_letter
+        self.attempt_store = AttemptStore(state.attempts)
+        """The attempts at messages that may become dead letters."""
+        self._managers: dict[str, dict[str, PartitionManager]] = {}
+        self._progress: dict[str, dict[str, int]] = {}
+        self.retries = RetryQueue()
+        """The records that wait for a retry; other modules may read it."""
+        self.live = LiveEntries(state.live)
+        """The entries with unfinished trees; other modules may read it."""
+        self._restore(state.sources)
+
+    def _restore(self, sources: Sequence[SourceState]) -> None:
+        entries: dict[tuple[str, str], list[Live]] = {}
+        for live in self.live:
+            if live.entry.source is not None:
+                entries.setdefault((self._spouts[live.entry.task].component, live.entry.source), []).append(live)
+        for live in self.live:
+            self.attempt_store.started(self._spouts[live.entry.task].component, live.entry)
+        for of in sources:
+            place = of.component, of.source
+            manager = PartitionManager.restore(of, entries.get(place, ()))
+            self._managers.setdefault(of.component, {})[of.source] = manager
+            self.retries.note(manager)
+        self._show_progress(self._managers)
+
+    def state(self) -> MessagesState:
+        """The durable state; it shares its content with this object, so the next promotion changes it."""
+        return MessagesState(
+            sources=[manager.state() for manager in self._all_managers()],
+            next_sequence=self._next_sequence,
+            next_letter=self._next_letter,
+            attempts=self.attempt_store.items(),
+            live=list(self.live),
+            set_aside=list(self.set_aside),
+        )
+
+    # What is known.
+
+    @property
+    def entries(self) -> int:
+        """How many entries have unfinished trees."""
+        return len(self.live)
+
+    @property
+    def progress(self) -> Mapping[str, Mapping[str, int]]:
+        """Component -> source -> end of the planned ranges.
+
+        A component's map never changes: a promotion that plans more makes a new one. So the same map can be given out
+        at each poll.
+        """
+        return {component: MappingProxyType(ends) for component, ends in self._progress.items()}
+
+    @property
+    def finished(self) -> dict[str, dict[str, int]]:
+        """Component -> source -> the position below which all is finished; a new dict on each call."""
+        found: dict[str, dict[str, int]] = {}
+        for manager in self._all_managers():
+            if manager.planned:
+                found.setdefault(manager.component, {})[manager.source] = manager.finished
+        return found
+
+    def next_sequence(self, task: int) -> int:
+        """The first sequence of a task that no promoted plan has reserved."""
+        spout = self._spouts.get(task)
+        return self._next_sequence.get(task, AGAIN if spout is not None and spout.own else 0)
+
+    def next_letter(self, task: int) -> int:
+        """The first sequence of a spout's task that no promoted plan has reserved for a dead letter."""
+        spout = self._spouts.get(task)
+        return self._next_letter.get(task, OWN_LETTERS if spout is not None and spout.own else AGAIN)
+
+    def letters_among(self, keys: U64) -> Mask:
+        """bool[keys]: which of the keys belong to dead letters."""
+        if not self._next_letter:
+            return np.zeros(len(keys), dtype=np.bool_)
+        own = np.isin(keys >> np.uint64(SEQUENCE_BITS), self.own_tasks)
+        from_ = np.where(own, np.uint64(OWN_LETTERS), np.uint64(AGAIN))
+        letters: Mask = keys & np.uint64(MAX_SEQUENCE) >= from_
+        return letters
+
+    def waiting(self) -> dict[str, int]:
+        """How many records of each component wait for a retry; components without any are left out."""
+        return self.retries.counts()
+
+    def first_retries(
+        self, limit: int, now_ms: int | None = None, rooms: Mapping[str, int] | None = None
+    ) -> list[Retry]:
+        """Up to ``limit`` records that are due at ``now_ms``, as in ``RetryQueue.first``."""
+        return self.retries.first(limit, now_ms, rooms)
+
+    def next_retry_ms(self, not_before: Mapping[str, int] | None = None) -> int | None:
+        """When the first waiting record is due, as in ``RetryQueue.next_due_ms``."""
+        return self.retries.next_due_ms(not_before)
+
+    def takes_more(self, component: str, source: str, max_uncommitted: int | None) -> bool:
+        """Whether a new range of the source may be planned, as in ``PartitionManager.takes_more``."""
+        manager = self._managers.get(component, {}).get(source)
+        return manager is None or manager.takes_more(max_uncommitted)
+
+    def views(self, component: str, trees: RotatingMap, *, changed: bool) -> dict[str, SourceView]:
+        """The views of a component's sources for its spout: of all, or of those that the last promotion changed."""
+        managers = (self.changed if changed else self._managers).get(component, {})
+        return {source: manager.view(trees) for source, manager in managers.items() if manager.planned}
+
+    def unreserved(self, plan: MicroBatchPlan, keys: U64) -> U64:
+        """The keys that need an entry and have none in the plan; first attempts of bolts' tasks need none."""
+        if len(keys) == 0:
+            return keys
+        tasks = (keys >> np.uint64(SEQUENCE_BITS)).astype(np.intp)
+        needed = keys & np.uint64(MAX_SEQUENCE) >= self._planned_from.take(tasks, mode="clip")
+        entries = _columns(sorted(plan.reserving, key=lambda entry: entry.first_key))
+        strangers: U64 = keys[needed & (_slots(*entries, keys) < 0)]
+        return strangers
+
+    def lives_of(self, keys: U64) -> list[Live | None]:
+        """The entry of each key; None if there is none, as for trees that a window began."""
+        return [self.live[slot] if slot >= 0 else None for slot in self.live.slots_of(keys).tolist()]
+
+    def completed(self, keys: U64, counts: I64) -> list[Completed]:
+        """When the trees of these keys began, ``counts[i]`` of them for ``keys[i]``; not those that bolts started.
+
+        The entries of trees that have just finished are known until ``advance``.
+        """
+        unique, first, places = np.unique(self.live.slots_of(keys), return_index=True, return_inverse=True)
+        trees = np.bincount(places, weights=counts, minlength=len(unique))
+        found = []
+        for slot, at, count in zip(unique.tolist(), first.tolist(), trees.tolist(), strict=True):
+            if slot >= 0:
+                live = self.live[slot]
+                component, task = self._task_owner(live.entry.task)
+                found.append(Completed(component, task, live.born_ms, int(count), int(keys[at])))
+        return found
+
+    def first_keys_of(self, keys: Sequence[int]) -> list[int]:
+        """For trees that bolts' tasks started: the keys of the first attempts at the same values, where known."""
+        found = []
+        for key, live in zip(keys, self.lives_of(np.array(keys, dtype=np.uint64)), strict=True):
+            task, sequence = split_key(key)
+            if sequence < AGAIN:
+                found.append(key)
+            elif live is not None:
+                found.append(tree_key(task, live.entry.position_of(sequence)))
+        return found
+
+    # The steps of a promotion.
+
+    def admit(self, plan: MicroBatchPlan, unfinished: U64) -> None:
+        """Apply the plan's entries: sequences, progress, retries, and which entries have unfinished trees."""
+        self.changed = {}
+        new = []
+        for entry in plan.reserving:
+            if entry.letters is None:
+                self._next_sequence[entry.task] = max(self.next_sequence(entry.task), entry.base + entry.reserved)
+            else:
+                self._next_letter[entry.task] = max(self.next_letter(entry.task), entry.base + entry.reserved)
+            self.attempt_store.started(self._spouts[entry.task].component, entry)
+            live = Live(entry, plan.micro_batch_id, plan.now_ms) if entry.reserved else None
+            if live is not None:
+                new.append(live)
+            if entry.source is not None:
+                self._change(self._spouts[entry.task].component, entry.source).admit(entry, live)
+        self.live.add(new)
+        self._count(unfinished, 1)
+
+    def finish(self, keys: U64) -> None:
+        """Count trees as finished: they are complete, or ``fail`` has decided their outcomes."""
+        self._count(keys, -1)
+
+    def fail(self, keys: U64, fails: Sequence[Fail], notes: Mapping[int, TreeNotes], now_ms: int) -> list[FailedTree]:
+        """Decide the outcomes of failed trees' messages: ``fails[i]`` belongs to ``keys[i]``.
+
+        Args:
+            keys: uint64[trees].
+            fails: the fail of each tree.
+            notes: the known hops of some of them, by key.
+            now_ms: the time of the micro-batch that ends them, in milliseconds.
+        """
+        failed = [
+            self._decide(fail, live, notes.get(fail.key, NO_NOTES), now_ms)
+            for fail, live in zip(fails, self.lives_of(keys), strict=True)
+        ]
+        self.finish(keys)
+        return failed
+
+    def advance(self, trees: RotatingMap) -> dict[str, dict[str, int]]:
+        """End the promotion: drop the entries that are finished, and move the progress of their sources.
+
+        Returns:
+            Component -> source -> the position below which all is finished now; only what moved.
+        """
+        self.live.keep(attrgetter("unfinished"))
+        self.attempt_store.settle(lambda keys: trees.find(keys)[1], self._waits)
+        moved: dict[str, dict[str, int]] = {}
+        for component in sorted(self.changed):
+            for source, manager in sorted(self.changed[component].items()):
+                position = manager.advance(trees)
+                if position is not None:
+                    moved.setdefault(component, {})[source] = position
+                self.retries.note(manager)
+        self._show_progress(self.changed)
+        return moved
+
+    # The beginning of a life.
+
+    def forget_records(self) -> tuple[tuple[int, int], ...]:
+        """Drop the entries of every ``Spout``, whose records were lost with their driver.
+
+        Returns:
+            (task number, first sequence that is not void) of each task that had started trees.
+        """
+        self.live.keep(lambda live: live.entry.source is not None)
+        return tuple(
+            (task, self._next_letter.get(task, self._next_sequence[task]))
+            for task, spout in sorted(self._spouts.items())
+            if not spout.replayable and task in self._next_sequence
+        )
+
+    # How it is done.
+
+    def _count(self, keys: U64, sign: int) -> None:
+        """Add ``sign`` to the unfinished trees of an entry for each of its keys."""
+        if len(keys) == 0:
+            return
+        found = self.live.slots_of(keys)
+        counts = np.bincount(found[found >= 0])
+        for slot in np.flatnonzero(counts).tolist():
+            live = self.live[slot]
+            live.unfinished += sign * int(counts[slot])
+            check(
+                live.unfinished >= 0,
+                f"{live.entry} of micro-batch {live.micro_batch_id} has finished too many trees",
+            )
+            if live.entry.source is not None:
+                self._change(self._spouts[live.entry.task].component, live.entry.source)
+
+    def _change(self, component: str, source: str) -> PartitionManager:
+        """The manager of a source that this promotion changes; created on first use."""
+        managers = self._managers.setdefault(component, {})
+        if source not in managers:
+            managers[source] = PartitionManager(component, source)
+        return self.changed.setdefault(component, {}).setdefault(source, managers[source])
+
+    def _decide(self, fail: Fail, live: Live | None, notes: TreeNotes, now_ms: int) -> FailedTree:
+        """Decide the outcome of one failed tree; its message is queued for a retry or set aside."""
+        number, sequence = split_key(fail.key)
+        component, task = self._task_owner(number)
+        spout = self._spouts.get(number)
+        source = live.entry.source if live else None
+        position = live.entry.position_of(sequence) if live and source is not None else None
+        if live is None and spout is not None and spout.own:
+            source, position = own_source(task), sequence
+        policy = self.terms.policies.get(component) if spout is not None else None
+        lettered = component in self.terms.lettered
+        forgiven_ms = self._outages.wait_ms(fail) if self._outages.costs_nothing(fail) else None
+        if source is None or position is None:
+            policy = None if spout is None or spout.replayable else policy
+            whose = Whose(component, task, None, None)
+            tree = decide(fail, whose, live, policy, notes, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
+        else:
+            manager = self._change(component, source)
+            whose = Whose(component, task, source, position, manager.away)
+            tree = decide(fail, whose, live, policy, notes, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
+            letter = self._letter_of(tree, live) if lettered or tree.letter else None
+            if tree.due_ms is not None:
+                attempt = 1 if letter is not None and not tree.letter else tree.next_attempt
+                end = ExhaustedMessage.loads(letter).end if tree.letter and letter is not None else tree.end
+                retry = Retry(number, source, position, attempt, end, tree.due_ms, letter)
+                manager.wait(retry, away=fail.cause == Cause.AWAY, postponed=fail.cause == Cause.POSTPONED)
+        if tree.outcome in EXHAUSTED and not tree.letter:
+            self.set_aside.append(tree)
+        return tree
+
+    def _letter_of(self, tree: FailedTree, live: Live | None) -> str | None:
+        """Add the failure to the message's attempts; returns the text of its dead letter, None if there is none."""
+        if tree.letter:
+            assert live is not None
+            assert live.entry.letters is not None
+            return live.entry.letters[split_key(tree.key)[1] - live.entry.base]
+        assert tree.source is not None
+        assert tree.position is not None
+        attempts = self.attempt_store.failed((tree.component, tree.source, tree.position), tree)
+        return attempts.exhausted(tree).dumps() if tree.outcome == MessageOutcome.DEAD_LETTER else None
+
+    def _waits(self, place: MessageKey) -> bool:
+        component, source, position = place
+        return self._managers[component][source].waits(position)
+
+    def _show_progress(self, changed: Mapping[str, Mapping[str, PartitionManager]]) -> None:
+        """Take into ``progress`` how far these sources are planned."""
+        for component, managers in changed.items():
+            known = self._progress.get(component, {})
+            ends = {source: manager.planned for source, manager in managers.items() if manager.planned}
+            if any(known.get(source) != end for source, end in ends.items()):
+                self._progress[component] = known | ends
+
+    def _all_managers(self) -> Iterator[PartitionManager]:
+        return (manager for managers in self._managers.values() for manager in managers.values())
+
+
+class LiveEntries(list[Live]):
+    """Entries by slot, ascending by key, with their columns; only ``add`` and ``keep`` may change the list.
+
+    >>> entries = LiveEntries([])
+    >>> entries.add([Live(Entry(2, 0, "b", 0, 9), 0, 0), Live(Entry(1, 0, "a", 0, 9), 0, 0, unfinished=1)])
+    >>> entries.slots_of(np.array([(1 << 48) + 8, (2 << 48) + 9], dtype=np.uint64)).tolist()
+    [0, -1]
+    >>> entries.keep(lambda live: live.unfinished > 0)
+    >>> [live.entry.source for live in entries]
+    ['a']
+    """
+
+    def __init__(self, live: Iterable[Live]) -> None:
+        """Begin with these entries, in any order."""
+        self._first_keys, self._reserved = _columns([])
+        self.add(live)
+
+    def add(self, live: Iterable[Live]) -> None:
+        """Add entries, none of which reserves a key of another."""
+        new = sorted(live, key=lambda one: one.entry.first_key)
+        first_keys, reserved = _columns([one.entry for one in new])
+        places = np.searchsorted(self._first_keys, first_keys)
+        merged: list[Live] = []
+        start = 0
+        for place, one in zip(places.tolist(), new, strict=True):
+            merged += self[start:place]
+            merged.append(one)
+            start = place
+        self[:] = merged + self[start:]
+        self._first_keys = np.insert(self._first_keys, places, first_keys)
+        self._reserved = np.insert(self._reserved, places, reserved)
+
+    def keep(self, wanted: Callable[[Live], object]) -> None:
+        """Drop the entries that are not wanted."""
+        kept = list(map(wanted, self))
+        if not all(kept):
+            mask = np.array(kept, dtype=bool)
+            self[:] = compress(self, kept)
+            self._first_keys, self._reserved = self._first_keys[mask], self._reserved[mask]
+
+    def slots_of(self, keys: U64) -> npt.NDArray[np.intp]:
+        """intp[keys]: the slot of the entry that reserved each key, or -1."""
+        return _slots(self._first_keys, self._reserved, keys)
+
+
+def _columns(entries: Sequence[Entry]) -> tuple[U64, U64]:
+    """(first key, number of reserved sequences) of each entry: uint64[entries] each."""
+    first = np.array([entry.first_key for entry in entries], dtype=np.uint64)
+    return first, np.array([entry.reserved for entry in entries], dtype=np.uint64)
+
+
+def _slots(first_keys: U64, reserved: U64, keys: U64) -> npt.NDArray[np.intp]:
+    """intp[keys]: the index of the entry that reserved each key, or -1; ``first_keys`` are ascending."""
+    if len(first_keys) == 0 or len(keys) == 0:
+        return np.full(len(keys), -1, dtype=np.intp)
+    found = np.searchsorted(first_keys, keys, side="right") - 1
+    found[keys - first_keys[found] >= reserved[found]] = -1  # true also for slot -1, because the difference wraps
+    return found
+
+
+_TASK_SHIFT = constant(SEQUENCE_BITS)
+
+
+class Tally:
+    """Counts trees by their keys; part of the ledger.
+
+    >>> tally = Tally(TopologyMetrics(), {}, ["lines"], task_owner=lambda task: ("lines", task - 1))
+    >>> tally.opened(np.array([1 << 48, (1 << 48) + 7, 2 << 48], dtype=np.uint64))
+    >>> tally.pending(1), tally.pending("lines")
+    (2, 3)
+    """
+
+    def __init__(
+        self,
+        metrics: TopologyMetrics,
+        flows: dict[Flow, FlowCounts],
+        components: Iterable[str],
+        *,
+        task_owner: Callable[[int], tuple[str, int]],
+    ) -> None:
+        """Begin with no tree open.
+
+        Args:
+            metrics: receives the totals.
+            flows: receives the counts of each task's own trees.
+            components: the spouts, whose pending trees are shown even if there are none.
+            task_owner: (component, index) of a task number.
+        """
+        self._metrics = metrics
+        self._flows = flows
+        self._components = tuple(components)
+        self._task_owner = task_owner
+        self._pending: dict[int, int] = {}
+        self._pending_of = dict.fromkeys(self._components, 0)
+
+    def pending(self, which: int | str) -> int:
+        """How many trees of a task (by number) or of a component (by id) are open."""
+        if isinstance(which, int):
+            return self._pending.get(which, 0)
+        return self._pending_of.get(which, 0)
+
+    def opened(self, keys: U64) -> None:
+        """Count trees that become open: uint64[keys]."""
+        self._add(keys, 1)
+
+    def closed(self, keys: U64) -> None:
+        """Count trees that are no longer open, whatever their outcomes: uint64[keys]."""
+        self._add(keys, -1)
+
+    def _add(self, keys: U64, sign: int) -> None:
+        for task, count in _by_task(keys).items():
+            component = self._task_owner(task)[0]
+            self._pending[task] = self._pending.get(task, 0) + sign * count
+            self._pending_of[component] = self._pending_of.get(component, 0) + sign * count
+
+    def acked(self, keys: U64, counts: I64 | None = None) -> None:
+        """Count acked trees: one for each key, or ``counts[i]`` trees of the task of ``keys[i]``."""
+        for number, count in _by_task(keys, counts).items():
+            component, task = self._task_owner(number)
+            self._metrics.of(component).acked += count
+            self._flow(component, task).acked += count
+
+    def written(self, keys: U64, counts: I64) -> None:
+        """Count durable dead letters: ``counts[i]`` of the task of ``keys[i]``."""
+        for metrics, count in self._owners(keys, counts):
+            metrics.dead_letters += count
+            metrics.set_aside += count
+
+    def failed(self, trees: Iterable[FailedTree]) -> None:
+        """Count failed trees; neither a dead letter's tree nor a postponed rest is another failure of its message."""
+        for tree in trees:
+            metrics = self._metrics.of(tree.component)
+            if tree.fail.cause == Cause.POSTPONED:
+                continue  # nothing was tried or lost: the rest of a range comes with the next plan
+            metrics.failed += not tree.letter
+            self._flow(tree.component, tree.task).failed += not tree.letter
+            metrics.set_aside += tree.outcome == MessageOutcome.SET_ASIDE
+            metrics.retried += tree.outcome == MessageOutcome.RETRY
+
+    def _flow(self, component: str, task: int) -> FlowCounts:
+        return self._flows.setdefault(Flow(component, task, "", OWN_TREES), FlowCounts())
+
+    def late(self, keys: U64) -> None:
+        """Count late acks or fails, for trees that are not open: uint64[keys]."""
+        for metrics, count in self._owners(keys):
+            metrics.late += count
+
+    def show(self, waiting: Mapping[str, int]) -> None:
+        """Write the numbers of open trees, and of messages that wait for a retry, into the metrics."""
+        self._metrics.open_trees = sum(self._pending_of.values())
+        for component, count in self._pending_of.items():
+            self._metrics.of(component).pending = count
+            self._metrics.of(component).waiting = waiting.get(component, 0)
+
+    def _owners(self, keys: U64, counts: I64 | None = None) -> Iterator[tuple[ComponentMetrics, int]]:
+        for task, count in _by_task(keys, counts).items():
+            yield self._metrics.of(self._task_owner(task)[0]), count
+
+
+def _by_task(keys: U64, counts: I64 | None = None) -> dict[int, int]:
+    """The number of keys of each task, or the sum of their counts; runs of one task are counted at once."""
+    if len(keys) == 0:
+        return {}
+    tasks = keys >> _TASK_SHIFT
+    starts = run_starts(tasks)
+    each = run_lengths(starts, len(keys)) if counts is None else np.add.reduceat(counts, starts)
+    totals: dict[int, int] = {}
+    for task, count in zip(tasks[starts].tolist(), each.tolist(), strict=True):
+        totals[task] = totals.get(task, 0) + count
+    return totals

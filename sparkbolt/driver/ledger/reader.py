@@ -1,0 +1,287 @@
+"""The reader: reads a ledger without its topology, for those who look at a checkpoint.
+
+Rule 1: it reads and never writes. As at a start, only committed micro-batches count.
+Rule 2: the file ``tasks``, written at each start, maps task numbers to components, so a reader needs no user code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sparkbolt.api.metrics import TopologyMetrics
+from sparkbolt.api.reports import FailedTree
+from sparkbolt.api.story import Story, root_text
+from sparkbolt.api.tree_life import TreeState
+from sparkbolt.base.files import Files
+from sparkbolt.base.ids import MAX_SEQUENCE, MAX_TASK_NUMBER, split_key, tree_key, unmix64
+from sparkbolt.driver.ledger.agreement import damage_of
+from sparkbolt.driver.ledger.files import load_ledger
+from sparkbolt.driver.ledger.ledger import Ledger, Promotion
+from sparkbolt.driver.ledger.outcomes import SpoutInfo
+from sparkbolt.driver.ledger.settings import spout_infos
+from sparkbolt.errors import CheckpointError, InvariantError, SparkboltError
+from sparkbolt.layout.lane import Lane
+from sparkbolt.observe.measurements import Flow, FlowCounts
+
+TASKS_FILE = "tasks"
+_ROOT = re.compile(r"(?:0x)?([0-9a-f]{16})", re.IGNORECASE)
+_SEQUENCE = re.compile(r"(?:(\d+)|(.+)\[(\d+)\]):(\d+)")
+_MESSAGE = re.compile(r"(.+)@(\d+)")
+
+
+class UnknownTreeError(SparkboltError):
+    """The requested tree cannot be a tree of this topology, or nothing is kept about it."""
+
+
+READS_MAX = 5
+"""How often a log is read at most, if it changes while it is read."""
+
+
+def last_commit_of(files: Files) -> int:
+    """The last micro-batch that Spark has committed; -1 if none is."""
+    return max((int(name) for name in files.names("spark/commits") if name.isdigit()), default=-1)
+
+
+def read_ledger(files: Files, where: str) -> LedgerReader:
+    """The ledger of a checkpoint, whether its topology runs or not.
+
+    Raises:
+        CheckpointError: the files are no checkpoint, or are damaged.
+    """
+    for attempt in range(READS_MAX):
+        try:
+            return LedgerReader(files, last_commit_of(files), where)
+        except CheckpointError:
+            # A running topology may have compacted its log after its last commit was looked up here.
+            if attempt == READS_MAX - 1 or files.read(TASKS_FILE) is None:
+                raise
+    raise InvariantError("the last attempt at reading a ledger returns or raises")
+
+
+def dump_tasks(lane: Lane) -> bytes:
+    """The content of the file ``tasks``."""
+    topology = lane.topology
+    body = {
+        "topology": topology.name,
+        "owners": [[id_, topology.tasks(id_)[0], spec.parallelism] for id_, spec in topology.components.items()],
+        "spouts": [[s.component, list(s.tasks), s.replayable, s.own] for s in spout_infos(lane)],
+        "stories_max": topology.config.stories_max,
+    }
+    return json.dumps(body).encode()
+
+
+class _Remembering(Ledger):
+    """A ledger that records which ranges of trees were acked in the entries that are not compacted yet."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.acked_ranges: list[tuple[int, int, int, int]] = []
+        """(first key, last key, micro-batch, its time in milliseconds)."""
+
+    def promote(self, micro_batch_id: int) -> Promotion:
+        promotion = super().promote(micro_batch_id)
+        self.acked_ranges += [(first, last, micro_batch_id, self.last_now_ms) for first, last, _ in promotion.acked]
+        return promotion
+
+
+class LedgerReader:
+    """The ledger of a checkpoint, at the last commit."""
+
+    def __init__(self, files: Files, last_commit: int, where: str) -> None:
+        """Load the ledger.
+
+        Args:
+            files: the checkpoint's files.
+            last_commit: the last micro-batch that is committed; -1 if none is.
+            where: names the checkpoint in errors.
+
+        Raises:
+            CheckpointError: the files are not a checkpoint, or are damaged.
+        """
+        data = files.read(TASKS_FILE)
+        if data is None:
+            raise CheckpointError(
+                f"{where} has no file {TASKS_FILE!r}: no topology was started with it, or it is another directory"
+            )
+        damage = damage_of(data, {"topology": str, "owners": list, "spouts": list, "stories_max": int})
+        if damage is not None:
+            raise CheckpointError(
+                f"{where}: the file {TASKS_FILE!r} is {damage}: the topology's next start writes it anew"
+            )
+        body: Mapping[str, Any] = json.loads(data)
+        self.topology: str = body["topology"]
+        self._first = {component: (first, count) for component, first, count in body["owners"]}
+        self._owners = sorted((first, component, count) for component, first, count in body["owners"])
+        spouts = [SpoutInfo(name, tuple(tasks), again, None, own=own) for name, tasks, again, own in body["spouts"]]
+        self._spouts = [spout.component for spout in spouts]
+        limit = body["stories_max"]
+
+        def make() -> Ledger:
+            return _Remembering(spouts, task_owner=self._owner, stories_max=limit)
+
+        def restore(snapshot: bytes, name: str) -> Ledger:
+            return _Remembering.restore(snapshot, spouts, task_owner=self._owner, stories_max=limit, name=name)
+
+        ledger = load_ledger(files, last_commit, make, restore, where=where)
+        assert isinstance(ledger, _Remembering)
+        self._ledger = ledger
+
+    def failed(self) -> list[Story]:
+        """The newest failed trees, oldest first."""
+        return [tree.to_story() for tree in self._ledger.failed]
+
+    def failed_trees(self) -> list[FailedTree]:
+        """The same trees, as the ledger has them."""
+        return self._ledger.failed
+
+    def traced(self) -> list[Story]:
+        """The newest traced trees that were acked, oldest first."""
+        return self._ledger.traced
+
+    def open(self, limit: int) -> list[Story]:
+        """Up to ``limit`` open trees; for each task those that it started first."""
+        return [self._ledger.story(key) for key in self._ledger.open_keys(limit)]
+
+    @property
+    def metrics(self) -> TopologyMetrics:
+        """The counts since the first start, as they were promoted last; open trees are counted."""
+        return self._ledger.metrics.copy_for(self._first)
+
+    @property
+    def flows(self) -> Mapping[Flow, FlowCounts]:
+        """The counts by task and stream since the first start."""
+        return self._ledger.flows
+
+    @property
+    def retries(self) -> int:
+        """How many messages wait for a retry, as far as the checkpoint knows them."""
+        return self._ledger.retries
+
+    @property
+    def last_ms(self) -> int:
+        """The time of the last promoted micro-batch, in milliseconds since the epoch; 0 before the first."""
+        return self._ledger.last_now_ms
+
+    @property
+    def tasks(self) -> dict[str, tuple[int, int]]:
+        """By component: (the number of its first task, how many it has)."""
+        return dict(self._first)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The total numbers of failed and of open trees."""
+        failed = sum(self._ledger.metrics.of(spout).failed for spout in self._spouts)
+        return {TreeState.FAILED: failed, TreeState.OPEN: self._ledger.open_trees}
+
+    def find(self, text: str) -> list[Story]:
+        """The kept stories of the trees that ``text`` names, or one story with what is known otherwise.
+
+        Args:
+            text: a root (16 hexadecimal digits), a task and a sequence (``lines[0]:40`` or ``2:40``), or a record
+                (``books/a.txt@40``), which may have several attempts. The end of a source's path is enough if it fits
+                only one kept record.
+
+        Raises:
+            UnknownTreeError: the text names no tree that this topology can have started.
+        """
+        if match := _ROOT.fullmatch(text):
+            return [self._story(unmix64(int(match[1], 16)), text)]
+        if match := _SEQUENCE.fullmatch(text):
+            number = int(match[1]) if match[1] else self._number(match[2], int(match[3]), text)
+            if number > MAX_TASK_NUMBER or int(match[4]) > MAX_SEQUENCE:
+                raise UnknownTreeError(f"{text!r} names no tree: a task number or sequence is too large")
+            return [self._story(tree_key(number, int(match[4])), text)]
+        if match := _MESSAGE.fullmatch(text):
+            return self._attempts(match[1], int(match[2]), text)
+        raise UnknownTreeError(
+            f"{text!r} names no tree: expected a root (16 hexadecimal digits), a task and a sequence (lines[0]:40 or "
+            "2:40), or a record (books/a.txt@40)"
+        )
+
+    def other_attempts(self, story: Story) -> list[Story]:
+        """The kept stories of other attempts at the same record, the first attempt first."""
+        if story.source is None:
+            return []
+        place = story.component, story.source, story.position
+        kept = [*self.failed(), *self.traced(), *(self._ledger.story(key) for key in self._ledger.told_keys())]
+        same = [one for one in kept if (one.component, one.source, one.position) == place and one.key != story.key]
+        return sorted(same, key=lambda one: (one.attempt or 0, one.key))
+
+    def _attempts(self, source: str, position: int, text: str) -> list[Story]:
+        kept = [*self.failed(), *self.traced(), *(self._ledger.story(key) for key in self._ledger.told_keys())]
+        found = [one for one in kept if (one.source, one.position) == (source, position)]
+        found = found or [one for one in kept if one.position == position and _ends_with(one.source, source)]
+        meant = sorted({str(one.source) for one in found})
+        if len(meant) > 1:
+            raise UnknownTreeError(
+                f"{text!r} may be a record of each of {meant}: give the source as `sparkbolt errors` prints it, such "
+                f"as {f'{meant[0]}@{position}'!r}"
+            )
+        if not found:
+            raise UnknownTreeError(
+                f"there is no story of a record {text!r}: it did not fail and was not traced, or newer stories "
+                "replaced its story (setting stories_max). If its tree is open, `sparkbolt errors CHECKPOINT "
+                "--state open` lists it by its root"
+            )
+        return sorted(found, key=lambda one: (one.attempt or 0, one.key))
+
+    def _story(self, key: int, text: str) -> Story:
+        number, sequence = split_key(key)
+        try:
+            component, task = self._owner(number)
+        except KeyError:
+            raise UnknownTreeError(
+                f"{text!r} is not a root of topology {self.topology!r}, which has no task {number}: check that it "
+                "belongs to this checkpoint"
+            ) from None
+        story = self._ledger.story(key)
+        if story.state != TreeState.UNKNOWN:
+            return story
+        for first, last, micro_batch_id, now_ms in self._ledger.acked_ranges:
+            if first <= key <= last:
+                why = "its path is unknown: the tree was not traced and is not a retry"
+                return Story(key, component, task, TreeState.ACKED, ended_in=micro_batch_id, ended_ms=now_ms, why=why)
+        if sequence >= self._ledger.next_sequence(number) > 0:
+            why = f"{component}[{task}] has not reached sequence {sequence} yet"
+        else:
+            why = (
+                "there is no story of it: it was acked, newer stories replaced its story (setting stories_max), or "
+                "the tree never existed"
+            )
+        return Story(key, component, task, TreeState.UNKNOWN, why=why)
+
+    def _number(self, component: str, index: int, text: str) -> int:
+        first, count = self._first.get(component, (0, 0))
+        if index >= count:
+            known = ", ".join(f"{name}[0..{size - 1}]" for name, (_, size) in self._first.items())
+            raise UnknownTreeError(f"{text!r}: topology {self.topology!r} has no task {component}[{index}]: {known}")
+        return int(first) + index
+
+    def _owner(self, number: int) -> tuple[str, int]:
+        place = bisect_right(self._owners, (number, "\U0010ffff", 0)) - 1
+        first, component, count = self._owners[place] if place >= 0 else (0, "", 0)
+        if not first <= number < first + count:
+            raise KeyError(number)
+        return component, number - first
+
+
+def _ends_with(source: str | None, end: str) -> bool:
+    """Whether a source's path ends with ``end``; the mark of a followed file may be left out.
+
+    >>> _ends_with("/data/books/a.txt", "books/a.txt"), _ends_with("/data/a.txt#12-64-9f3c", "./a.txt")
+    (True, True)
+    >>> _ends_with("/data/aa.txt", "a.txt"), _ends_with(None, "a.txt")
+    (False, False)
+    """
+    names = f"/{end.removeprefix('./').lstrip('/')}"
+    paths = (source, source.rpartition("#")[0]) if source is not None else ()
+    return any(f"/{path}".endswith(names) for path in paths if path)
+
+
+def attempt_lines(stories: Sequence[Story]) -> list[str]:
+    """The other attempts at a record, one per line."""
+    return [f"  see also  root {root_text(one.key)}: attempt {one.attempt}, {one.state}" for one in stories]

@@ -1,0 +1,285 @@
+"""The driver machine: the order in which a life of the driver does things, said once and without I/O.
+
+    begin       take a life's number, load the ledger, open the spouts
+    asked       commit rows, promote, plan
+    confirmed   the plan runs
+    ran         execute, then make letters, rows and the entry durable
+    committed   commit rows, promote, tell, compact
+    query_ended as ``committed``, if Spark has committed what is staged
+
+Each method of an event is a generator: it yields effects (``effects``), and the shell that runs it performs them. There
+are three shells: ``spark``, the simulator, and ``LocalEngine``.
+
+Rule 1: stage, commit, promote. The entry of micro-batch n is the last file that n makes durable before Spark commits n;
+n is promoted after that commit, and after its rows are outside. A spout gets a verdict after the promotion.
+Rule 2: before a life writes or removes anything that counts, it checks that it is still the newest (``Fence``).
+Rule 3: a micro-batch executes until an execution counts; only this one is staged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from sparkbolt.api.components import PartitionedSpout
+from sparkbolt.base.files import Files
+from sparkbolt.driver.commits import Commits
+from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.effects import (
+    Compact,
+    Counts,
+    DropLetters,
+    Effect,
+    Execute,
+    Fence,
+    LetSpoutsEmit,
+    OpenSpouts,
+    TakeLife,
+    Tell,
+    Wait,
+    WriteEntry,
+    WriteLetters,
+)
+from sparkbolt.driver.ledger.files import check_number, load_ledger
+from sparkbolt.driver.ledger.ledger import Ledger, Promotion
+from sparkbolt.driver.ledger.settings import ledger_settings
+from sparkbolt.driver.planner import Planner
+from sparkbolt.driver.transaction import Transaction
+from sparkbolt.layout.lane import Lane
+from sparkbolt.observe.recorder import Observed
+from sparkbolt.wire.plan import MicroBatchPlan, Offset
+from sparkbolt.wire.verdicts import Feedback
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Effect, Any, T]
+"""What the machine does for one event: it yields effects, receives their results, and returns a value."""
+
+
+def perform_all(steps: Steps[T], perform: Callable[[Effect], Any]) -> T:
+    """Perform the effects of an event in their order, and return the value of the event.
+
+    If ``perform`` raises, the steps end there.
+    """
+    result: Any = None
+    with closing(steps):
+        while True:
+            try:
+                effect = steps.send(result)
+            except StopIteration as end:
+                value: T = end.value
+                return value
+            result = perform(effect)
+
+
+class Clocks(Protocol):
+    """The clocks of a shell."""
+
+    @property
+    def now_ms(self) -> float:
+        """The wall clock, in milliseconds since the epoch."""
+
+    @property
+    def mono_s(self) -> float:
+        """A monotonic clock, in seconds."""
+
+
+def begin(
+    lane: Lane,
+    files: Files,
+    clock: Clocks,
+    last_commit: Callable[[], int],
+    *,
+    where: str = "the checkpoint",
+) -> Steps[DriverMachine]:
+    """Begin a life: its number is durable before anything is read.
+
+    Args:
+        lane: the topology, laid out.
+        files: the checkpoint's; they are only read here.
+        clock: the time.
+        last_commit: the number of the last micro-batch that Spark has committed; -1 if there is none.
+        where: the checkpoint, for messages.
+
+    Raises:
+        CheckpointError: an entry that counts is missing or damaged.
+    """
+    life: int = yield TakeLife()
+    settings, committed = ledger_settings(lane), last_commit()
+    ledger = load_ledger(
+        files,
+        committed,
+        lambda: Ledger(**settings),
+        lambda snapshot, name: Ledger.restore(snapshot, name=name, **settings),
+        where=where,
+    )
+    check_number(life, ledger.life, where=where)
+    ledger.begin_life(life)
+    yield DropLetters(committed)
+    spouts: Mapping[str, PartitionedSpout] = yield OpenSpouts()
+    return DriverMachine(lane, ledger, spouts, files, clock, last_commit, where=where)
+
+
+class DriverMachine:
+    """One life of the driver; not thread safe: the shell runs one event at a time, under its lock."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        ledger: Ledger,
+        spouts: Mapping[str, PartitionedSpout],
+        files: Files,
+        clock: Clocks,
+        last_commit: Callable[[], int],
+        *,
+        where: str,
+    ) -> None:
+        """Made by ``begin``."""
+        self._clock = clock
+        self._config = lane.topology.config
+        self.coordinator = Coordinator(lane, ledger, spouts, now_ms=int(clock.now_ms), mono_s=clock.mono_s)
+        self.planner = Planner(self.coordinator, files, where=where, last_commit=last_commit if lane.inlets else None)
+        self._transaction = Transaction(lane, files) if self._config.transactional else None
+        self._commits = Commits(lane, files)
+        self.promoting = False
+        """Whether a committed micro-batch is being promoted, and not everybody was told yet."""
+        self.promoted = False
+        """Whether it has promoted a micro-batch."""
+        self.quiet = False
+        """Whether it has answered at least once that there is nothing to do."""
+        self.failure: str | None = None
+        """Why the topology must stop, as ``on_error="stop"`` demands; None if it need not."""
+
+    @property
+    def works(self) -> bool:
+        """Whether it has promoted a micro-batch, or has answered that there is nothing to do."""
+        return self.promoted or self.quiet
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger of this life."""
+        return self.coordinator.ledger
+
+    # Spark asks for the next plan.
+
+    def asked(self, start: Offset) -> Steps[Offset]:
+        """Promote the micro-batch that ends at ``start``, if it is committed; then plan the next one.
+
+        Returns:
+            The end of the next micro-batch; ``start`` if there is nothing to do.
+        """
+        number = self.planner.committed(start)
+        if number is not None:
+            yield from self.committed(number)
+        else:  # the rows of a micro-batch that an earlier life has promoted may not be outside
+            yield from self._commit_rows(self.ledger.last_promoted)
+        waits = True
+        while waits:
+            self.coordinator.observed.times.planned_ms = self._clock.now_ms
+            yield LetSpoutsEmit()
+            end = yield from self.next_offset()
+            if end is not None:
+                return end
+            waits = yield Wait()
+        plan = self.planner.plan_nothing(int(self._clock.now_ms), self._clock.mono_s)
+        if plan is not None:
+            return (yield from self._offset_of(plan))
+        self.quiet = True
+        return start
+
+    def next_offset(self) -> Steps[Offset | None]:
+        """Plan the next micro-batch, or return the plan that is in force; None if there is nothing to do."""
+        plan = self.coordinator.next_plan(int(self._clock.now_ms), self._clock.mono_s)
+        return None if plan is None else (yield from self._offset_of(plan))
+
+    def _offset_of(self, plan: MicroBatchPlan) -> Steps[Offset]:
+        end, files = self.planner.offset_of(plan)
+        yield from files
+        return end
+
+    # The plan runs.
+
+    def confirmed(self, end: Offset) -> MicroBatchPlan:
+        """Accept that Spark runs the micro-batch that ends at ``end``, and return its plan."""
+        plan = self.planner.confirm(end, self._clock.mono_s)
+        self.coordinator.observed.times.confirmed_ms = self._clock.now_ms
+        return plan
+
+    def ran(self, micro_batch_id: int) -> Steps[None]:
+        """Run a confirmed micro-batch, and stage it; afterwards Spark commits it."""
+        plan = self.planner.running(micro_batch_id, int(self._clock.now_ms), self._clock.mono_s)
+        feedback = yield from self._executed(plan)
+        yield from self.staged(micro_batch_id, feedback)
+
+    def _executed(self, plan: MicroBatchPlan) -> Steps[Feedback]:
+        """Execute a plan until an execution counts; the next one leaves out what failed in those before."""
+        transaction, times = self._transaction, self.coordinator.observed.times
+        feedback: Feedback
+        if transaction is None:
+            feedback = yield Execute(plan)
+        else:
+            exclusion, repeats = transaction.begin(plan), False
+            yield from transaction.outdated(plan.micro_batch_id)
+            while True:
+                feedback = yield Execute(plan, exclusion, repeats)
+                yield Fence(self.coordinator.life)
+                left_out = transaction.judge(plan, feedback)
+                if left_out is None:
+                    break
+                yield transaction.abort(plan.micro_batch_id)
+                times.aborted_ms, times.repeats = self._clock.now_ms, times.repeats + 1
+                exclusion, repeats = left_out, True
+        yield Counts(plan, feedback)
+        return feedback
+
+    def staged(self, micro_batch_id: int, feedback: Feedback) -> Steps[None]:
+        """Stage what an execution has found; it replaces an earlier staging of the same micro-batch."""
+        times = self.coordinator.observed.times
+        times.collected_ms = self._clock.now_ms
+        yield Fence(self.coordinator.life)
+        if self._transaction is not None:
+            self._transaction.settle(feedback)
+        entry = self.coordinator.stage(micro_batch_id, feedback)
+        yield WriteLetters(micro_batch_id, feedback.letters)
+        yield from self._commits.stage(micro_batch_id, feedback.kept)
+        yield WriteEntry(micro_batch_id, entry)
+        times.staged_ms = self._clock.now_ms
+
+    # Spark has committed.
+
+    def committed(self, micro_batch_id: int) -> Steps[Promotion]:
+        """Promote a staged micro-batch that Spark has committed."""
+        self.promoting = True
+        try:
+            self.coordinator.observed.times.committed_ms = self._clock.now_ms
+            yield from self._commit_rows(micro_batch_id)
+            promotion = self.coordinator.promote(micro_batch_id, self._clock.mono_s)
+            if self._transaction is not None:
+                yield from self._transaction.forget(micro_batch_id)
+            self.promoted = True
+            self._stop_if_demanded(promotion)
+            yield Tell(promotion)
+            self.coordinator.observed = Observed()
+        finally:
+            self.promoting = False
+        if (micro_batch_id + 1) % self._config.compact_every == 0:
+            yield Compact(micro_batch_id, self.ledger.snapshot)
+        return promotion
+
+    def query_ended(self, last_commit: int) -> Steps[None]:
+        """After the query has ended: promote the staged micro-batch, if Spark has committed it."""
+        number = self.planner.left_over(last_commit)
+        if number is not None:
+            yield from self.committed(number)
+
+    def _commit_rows(self, last_commit: int) -> Steps[None]:
+        """Bring the rows of all micro-batches up to ``last_commit`` outside, in the order of their txids."""
+        if self._commits.waits:
+            yield Fence(self.coordinator.life)
+            yield from self._commits.settle(last_commit)
+
+    def _stop_if_demanded(self, promotion: Promotion) -> None:
+        reason = self.coordinator.reason_to_stop(promotion)
+        if reason is not None:
+            self.failure = self.failure or reason
+            self.coordinator.active = False

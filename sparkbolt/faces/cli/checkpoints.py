@@ -1,0 +1,120 @@
+"""Checkpoints: ``sparkbolt checkpoint verify`` and ``sparkbolt checkpoint repair``.
+
+Rule 1: ``verify`` only reads. ``repair`` keeps a copy of each file that it removes, in ``repairs/n`` of the checkpoint.
+It takes a new life number first, so that nothing counts any more that a driver still does with this checkpoint.
+Rule 2: for a local directory neither Spark nor Java starts.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from sparkbolt.base.files import Files
+from sparkbolt.base.locations import local_directory
+from sparkbolt.driver.commits import waiting_rows
+from sparkbolt.driver.ledger import agreement
+from sparkbolt.driver.ledger.files import begin_life
+from sparkbolt.driver.transaction import aborts_mistakes
+from sparkbolt.errors import CheckpointError
+from sparkbolt.spark.checkpoint_files import open_files
+
+NOT_AGAIN = "this file has no other copy"
+
+
+def verify(directory: str) -> tuple[bool, list[str]]:
+    """Check whether Spark's files and the ledger agree.
+
+    Returns:
+        (whether a start can go on from the checkpoint, the lines to print).
+
+    Raises:
+        WrongUseError: there is no such directory.
+        CheckpointError: the directory is not a checkpoint.
+    """
+    return _told(directory, _examine(open_files(directory), directory))
+
+
+def repair(directory: str, *, dry_run: bool) -> tuple[bool, list[str]]:
+    """Go back to the last micro-batch on which Spark's files and the ledger agree.
+
+    Args:
+        directory: the checkpoint.
+        dry_run: only show what would be done, as ``verify`` does.
+
+    Returns:
+        (whether a start can go on from the checkpoint now, the lines to print).
+
+    Raises:
+        WrongUseError: there is no such directory.
+        CheckpointError: the directory is not a checkpoint, or a driver uses it.
+    """
+    if dry_run:
+        return verify(directory)
+    with _alone(directory) as files:
+        verdict = _examine(files, directory)
+        if not verdict.mistakes or verdict.why_not is not None:
+            return _told(directory, verdict)
+        begin_life(files, uuid.uuid4().hex, after=verdict.life)
+        taken = {int(name) for name in files.names("repairs") if name.isdigit()}
+        folder = f"repairs/{max(taken, default=-1) + 1}"
+        copies = agreement.repair(files, verdict, folder, str(uuid.uuid4()))
+        after = _examine(files, directory)
+    lines = [*verdict.facts, *(f"mistake: {mistake}" for mistake in verdict.mistakes)]
+    lines += [f"removed: {copy.removeprefix(folder + '/')} (a copy is {copy})" for copy in copies]
+    lines += [f"created: {name}" for name in verdict.made]
+    return not after.mistakes, [*lines, *(f"mistake: {mistake}" for mistake in after.mistakes), _next(verdict.last)]
+
+
+def _examine(files: Files, directory: str) -> agreement.Agreement:
+    if not any(files.names(folder) for folder in ("spark/offsets", "ledger", "lives")):
+        raise CheckpointError(f"{directory} is not a checkpoint of Sparkbolt: it has no spark/offsets and no ledger")
+    verdict = agreement.examine(files, f"checkpoint {directory}")
+    waiting, wrong = waiting_rows(files)
+    wrong += aborts_mistakes(files)
+    facts = [f"rows wait for their commit: {', '.join(waiting)}"] if waiting else []
+    verdict = replace(verdict, facts=(*verdict.facts, *facts), mistakes=(*verdict.mistakes, *wrong))
+    return replace(verdict, why_not=verdict.why_not or NOT_AGAIN) if wrong else verdict
+
+
+def _told(directory: str, verdict: agreement.Agreement) -> tuple[bool, list[str]]:
+    lines = [*verdict.facts, *(f"mistake: {mistake}" for mistake in verdict.mistakes)]
+    if not verdict.mistakes:
+        return True, [*lines, f"they agree: the next start continues with micro-batch {verdict.last + 1}"]
+    if verdict.why_not is not None:
+        advice = "restore the checkpoint from a copy, or start with a new one"
+        return False, [*lines, f"a repair cannot help: {verdict.why_not}; {advice}"]
+    lines += [f"a repair would remove: {name}" for name in verdict.put_aside]
+    lines += [f"a repair would create: {name}" for name in verdict.made]
+    return False, [*lines, _next(verdict.last), f"to repair it: sparkbolt checkpoint repair {directory}"]
+
+
+def _next(last: int) -> str:
+    before = (
+        f"after micro-batch {last}, the last on which Spark and the ledger agree" if last >= 0 else "from the start"
+    )
+    return f"the next start continues {before}; the removed micro-batches run again, and no data is lost"
+
+
+@contextmanager
+def _alone(directory: str) -> Iterator[Files]:
+    """The files of a checkpoint; for a local directory they are locked, and no driver may use it.
+
+    Raises:
+        CheckpointError: a driver on this machine uses the checkpoint.
+    """
+    files, path = open_files(directory, write=True), local_directory(directory)
+    if path is None:
+        yield files
+        return
+    with Path(path, "lock").open("a+b") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = (files.read("owner") or b"another driver").decode()
+            raise CheckpointError(f"checkpoint {directory} is in use by {owner}: stop that driver first") from error
+        yield files

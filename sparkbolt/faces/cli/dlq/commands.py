@@ -1,0 +1,190 @@
+"""Commands: ``sparkbolt dlq`` lists and shows dead letters, and replays them into a topology.
+
+Rule 1: letters are read and never changed; the ids of replayed letters are stored beside them.
+Rule 2: a letter is noted as replayed only after it is durable at its target: after a crash between the two steps it may
+be replayed twice, but is never lost.
+Rule 3: a letter that cannot be replayed unchanged is left out and reported; it is never replayed in another form.
+Rule 4: a line that is not a valid letter is reported by every command, and no tuples are written to where the letters
+are.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkbolt.api.dead_letters import DeadLetter
+from sparkbolt.api.story import short_values, time_text
+from sparkbolt.control.letters.common import ID_CHARACTERS_SHOWN, LettersFound
+from sparkbolt.control.letters.stores import LetterLocation, LetterStore, open_store
+from sparkbolt.errors import SparkboltError, WrongUseError
+from sparkbolt.spark.checkpoint_files import open_files
+
+
+def open_letters(place: LetterLocation) -> LetterStore:
+    """The store of dead letters at a location.
+
+    Raises:
+        WrongUseError: there is no such store.
+    """
+    return open_store(place, open_files)
+
+
+def list_letters(place: LetterLocation, limit: int, spout: str | None, *, as_json: bool) -> list[str]:
+    """The lines of the newest letters; the newest is last."""
+    store = open_letters(place)
+    read = store.letters()
+    replayed, discarded = store.replayed(), store.discarded()
+    letters = _of(read.letters, spout)
+    shown = letters[-limit:]
+    if as_json:
+        _warn(read)
+        seen_to = [{"replayed": letter.id in replayed, "discarded": letter.id in discarded} for letter in shown]
+        return [json.dumps({**letter.to_json(), **own}) for letter, own in zip(shown, seen_to, strict=True)]
+    lines = [line for letter in shown for line in _two_lines(letter, letter.id in replayed, letter.id in discarded)]
+    return [*lines, *_closing(read, letters, len(shown), replayed)]
+
+
+def _of(letters: Sequence[DeadLetter], spout: str | None) -> list[DeadLetter]:
+    known = sorted({letter.component for letter in letters})
+    if spout is not None and letters and spout not in known:
+        raise WrongUseError(f"there is no dead letter of spout {spout!r} here; choose one of {', '.join(known)}")
+    return [letter for letter in letters if spout in (None, letter.component)]
+
+
+def _two_lines(letter: DeadLetter, replayed: bool, discarded: bool) -> list[str]:
+    tries = f"{letter.attempts_in_all} attempt{'s' if letter.attempts_in_all > 1 else ''}"
+    again = (", replayed" if replayed else "") + (", discarded" if discarded else "")
+    name = letter.id[:ID_CHARACTERS_SHOWN]
+    return [
+        f"{time_text(letter.last.ended_ms)}  {name}  {letter.where}, {tries}{again}",
+        f"    {letter.last.cause} in {letter.last.component}[{letter.last.task}]: {letter.last.reason}",
+    ]
+
+
+def _warn(read: LettersFound) -> None:
+    if read.damage is not None:
+        print(f"sparkbolt: {read.damage}", file=sys.stderr)
+
+
+def _closing(read: LettersFound, letters: Sequence[DeadLetter], shown: int, replayed: set[str]) -> list[str]:
+    done = sum(letter.id in replayed for letter in letters)
+    lines = [f"{len(letters)} dead letter(s), {shown} shown, {done} replayed"]
+    causes = Counter(letter.last.cause for letter in letters)
+    if len(causes) > 1:
+        lines.append("causes: " + ", ".join(f"{cause} {count}" for cause, count in causes.most_common()))
+    if read.repeated:
+        lines.append(f"{read.repeated} {read.what}(s) repeat the id of another letter and count once")
+    return lines if read.damage is None else [*lines, read.damage]
+
+
+def show_letters(place: LetterLocation, names: Sequence[str], *, as_json: bool) -> list[str]:
+    """The lines with all details of some letters.
+
+    Args:
+        place: where the letters are.
+        names: beginnings of their ids.
+        as_json: whether each letter is one JSON object.
+
+    Raises:
+        WrongUseError: no letter's id, or several ids, begin with one of the names.
+    """
+    read = open_letters(place).letters()
+    _warn(read)
+    letters = _named(read.letters, names)
+    if as_json:
+        return [json.dumps(letter.to_json()) for letter in letters]
+    lines: list[str] = []
+    for letter in letters:
+        lines += [*([""] if lines else []), *_all_lines(letter)]
+    return lines
+
+
+def _all_lines(letter: DeadLetter) -> list[str]:
+    lines = [
+        f"dead letter {letter.id}",
+        f"  message   {letter.where}",
+        f"  topology  {letter.topology}, version {letter.version}",
+    ]
+    for values in letter.values():
+        lines.append(f"  tuple     {letter.stream}: {short_values(letter.fields, list(values.values()))}")
+    if letter.raw is not None:
+        value = letter.raw.value
+        headers = f", headers {', '.join(name for name, _ in letter.raw.headers)}" if letter.raw.headers else ""
+        lines.append(f"  raw       key {letter.raw.key!r}, value {value!r:.200}{headers}")
+    lines += [f"  note      {letter.note}"] if letter.note else []
+    for place, attempt in enumerate(letter.attempts):
+        if place == 1 and letter.attempts_left_out:
+            lines.append(f"  ... {letter.attempts_left_out} attempt(s) are left out")
+        lines.append(f"  attempt {attempt.number}, root {attempt.root}: failed {time_text(attempt.ended_ms)}")
+        lines.append(f"    {attempt.cause} in {attempt.component}[{attempt.task}]: {attempt.reason}")
+    if letter.last.traceback:
+        lines += ["", *("    " + line for line in letter.last.traceback.rstrip().split("\n"))]
+    return lines
+
+
+def _named(letters: Sequence[DeadLetter], names: Sequence[str]) -> list[DeadLetter]:
+    found = []
+    for name in names:
+        matches = [letter for letter in letters if letter.id.startswith(name)]
+        if len(matches) != 1:
+            what = (
+                f"{len(matches)} dead letters have ids that begin"
+                if matches
+                else "no dead letter has an id that begins"
+            )
+            raise WrongUseError(f"{what} with {name!r}: `sparkbolt dlq list` shows the ids")
+        found += matches
+    return found
+
+
+@dataclass(frozen=True)
+class ReplayOrder:
+    """The arguments of ``sparkbolt dlq replay``."""
+
+    place: LetterLocation
+    names: Sequence[str] = ()
+    """Beginnings of ids; if empty, all letters that were not replayed."""
+    spout: str | None = None
+    into: str | None = None
+    again: bool = False
+    """Whether letters that were replayed before are replayed, too."""
+
+
+class NotAllReplayedError(SparkboltError):
+    """Some letters were left out, or lines could not be read; the message lists them with the reasons."""
+
+
+def replay(order: ReplayOrder) -> list[str]:
+    """Replay letters; returns the lines to print.
+
+    Raises:
+        WrongUseError: the arguments are wrong, or the letters come from several spouts.
+        NotAllReplayedError: some letters were left out; or all letters were requested, and some lines are not valid
+            letters. The other letters are replayed.
+    """
+    store = open_letters(order.place)
+    read = store.letters()
+    if order.names:
+        _warn(read)
+    every = _of(read.letters, order.spout)
+    letters = _named(every, order.names) if order.names else every
+    before = store.replayed() | store.discarded() if not order.again else set()
+    chosen = [letter for letter in letters if letter.id not in before]
+    spouts = sorted({letter.component for letter in chosen})
+    if len(spouts) > 1:
+        raise WrongUseError(f"these are letters of several spouts ({', '.join(spouts)}): choose one with --spout")
+    done = store.replay(chosen, order.into)
+    skipped = len(letters) - len(chosen)
+    more = f"; {skipped} were replayed or discarded before and were skipped (--again replays them)" if skipped else ""
+    text = f"{len(done.ids)} letter(s) replayed, {done.tuples} tuple(s){more}"
+    missed = "" if read.damage is None or order.names else f"; {read.damage}"
+    if done.left_out:
+        told = "".join(f"\n  {sentence}" for sentence in done.left_out)
+        raise NotAllReplayedError(f"{text}{missed}; {len(done.left_out)} could not be replayed:{told}")
+    if missed:
+        raise NotAllReplayedError(f"{text}{missed}")
+    return [text]

@@ -1,0 +1,58 @@
+"""Summary: the lines about messages that were set aside: how many, where they are, and how to replay them.
+
+Rule: every command that is shown can be copied as it is.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+
+from sparkbolt.api.dead_letters import CHECKPOINT, stream_of
+from sparkbolt.api.topology import Topology
+from sparkbolt.bolts.dead_letter_files import FileDeadLetters
+
+
+def aside_lines(set_aside: Mapping[str, int], topology: Topology | None, letters_directory: str) -> Iterator[str]:
+    """One sentence for each spout whose messages a run has set aside.
+
+    Args:
+        set_aside: how many messages of each spout.
+        topology: the topology; None if it was never loaded.
+        letters_directory: the directory of the checkpoint's dead letters.
+    """
+    if topology is None:
+        return
+    for spout, count in sorted(set_aside.items()):
+        how_many = f"{count:,} messages of {spout} were" if count != 1 else f"1 message of {spout} was"
+        yield f"{how_many} set aside: {_what_to_do(_place(topology, spout, letters_directory), spout)}"
+
+
+def _place(topology: Topology, spout: str, letters_directory: str) -> str:
+    spec = topology.components[spout]
+    way = spec.dead_letters
+    if way == CHECKPOINT:
+        return letters_directory
+    if isinstance(way, FileDeadLetters):
+        return way.path
+    name = stream_of(way)
+    if name is not None:
+        return f"!their dead letters went to stream {name!r}"
+    if way is not None:
+        topic, brokers = getattr(way, "topic", None), getattr(getattr(way, "settings", None), "brokers", None)
+        if topic is not None and brokers is not None:
+            return f"kafka:{brokers}/{topic}"
+        return f"!their dead letters went to {type(way).__name__}"
+    whose = "them" if spec.is_spout else "messages of bolts"
+    return f"!the log and `sparkbolt errors` show them; Sparkbolt does not keep {whose}"
+
+
+def _what_to_do(place: str, spout: str) -> str:
+    if place.startswith("!"):
+        return place[1:]
+    where = shlex.quote(place)
+    into = "" if place.startswith("kafka:") else " --into FILE"
+    return (
+        f"list them with `sparkbolt dlq list {where}`, replay them with `sparkbolt dlq replay "
+        f"{where} --spout {shlex.quote(spout)}{into}`"
+    )

@@ -1,0 +1,64 @@
+"""``sparkbolt lag``: how far behind the Kafka spouts of a topology are.
+
+It only asks the brokers and the store of offsets; neither Spark nor the running topology is needed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from sparkbolt.api.topology import Topology
+from sparkbolt.errors import WrongUseError
+from sparkbolt.faces.cli.tables import Sheet
+from sparkbolt.spouts.kafka import KafkaSpout
+from sparkbolt.spouts.kafka.driver.lag import Lag, lags_of
+
+_TITLES = ("source", "stored", "end", "ahead", "lag", "stored by")
+
+
+def report(topology: Topology, *, as_json: bool) -> list[str]:
+    """The lines to print: a table for each Kafka spout, or one JSON object for each.
+
+    Raises:
+        WrongUseError: the topology has no Kafka spout.
+        BrokersAwayError: the brokers do not answer.
+    """
+    spouts = {spec.id: spec.component for spec in topology.spouts if isinstance(spec.component, KafkaSpout)}
+    if not spouts:
+        raise WrongUseError(f"topology {topology.name!r} has no KafkaSpout, so it has no lag to show")
+    lines: list[str] = []
+    for name, spout in spouts.items():
+        lags = lags_of(spout)
+        lines += [_line(name, spout.group, lags)] if as_json else [*_table(name, spout.group, lags), ""]
+    return lines if as_json else lines[:-1]
+
+
+def _line(name: str, group: str, lags: Sequence[Lag]) -> str:
+    sources = [
+        {"source": lag.source, "stored": lag.stored, "first": lag.first, "end": lag.end, "ahead": lag.ahead}
+        | {"lag": lag.lag, "stored_by": lag.owner}
+        for lag in lags
+    ]
+    return json.dumps({"spout": name, "group": group, "lag": _known(lags), "sources": sources})
+
+
+def _table(name: str, group: str, lags: Sequence[Lag]) -> list[str]:
+    rows = [
+        (
+            lag.source,
+            "-" if lag.stored is None else str(lag.stored),
+            "?" if lag.end is None else str(lag.end),
+            str(lag.ahead),
+            "?" if lag.lag is None else str(lag.lag),
+            lag.owner or "-",
+        )
+        for lag in lags
+    ]
+    more = " + ?" if any(lag.lag is None for lag in lags) else ""
+    head = f"{name}  group {group}  lag {_known(lags)}{more}"
+    return [head, *Sheet(_TITLES, tuple(rows), right=_TITLES[1:-1]).lines()]
+
+
+def _known(lags: Sequence[Lag]) -> int:
+    return sum(lag.lag or 0 for lag in lags)

@@ -1,0 +1,86 @@
+"""Asking: whom a command asks, and in whose name.
+
+Rule: commands ask an ``Operator`` and nothing else; a name that nothing has is wrong use (exit code 2).
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sparkbolt.control.documents import Answer, TopologyEntry
+from sparkbolt.control.home import AmbiguousTopologyError, UnknownTopologyError
+from sparkbolt.control.operator import Operator
+from sparkbolt.errors import WrongUseError
+from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
+from sparkbolt.faces.cli.texts import plain
+
+
+def operator_of(options: argparse.Namespace) -> Operator:
+    """The operator of the home that a command names."""
+    from sparkbolt.spark.checkpoint_files import open_files
+
+    return Operator(options.home, open_files=open_files)
+
+
+@contextmanager
+def named() -> Iterator[None]:
+    """Turn an unknown or ambiguous name into wrong use.
+
+    Raises:
+        WrongUseError: instead of the error of the operator, with its message.
+    """
+    try:
+        yield
+    except (UnknownTopologyError, AmbiguousTopologyError) as error:
+        raise WrongUseError(str(error)) from None
+
+
+def entry_of(operator: Operator, topology: str) -> TopologyEntry:
+    """The entry of a topology.
+
+    Raises:
+        WrongUseError: there is none, or several, of that name.
+    """
+    with named():
+        return operator.find(topology)
+
+
+def by() -> str:
+    """Who asks: the user of this process."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "somebody"
+
+
+def now_ms() -> int:
+    """The time in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def told(answer: Answer) -> int:
+    """Print what has become of a request, and return the exit code: 1 if it was refused."""
+    if answer["refused"]:
+        print(f"sparkbolt: {plain(answer['text'])}", file=sys.stderr)
+        return EXIT_FAILED
+    print(plain(answer["text"]))
+    return EXIT_FINISHED
+
+
+def printed(lines: list[str]) -> None:
+    """Print lines, if there are any."""
+    if lines:
+        print("\n".join(lines), flush=True)
+
+
+def as_json(value: Any) -> str:
+    """A document as JSON on one line."""
+    import json
+
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,131 @@
+"""Changes: activate, deactivate, kill, restart, set, rebalance, trace.
+
+Rule: the answer is a sentence; the exit code is 0 if it was accepted and 1 if it was refused. ``kill --wait`` waits for
+the end: 0 if nothing was left, 4 if something is left for replay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+from sparkbolt.control.documents import TopologyEntry, TopologyState
+from sparkbolt.control.home import process_of
+from sparkbolt.control.operator import Operator
+from sparkbolt.control.processes import gone
+from sparkbolt.faces.cli.operate.asking import by, entry_of, named, operator_of, told
+from sparkbolt.faces.cli.operate.overview import runs
+from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_SET_ASIDE, EXIT_TIME_OVER, UNDER_WAY
+from sparkbolt.faces.cli.texts import plain
+
+POLL_SECS = 0.3
+END_SECS = 30.0
+"""The time to wait for the end of a topology after the time of its open trees."""
+
+
+def activate(options: argparse.Namespace) -> int:
+    """Start the spouts of a topology again."""
+    with named():
+        return told(operator_of(options).activate(options.topology, by=by()))
+
+
+def deactivate(options: argparse.Namespace) -> int:
+    """Stop the spouts of a topology."""
+    with named():
+        return told(operator_of(options).deactivate(options.topology, by=by()))
+
+
+def restart(options: argparse.Namespace) -> int:
+    """Restart the query of a topology."""
+    with named():
+        return told(operator_of(options).restart(options.topology, by=by()))
+
+
+def set_(options: argparse.Namespace) -> int:
+    """Change a setting of a topology that runs."""
+    with named():
+        answer = operator_of(options).set(
+            options.topology, options.key, options.value, component=options.component, by=by()
+        )
+    return told(answer)
+
+
+def trace(options: argparse.Namespace) -> int:
+    """Record the hops of a message from now on."""
+    with named():
+        answer = operator_of(options).trace(options.topology, options.message_id, component=options.spout, by=by())
+    return told(answer)
+
+
+def rebalance(options: argparse.Namespace) -> int:
+    """Ask which changes of the layout a restart can apply."""
+    wanted = {
+        "wait_secs": options.wait_secs,
+        "workers": options.workers,
+        "parallelism": {component: int(number) for component, number in options.executor},
+    }
+    given = {key: value for key, value in wanted.items() if value not in (None, {})}
+    with named():
+        return told(operator_of(options).rebalance(options.topology, by=by(), **given))
+
+
+def kill(options: argparse.Namespace) -> int:
+    """Kill a topology; with ``--wait`` wait for its end."""
+    operator = operator_of(options)
+    entry = entry_of(operator, options.topology)
+    answer = operator.kill(entry["id"], wait_secs=options.wait_secs, by=by())
+    code = told(answer)
+    if answer["refused"] or options.wait_secs is None:
+        return code
+    return await_end(operator, entry["id"], options.wait_secs + END_SECS)
+
+
+def await_end(
+    operator: Operator,
+    topology: str,
+    limit_secs: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Wait until a topology has ended, print how, and return the exit code of ``kill --wait``."""
+    until = clock() + limit_secs
+    while True:
+        entry = operator.find(topology)
+        if not runs(entry) and (not _is_leaving(entry) or clock() >= until):
+            text, code = _end_of(entry)
+            print(plain(text))
+            return code
+        if clock() >= until:
+            print(
+                f"{plain(entry['name'])} has not ended after {limit_secs:.0f} s: `sparkbolt list` shows its state, "
+                f"and `kill {entry['pid']}` ends its process"
+            )
+            return EXIT_TIME_OVER
+        sleep(POLL_SECS)
+
+
+def _is_leaving(entry: TopologyEntry) -> bool:
+    """Whether a topology has ended and the command that ran it has not: its exit code is still to come."""
+    ours = bool(entry["command"]) and entry["exit_code"] is None
+    return ours and gone(process_of(entry)) is False
+
+
+def _end_of(entry: TopologyEntry) -> tuple[str, int]:
+    """How a topology has ended, in a sentence, and the exit code for it."""
+    name, gist = entry["name"], entry["gist"]
+    why = f": {entry['why']}" if entry["why"] else ""
+    if entry["state"] in (TopologyState.FAILED, TopologyState.DEAD):
+        return f"{name} has ended with an error ({entry['state']}){why}", EXIT_FAILED
+    drained = entry["drained"] is not False and not (gist["open_trees"] or gist["retries"])
+    if entry["exit_code"] is not None:
+        drained = entry["exit_code"] in (EXIT_FINISHED, EXIT_SET_ASIDE)
+    if drained:
+        return f"{name} has ended, and nothing is left", EXIT_FINISHED
+    trees = f"{gist['open_trees']:,} open trees" if gist["open_trees"] else ""
+    records = f"{gist['retries']:,} records that failed" if gist["retries"] else ""
+    is_under_way = entry["drained"] is False and not trees
+    parts = [part for part in (trees, records, UNDER_WAY if is_under_way else "") if part] or [UNDER_WAY]
+    left = f"{' and '.join(parts)} {'is' if parts == [UNDER_WAY] else 'are'}"
+    then = "left for replay" if entry["checkpoint"] is not None else "lost, because it has no checkpoint"
+    return f"{name} has ended, and {left} {then}", EXIT_TIME_OVER

@@ -1,0 +1,324 @@
+"""``sparkbolt stats``: the numbers of a topology, or of one of its components, over a window.
+
+Latencies are in milliseconds unless they say otherwise; a value that was not measured is left empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sparkbolt.api.config import did_you_mean
+from sparkbolt.api.progress import duration
+from sparkbolt.api.story import time_text
+from sparkbolt.control.documents import (
+    ALL_TIME,
+    ComponentDocument,
+    ErrorDocument,
+    Numbers,
+    TopologyDocument,
+    WindowDocument,
+)
+from sparkbolt.errors import WrongUseError
+from sparkbolt.faces.cli.operate.overview import runs
+from sparkbolt.faces.cli.tables import Cell, Sheet
+from sparkbolt.faces.cli.texts import ago_text, bytes_text, micro_batches, ms_text, plain, sentence, wrapped
+
+ERRORS_SHOWN = 3
+SLOW_CAPACITY = 0.8
+"""From this capacity on a component is pointed out."""
+WINDOW_WORDS = {"600": "last 10 min", "10800": "last 3 h", "86400": "last day", ALL_TIME: "since its first start"}
+
+
+def window_of(document: TopologyDocument, window: str) -> WindowDocument:
+    """The sums over a window.
+
+    Raises:
+        WrongUseError: the topology has no numbers of that window.
+    """
+    found = document["windows"].get(window)
+    if found is None:
+        known = ", ".join("all" if name == ALL_TIME else name for name in document["windows"]) or "none yet"
+        raise WrongUseError(
+            f"topology {document['entry']['name']!r} has no numbers for that window; it has numbers for: {known}"
+        )
+    return found
+
+
+def component_of(document: TopologyDocument, component: str) -> ComponentDocument:
+    """A component by its id.
+
+    Raises:
+        WrongUseError: the topology has no such component.
+    """
+    known = {one["id"]: one for one in document["components"]}
+    if component not in known:
+        hint = did_you_mean(component, known) or f": there is {', '.join(known)}"
+        raise WrongUseError(f"topology {document['entry']['name']!r} has no component {component!r}{hint}")
+    return known[component]
+
+
+def stats_lines(document: TopologyDocument, window: str, now_ms: int, width: int) -> list[str]:
+    """The lines of ``sparkbolt stats NAME``."""
+    over = window_of(document, window)
+    lines = [*_head(document, over, now_ms, width), ""]
+    for kind in ("spout", "bolt", "system"):
+        sheet = _sheet(document, over, kind)
+        if sheet.rows and (kind != "system" or len(sheet.titles) > 1):
+            lines += [*sheet.lines(width), ""]
+    lines += _parts(over, width)
+    lines += _now(document, width)
+    newest = document["errors"][-ERRORS_SHOWN:]
+    if newest:
+        lines += ["", *_errors(newest, now_ms, width)]
+    return lines
+
+
+def component_lines(document: TopologyDocument, component: str, window: str, now_ms: int, width: int) -> list[str]:
+    """The lines of ``sparkbolt stats NAME COMPONENT``.
+
+    Raises:
+        WrongUseError: the topology has no such component.
+    """
+    declared = component_of(document, component)
+    over = window_of(document, window)
+    lines = [*_head(document, over, now_ms, width), ""]
+    inputs = [
+        f"{one['component']}{'' if one['stream'] == 'default' else ' ' + one['stream']} by {one['grouping'].lower()}"
+        f"{' on ' + ', '.join(one['fields']) if one['fields'] else ''}"
+        for one in declared["inputs"]
+    ]
+    facts = [f"{declared['kind']} {component}", declared["type"], f"{declared['parallelism']} tasks"]
+    facts += ["keeps state"] * declared["stateful"] + [f"fused with {declared['fused_with']}"] * bool(
+        declared["fused_with"]
+    )
+    facts += [f"reads {'; '.join(inputs)}"] * bool(inputs)
+    lines += [*wrapped([plain(fact) for fact in facts if fact], width, ", "), ""]
+    sheet = _sheet(document, over, declared["kind"], only=component)
+    lines += [*sheet.lines(width), *_percentiles(over["components"].get(component)), ""]
+    tasks = _tasks(over, component)
+    if tasks.rows:
+        lines += [*tasks.lines(width), ""]
+    for streams in _streams(over, component):
+        if streams.rows:
+            lines += [*streams.lines(width), ""]
+    lag = document["now"]["lag"].get(component)
+    if lag:
+        sources = tuple((plain(source), float(behind)) for source, behind in sorted(lag.items()))
+        lines += [*Sheet(("source", "lag"), sources).lines(width), ""]
+    errors = [error for error in document["errors"] if error["component"] == component]
+    return [*lines, *_errors(errors[-ERRORS_SHOWN:], now_ms, width)] if errors else lines[:-1]
+
+
+def stats_json(document: TopologyDocument, component: str | None, window: str) -> dict[str, Any]:
+    """What ``--json`` prints: the numbers of one window, and what is so now.
+
+    Raises:
+        WrongUseError: the topology has no such component.
+    """
+    over = window_of(document, window)
+    entry, now = document["entry"], document["now"]
+    if component is None:
+        parts = {"components": document["components"], "window": over, "now": now, "errors": document["errors"]}
+        return {"entry": entry, "live": document["live"], **parts}
+    return {
+        "entry": entry,
+        "live": document["live"],
+        "component": component_of(document, component),
+        "window": over["window"],
+        "secs": over["secs"],
+        "numbers": over["components"].get(component),
+        "tasks": [task for task in over["tasks"] if task["component"] == component],
+        "streams": [stream for stream in over["streams"] if stream["component"] == component],
+        "lag": now["lag"].get(component, {}),
+        "errors": [error for error in document["errors"] if error["component"] == component],
+    }
+
+
+def _head(document: TopologyDocument, over: WindowDocument, now_ms: int, width: int) -> list[str]:
+    entry = document["entry"]
+    since = ago_text(entry["started_ms"], now_ms)
+    state = f"{entry['state']} for {since}" if runs(entry) else f"{entry['state']}, {_ended(document, now_ms)}"
+    measured = f"{WINDOW_WORDS.get(over['window'], over['window'])}, {duration(over['secs'])} of it measured"
+    parts = [f"{plain(entry['name'])}: {state}", measured, micro_batches(over["micro_batches"])]
+    lines = wrapped(parts, width, "; ")
+    if runs(entry) and not document["live"]:
+        lines += sentence("it does not answer: these numbers are from its checkpoint", width)
+    return lines + (sentence(entry["why"], width) if entry["why"] else [])
+
+
+def _ended(document: TopologyDocument, now_ms: int) -> str:
+    entry = document["entry"]
+    return f"{ago_text(entry['ended_ms'] or entry['beat_ms'], now_ms)} ago"
+
+
+_TITLES = {
+    "spout": ("spout", "emitted", "acked", "failed", "set aside", "lag", "p50 ms", "p99 ms", "max ms"),
+    "bolt": ("bolt", "executed", "emitted", "failed", "errors", "capacity", "execute ms", "p99 ms", "process ms"),
+    "system": ("system", "executed", "capacity", "execute ms"),
+}
+_DROPPABLE = {
+    "spout": ("p99 ms", "p50 ms", "lag", "set aside", "max ms"),
+    "bolt": ("capacity", "execute ms", "process ms", "errors", "emitted", "p99 ms"),
+    "system": (),
+}
+
+
+def _sheet(document: TopologyDocument, over: WindowDocument, kind: str, only: str | None = None) -> Sheet:
+    rows: list[tuple[Cell, ...]] = []
+    for component in document["components"]:
+        id_ = component["id"]
+        if component["kind"] != kind or (only is not None and id_ != only):
+            continue
+        numbers = over["components"].get(id_)
+        if numbers is None:
+            rows.append((plain(id_), *(None for _ in _TITLES[kind][1:])))
+        else:
+            lag = document["now"]["lag"].get(id_)
+            cells = _cells(kind, numbers, None if lag is None else float(sum(lag.values())))
+            rows.append((plain(id_), *cells))
+    return _without_empty(Sheet(_TITLES[kind], tuple(rows), _DROPPABLE[kind]))
+
+
+def _cells(kind: str, of: Numbers, lag: float | None) -> tuple[Cell, ...]:
+    if kind == "spout":
+        complete = (_ms(of["complete"].get(name)) for name in ("p50", "p99", "max"))
+        counts = (float(of["emitted"]), float(of["acked"]), float(of["failed"]), float(of["set_aside"]))
+        return (*counts, lag, *complete)
+    if kind == "system":
+        return float(of["executed"]), _share(of["capacity"]), _ms(of["execute_latency_ms"])
+    counts = (float(of["executed"]), float(of["emitted"]), float(of["failed"]), float(of["errors"]))
+    times = (_ms(of["execute_latency_ms"]), _ms(of["execute"].get("p99")), _ms(of["process_latency_ms"]))
+    return (*counts, _share(of["capacity"]), *times)
+
+
+def _ms(ms: float | None) -> str | None:
+    return ms_text(ms) or None
+
+
+def _share(capacity: float | None) -> str | None:
+    return None if capacity is None else f"{capacity:.2f}{' !' if capacity >= SLOW_CAPACITY else ''}"
+
+
+def _percentiles(of: Numbers | None) -> list[str]:
+    found = []
+    for what, measured in (("execute", of["execute"]), ("complete", of["complete"])) if of is not None else ():
+        parts = [f"{name} {ms_text(ms)}" for name, ms in measured.items() if ms is not None]
+        if parts:
+            found.append(f"{what} latency in ms: {', '.join(parts)}")
+    return found
+
+
+def _tasks(over: WindowDocument, component: str) -> Sheet:
+    titles = ("task", "executed", "emitted", "acked", "failed", "capacity", "execute ms", "process ms", "complete ms")
+    reads = any(task["executed"] for task in over["tasks"] if task["component"] == component)
+    rows = tuple(
+        (
+            f"{plain(component)}[{task['task']}]",
+            float(task["executed"]) if reads else None,
+            *(float(count) for count in (task["emitted"], task["acked"], task["failed"])),
+            _share(task["capacity"]),
+            _ms(task["execute_latency_ms"]),
+            _ms(task["process_latency_ms"]),
+            _ms(task["complete_latency_ms"]),
+        )
+        for task in over["tasks"]
+        if task["component"] == component
+    )
+    return _without_empty(Sheet(titles, rows, ("capacity", "execute ms", "complete ms", "process ms", "acked")))
+
+
+def _streams(over: WindowDocument, component: str) -> Iterable[Sheet]:
+    own = [stream for stream in over["streams"] if stream["component"] == component]
+    yield _without_empty(
+        Sheet(
+            ("input", "stream", "executed", "acked", "failed", "execute ms", "process ms"),
+            tuple(
+                (
+                    plain(stream["sender"]),
+                    plain(stream["stream"]),
+                    *(float(count) for count in (stream["executed"], stream["acked"], stream["failed"])),
+                    _ms(stream["execute_latency_ms"]),
+                    _ms(stream["process_latency_ms"]),
+                )
+                for stream in own
+                if stream["sender"]
+            ),
+            ("execute ms", "process ms"),
+        )
+    )
+    yield _without_empty(
+        Sheet(
+            ("output", "emitted", "transferred", "complete ms"),
+            tuple(
+                (
+                    plain(stream["stream"]),
+                    *(float(count) for count in (stream["emitted"], stream["transferred"])),
+                    _ms(stream["complete_latency_ms"]),
+                )
+                for stream in own
+                if not stream["sender"]
+            ),
+        )
+    )
+
+
+def _without_empty(sheet: Sheet) -> Sheet:
+    """The same without columns in which nothing was measured."""
+    kept = [place for place in range(len(sheet.titles)) if any(row[place] is not None for row in sheet.rows)]
+    return Sheet(
+        tuple(sheet.titles[place] for place in kept),
+        tuple(tuple(row[place] for place in kept) for row in sheet.rows),
+        sheet.droppable,
+    )
+
+
+def _parts(over: WindowDocument, width: int) -> list[str]:
+    """Where the time of micro-batches went, the largest part first."""
+    total = sum(over["parts_ms"].values())
+    if total <= 0:
+        return []
+    parts = sorted(over["parts_ms"].items(), key=lambda part: -part[1])
+    shares = [f"{plain(name)} {ms / total:.0%}" for name, ms in parts if ms / total >= 0.005]
+    first, *rest = shares
+    return wrapped([f"time of micro-batches: {first}", *rest], width, ", ")
+
+
+def _now(document: TopologyDocument, width: int) -> list[str]:
+    now = document["now"]
+    counts = [f"open trees: {now['open_trees']:,}", f"waiting for a retry: {now['retries']:,}"]
+    if now["state"].get("rows"):
+        counts.append(f"state: {now['state']['rows']:,} rows, {bytes_text(now['state'].get('memory_bytes', 0))}")
+    memory: dict[str, int] = {}
+    for process in now["memory"]:
+        memory[process["process"]] = memory.get(process["process"], 0) + process["bytes"]
+    if memory:
+        counts.append("memory: " + ", ".join(f"{name} {bytes_text(size)}" for name, size in memory.items()))
+    lines = wrapped(counts, width, "   ")
+    doing = (now["micro_batch"] or {}).get("doing")
+    slowest = now["slowest"]
+    if slowest:
+        took = f"{slowest['latency_ms'] / 1000:.1f} s"
+        lines += sentence(f"slowest tree of the last hour: root {slowest['root']}, {took}", width)
+    sentences = [doing, now["waits_for"], now["trouble"], *now["outages"], *now["hung"]]
+    for component, marks in now["watermarks"].items():
+        if "watermark_ms" in marks:
+            behind = marks.get("behind_ms", 0)
+            sentences.append(f"{component}: watermark {time_text(marks['watermark_ms'])}, {behind:,} ms behind")
+        if marks.get("late_tuples"):
+            sentences.append(
+                f"{component}: {marks['late_tuples']:,} late tuples in no window: raise with_lag, or take them from "
+                "with_late_tuple_stream"
+            )
+    for one in filter(None, sentences):
+        lines += sentence(str(one), width)
+    return lines
+
+
+def _errors(errors: Sequence[ErrorDocument], now_ms: int, width: int) -> list[str]:
+    lines = ["newest errors:"]
+    for error in errors:
+        times = f" ({error['count']:,} times)" if error["count"] > 1 else ""
+        where = f"{ago_text(error['time_ms'], now_ms)} ago, {error['component']}[{error['task']}]{times}"
+        lines += [f"  {line}" for line in sentence(f"{where}: {error['text']}", width - 2)]
+    return lines

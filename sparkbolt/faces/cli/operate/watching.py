@@ -1,0 +1,148 @@
+"""``sparkbolt list``, ``stats`` and ``top``, once or again and again.
+
+On a terminal a picture is drawn again in its place; elsewhere lines are written one after the other, so that they can
+be kept. Ctrl-C ends it, with exit code 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from sparkbolt.api.story import time_text
+from sparkbolt.control.documents import ALL_TIME, TopologyDocument, TopologyEntry
+from sparkbolt.control.operator import Operator
+from sparkbolt.errors import SparkboltError
+from sparkbolt.faces.cli.operate.asking import as_json, named, now_ms, operator_of, printed
+from sparkbolt.faces.cli.operate.overview import list_lines, top_line, top_sheet, worth_showing
+from sparkbolt.faces.cli.operate.statistics import component_lines, stats_json, stats_lines
+from sparkbolt.faces.cli.program import EXIT_FINISHED
+from sparkbolt.faces.cli.tables import terminal_width
+
+LIVE_EVERY_SECS = 2.0
+PLAIN_EVERY_SECS = 5.0
+FIRST_WINDOW = "600"
+"""The window of ``stats`` if none is named."""
+
+
+def list_(options: argparse.Namespace) -> int:
+    """List topologies."""
+    operator = operator_of(options)
+    entries = operator.topologies()
+    shown = entries if options.all else worth_showing(entries)
+    if options.json:
+        printed([as_json(entry) for entry in shown])
+        if operator.home.trouble:
+            print(f"sparkbolt: {nothing_runs(operator, 0)}", file=sys.stderr)
+    elif shown:
+        printed(list_lines(shown, now_ms(), terminal_width()))
+    else:
+        print(nothing_runs(operator, len(entries)))
+    return EXIT_FINISHED
+
+
+def nothing_runs(operator: Operator, ended: int) -> str:
+    """The sentence if there is nothing to show."""
+    if operator.home.trouble:
+        return f"no topology is registered: {operator.home.trouble}"
+    more = f"; `sparkbolt list --all` shows {ended:,} that have ended" if ended else ""
+    return f"no topology is running (home: {operator.home.place}){more}"
+
+
+def stats(options: argparse.Namespace) -> int:
+    """Show the numbers of a topology, or of a component."""
+    operator = operator_of(options)
+
+    def look() -> list[str]:
+        with named():
+            document: TopologyDocument = operator.document(options.topology)
+        window = window_name(document, options.window)
+        if options.json:
+            return [as_json(stats_json(document, options.component, window))]
+        if options.component is not None:
+            return component_lines(document, options.component, window, now_ms(), terminal_width())
+        return stats_lines(document, window, now_ms(), terminal_width())
+
+    if not options.watch:
+        printed(look())
+        return EXIT_FINISHED
+    first = look()  # a wrong name is told before anything is drawn
+    return again_and_again(first, look, options.every_secs, headed=not options.json)
+
+
+def window_name(document: TopologyDocument, given: str | None) -> str:
+    """The name of the window that is asked for; by default the last ten minutes, if they were measured."""
+    if given is None:
+        return FIRST_WINDOW if FIRST_WINDOW in document["windows"] else ALL_TIME
+    return ALL_TIME if given == "all" else given
+
+
+def top(options: argparse.Namespace) -> int:
+    """Show all topologies, live."""
+    operator = operator_of(options)
+
+    def look() -> list[str]:
+        entries = worth_showing(operator.topologies())
+        trouble = [f"{operator.home.trouble}: this is the last known state"] if operator.home.trouble else []
+        return trouble + (_top_lines(entries) if entries else [nothing_runs(operator, 0)])
+
+    return again_and_again(look(), look, options.every_secs)
+
+
+def _top_lines(entries: list[TopologyEntry]) -> list[str]:
+    now = now_ms()
+    if sys.stdout.isatty():
+        return [f"sparkbolt top  {time_text(now)[:19]}Z", *top_sheet(entries, now).lines(terminal_width())]
+    return [top_line(entry, now) for entry in entries]
+
+
+def again_and_again(
+    first: list[str],
+    look: Callable[[], list[str]],
+    every_secs: float | None,
+    *,
+    headed: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Show what ``look`` returns, again and again, until Ctrl-C.
+
+    Args:
+        first: what it returned first.
+        look: returns the lines to show; an error of it is shown instead, and it is called again.
+        every_secs: the time between two looks; None for the default.
+        headed: whether plain output gets the time as a line above each picture.
+        sleep: waits so many seconds.
+    """
+    try:
+        if sys.stdout.isatty():
+            _redrawn(first, look, every_secs or LIVE_EVERY_SECS, sleep)
+        lines = first
+        while True:
+            printed([time_text(now_ms()), *lines, ""] if headed else lines)
+            sleep(every_secs or PLAIN_EVERY_SECS)
+            lines = _looked(look)
+    except KeyboardInterrupt:
+        return EXIT_FINISHED
+
+
+def _redrawn(
+    first: list[str], look: Callable[[], list[str]], every_secs: float, sleep: Callable[[float], None]
+) -> None:
+    console = Console(highlight=False)
+    with Live(Text("\n".join(first)), console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        while True:
+            sleep(every_secs)
+            live.update(Text("\n".join(_looked(look))), refresh=True)
+
+
+def _looked(look: Callable[[], list[str]]) -> list[str]:
+    try:
+        return look()
+    except SparkboltError as error:
+        return [f"{error}"]

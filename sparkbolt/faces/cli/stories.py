@@ -1,0 +1,81 @@
+"""Stories: ``sparkbolt errors`` and ``sparkbolt explain`` show trees from the ledger's log.
+
+Rule: it only reads, and for a local directory it starts neither Spark nor Java; the topology may run meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from sparkbolt.api.causes import outcome_words
+from sparkbolt.api.story import Story, time_text
+from sparkbolt.api.tree_life import TreeState
+from sparkbolt.driver.ledger.reader import LedgerReader, UnknownTreeError, attempt_lines, read_ledger
+from sparkbolt.errors import WrongUseError
+from sparkbolt.spark.checkpoint_files import open_files
+
+
+def open_ledger(directory: str) -> LedgerReader:
+    """The ledger of a checkpoint.
+
+    Raises:
+        WrongUseError: there is no such directory.
+        CheckpointError: the directory is not a checkpoint, or the checkpoint is damaged.
+    """
+    return read_ledger(open_files(directory), f"checkpoint {directory}")
+
+
+def list_trees(directory: str, state: str, limit: int, *, as_json: bool) -> list[str]:
+    """The lines of at most ``limit`` trees of a state: the newest, the newest last; of open trees, the oldest."""
+    reader = open_ledger(directory)
+    kinds: dict[str, Callable[[], list[Story]]] = {
+        TreeState.FAILED: lambda: reader.failed()[-limit:],
+        TreeState.ACKED: lambda: reader.traced()[-limit:],
+        TreeState.OPEN: lambda: reader.open(limit),
+    }
+    stories = kinds[state]()
+    if as_json:
+        return [json.dumps(story.to_json()) for story in stories]
+    return [line for story in stories for line in _two_lines(story)] + [_closing(reader, state, len(stories))]
+
+
+def _two_lines(story: Story) -> list[str]:
+    when = story.ended_ms if story.ended_ms is not None else story.started_ms
+    attempt = f", attempt {story.attempt}" if story.attempt is not None else ""
+    then = f"; {words}" if (words := outcome_words(story.outcome)) else ""
+    why = f" {story.why}" if story.why else f" in micro-batch {story.ended_in}"
+    return [f"{time_text(when)}  root {story.root}  {story.message}{attempt}", f"    {story.state}{why}{then}"]
+
+
+def _closing(reader: LedgerReader, state: str, shown: int) -> str:
+    """The last line: how many trees there are, and how many of them are shown."""
+    name = f"topology {reader.topology!r}"
+    if state == TreeState.ACKED:
+        return f"{name}: {shown} acked and traced tree(s) shown"
+    return (
+        f"{name}: {reader.counts[state]} tree(s) {'failed' if state == TreeState.FAILED else 'are open'}, {shown} shown"
+    )
+
+
+def explain_tree(directory: str, text: str, *, as_json: bool) -> list[str]:
+    """The lines of the stories of the trees that ``text`` names.
+
+    Raises:
+        WrongUseError: the text names no tree.
+        CheckpointError: as in ``open_ledger``.
+    """
+    reader = open_ledger(directory)
+    try:
+        stories = reader.find(text)
+    except UnknownTreeError as error:
+        raise WrongUseError(str(error)) from error
+    lines: list[str] = []
+    for story in stories:
+        others = [] if len(stories) > 1 else reader.other_attempts(story)
+        if as_json:
+            attempts = [{"root": one.root, "attempt": one.attempt, "state": one.state} for one in others]
+            lines.append(json.dumps({**story.to_json(), "other_attempts": attempts}))
+        else:
+            lines += [*([""] if lines else []), *story.lines(), *attempt_lines(others)]
+    return lines

@@ -1,0 +1,249 @@
+"""Pages: how a page is made from a template, and what becomes of an error.
+
+Rule 1: templates escape every value; a page works without JavaScript, and has no inline script or style.
+Rule 2: each page is a URL that can be sent to a colleague: what is chosen on it is in its query.
+Rule 3: an error page says what to do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from sparkbolt.base.words import Word
+from sparkbolt.control.documents import ALL_TIME, TopologyDocument, TopologyEntry, TopologyState
+from sparkbolt.faces.ui import shown
+from sparkbolt.faces.ui.app import error_status
+from sparkbolt.faces.ui.asking import Asking, UnknownTopology
+from sparkbolt.faces.ui.charts import bar
+from sparkbolt.version import __version__
+
+HEX = "~"
+"""What an id in a URL begins with that is written in hexadecimal digits."""
+PAGE_ROWS = 50
+"""How many rows a page of a list has."""
+WINDOWS = {"600": "10 min", "10800": "3 h", "86400": "1 day", ALL_TIME: "all time"}
+SPANS_SECS = {"1h": (3600, "1 hour"), "1d": (86_400, "1 day"), "30d": (30 * 86_400, "30 days")}
+"""How far back charts reach, by the names in URLs: in seconds, and as words."""
+
+
+class Tab(Word):
+    """The pages of one topology, by the last part of their URLs."""
+
+    OVERVIEW = ""
+    MICRO_BATCHES = "micro-batches"
+    TREES = "trees"
+    LETTERS = "dead-letters"
+    KAFKA = "kafka"
+    SETTINGS = "settings"
+    LOG = "log"
+
+
+TABS = {
+    Tab.OVERVIEW: "Overview",
+    Tab.MICRO_BATCHES: "Micro-batches",
+    Tab.TREES: "Trees",
+    Tab.LETTERS: "Dead letters",
+    Tab.KAFKA: "Lag",
+    Tab.SETTINGS: "Settings",
+    Tab.LOG: "Log",
+}
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One page of a list, whose newest rows come first."""
+
+    rows: Sequence[Any]
+    number: int
+    """From 1."""
+    has_next: bool
+
+
+def page_number(request: Request) -> int:
+    """The number of the requested page, from 1 to 1,000; 1 if the parameter is not a number."""
+    text = request.query_params.get("page", "1")
+    return max(1, min(1000, int(text))) if text.isdecimal() and len(text) < 6 else 1
+
+
+def wanted_rows(request: Request) -> int:
+    """How many of the newest rows have to be asked for, to show this page and know whether there is another one."""
+    return PAGE_ROWS * page_number(request) + 1
+
+
+def sliced(request: Request, newest_last: Sequence[Any]) -> Slice:
+    """The requested page of the rows that ``wanted_rows`` limits."""
+    number = page_number(request)
+    rows = list(newest_last)[::-1]
+    return Slice(rows[PAGE_ROWS * (number - 1) : PAGE_ROWS * number], number, len(rows) > PAGE_ROWS * number)
+
+
+def chosen(request: Request, name: str, among: Mapping[str, Any]) -> str:
+    """What the query chooses; the first choice if it chooses nothing, or something that is not there."""
+    text = request.query_params.get(name, "")
+    return text if text in among else next(iter(among))
+
+
+def asking_of(request: Request) -> Asking:
+    """Whom handlers ask."""
+    asking: Asking = request.app.state.asking
+    return asking
+
+
+def now_ms(request: Request) -> float:
+    """The time, in milliseconds since the epoch."""
+    clock: Callable[[], float] = getattr(request.app.state, "clock", time.time)
+    return clock() * 1000
+
+
+def path_of(topology: str, *parts: str) -> str:
+    """The path of a topology's page; every part is escaped.
+
+    A topology that is known by its checkpoint only has a path or URL as its id: slashes in it become ``~`` and a text
+    of letters and digits, which ``topology_of`` turns back.
+
+    >>> path_of("word-count-1-1700", "components", "a/b")
+    '/topologies/word-count-1-1700/components/a%2Fb'
+    >>> path_of("/data/words", "log")
+    '/topologies/~2f646174612f776f726473/log'
+    """
+    first = f"{HEX}{topology.encode().hex()}" if "/" in topology or topology.startswith(HEX) else topology
+    return "/".join(["/topologies", *(quote(part, safe="") for part in (first, *parts) if part)])
+
+
+def topology_of(request: Request) -> str:
+    """The id or name of the topology that a URL names.
+
+    Raises:
+        HTTPException: it names none.
+    """
+    text: str = request.path_params["topology"]
+    if not text.startswith(HEX):
+        return text
+    try:
+        return bytes.fromhex(text.removeprefix(HEX)).decode()
+    except ValueError:
+        raise no_such(f"no topology has the id {text!r}") from None
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """The templates, with the filters of ``shown``."""
+    made = Environment(
+        loader=PackageLoader("sparkbolt.faces.ui"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= shown.FILTERS
+    made.globals |= {"bar": bar, "path_of": path_of, "windows": WINDOWS, "spans": SPANS_SECS, "tabs": TABS}
+    made.globals |= {"version": __version__, "unknown": shown.UNKNOWN}
+    return made
+
+
+def rendered(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
+    """A page."""
+
+    def linked(**changes: Any) -> str:
+        """The URL of this page with another choice; a choice of None is left out."""
+        query = {**request.query_params, **changes}
+        text = urlencode({name: value for name, value in query.items() if value not in (None, "")})
+        return f"{request.url.path}?{text}" if text else request.url.path
+
+    state = request.state
+    query = f"?{request.url.query}" if request.url.query else ""
+    session = {
+        "may_change": getattr(state, "may_change", False),
+        "session": getattr(state, "session", ""),
+        "csrf": getattr(state, "csrf", ""),
+        "here": f"{request.url.path}{query}",
+        "query": request.query_params,
+        "now": now_ms(request),
+        "linked": linked,
+        "answers_form": request.method == "POST",
+        "home_trouble": asking_of(request).trouble,
+    }
+    return HTMLResponse(environment().get_template(template).render({**session, **values}), status)
+
+
+def trouble_of(entry: TopologyEntry, document: TopologyDocument | None) -> list[tuple[str, str]]:
+    """What is wrong with a topology: (``bad`` or ``warn``, a sentence that says what to do, where it is known)."""
+    state = TopologyState(entry["state"])
+    said: list[tuple[str, str]] = []
+    if state is TopologyState.DEAD:
+        why = entry["why"] or "its process ended without a final report"
+        said.append(
+            (
+                "bad",
+                f"The topology is dead: {why}. Its messages are safe in its checkpoint. Start it again to continue.",
+            )
+        )
+    elif state is TopologyState.FAILED:
+        said.append(("bad", f"The topology failed: {entry['why'] or 'the reason is unknown; see its log'}"))
+    elif entry["why"]:
+        said.append(("warn" if state.runs else "hint", entry["why"]))
+    if document is None:
+        return said
+    now = document["now"]
+    if state.runs and not document["live"]:
+        said.append(("warn", "The topology did not answer. This page shows its last report."))
+    said += [("bad", text) for text in now["outages"]]
+    said += [("bad", now["trouble"])] if now["trouble"] else []
+    said += [("warn", text) for text in now["hung"]]
+    said += [("warn", f"The topology is waiting for {now['waits_for']}")] if now["waits_for"] else []
+    return said
+
+
+def topology_page(request: Request, template: str, document: TopologyDocument, tab: Tab, **values: Any) -> Response:
+    """A page of one topology."""
+    entry = document["entry"]
+    return rendered(
+        request,
+        template,
+        **{
+            "document": document,
+            "entry": entry,
+            "base": path_of(entry["id"]),
+            "tab": tab,
+            "runs": TopologyState(entry["state"]).runs,
+            "trouble": trouble_of(entry, document),
+            **values,
+        },
+    )
+
+
+ERRORS = {
+    401: ("Log in first", "Log in with the token that sparkbolt ui printed when it started."),
+    403: ("Not allowed", "Go back, reload the page, and try again."),
+    404: ("Not found", "The list of topologies shows the pages that exist."),
+    503: (
+        "No answer",
+        "Reload the page in a few seconds. If the problem remains, check that its machine and directory are available.",
+    ),
+}
+"""By status: the title of its page, and what to do."""
+
+
+def error_page(request: Request, error: Exception) -> Response:
+    """The page of an error that a handler raised."""
+    status, sentence = error_status(error)
+    if isinstance(error, UnknownTopology):
+        sentence = f"No topology has the id or name {request.path_params.get('topology', '')!r}."
+    title, to_do = ERRORS.get(status, ("Something went wrong", "See the log of sparkbolt ui."))
+    return rendered(request, "error.html", status=status, title=title, sentence=sentence, to_do=to_do, code=status)
+
+
+def no_such(what: str) -> HTTPException:
+    """The error of a page that is not there."""
+    return HTTPException(404, what)

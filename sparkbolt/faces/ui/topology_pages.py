@@ -1,0 +1,394 @@
+"""Topology pages: all topologies, one of them, one component, its micro-batches, lag, settings and log.
+
+Rule: everything is asked through ``Asking``; nothing here computes a number that a document has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sparkbolt.control.documents import (
+    ComponentDocument,
+    Numbers,
+    SeriesDocument,
+    SeriesPoint,
+    StreamSubscription,
+    TopologyDocument,
+    WindowDocument,
+)
+from sparkbolt.control.intent import LOG_LEVELS, SETTINGS
+from sparkbolt.faces.ui.charts import Chart, Line
+from sparkbolt.faces.ui.drawings import flow
+from sparkbolt.faces.ui.pages import (
+    SPANS_SECS,
+    WINDOWS,
+    Tab,
+    asking_of,
+    chosen,
+    no_such,
+    now_ms,
+    path_of,
+    rendered,
+    sliced,
+    topology_of,
+    topology_page,
+    wanted_rows,
+)
+from sparkbolt.faces.ui.shown import VERY_BUSY, words
+from sparkbolt.faces.ui.storm_pages import NO_NUMBERS
+
+MICRO_BATCHES_SHOWN = 40
+LOG_LINES = 200
+COLOURS = "abcd"
+"""The colours of lines, as ``Line.colour``."""
+MEANINGS = {
+    "log-level": "The level of the log.",
+    "max-spout-pending": "The maximum number of open trees for each task of a spout.",
+    "micro-batch-target": "The target duration of a micro-batch.",
+    "message-timeout": "The time after which a tree that is not complete fails.",
+    "max-attempts": "The maximum number of attempts before a message is given up.",
+}
+"""What the settings mean that can be changed while a topology runs."""
+SETTING_OF = {"micro-batch-target": "micro_batch_target_ms", "message-timeout": "message_timeout_secs"}
+"""By what is changed, the name of the setting in the document, where it is not the same with underscores."""
+
+
+async def topologies_page(request: Request) -> Response:
+    """``/``: all topologies."""
+    entries = await asking_of(request).topologies()
+    search = request.query_params.get("q", "")
+    found = [entry for entry in entries if search.lower() in f"{entry['name']} {entry['id']} {entry['host']}".lower()]
+    return rendered(request, "topologies.html", entries=found, search=search, none_at_all=not entries)
+
+
+async def one_topology_page(request: Request) -> Response:
+    """``/topologies/ID``: its state, its graph, its charts and its components."""
+    asking, id_ = asking_of(request), topology_of(request)
+    document = await asking.document(id_)
+    reach, window = chosen(request, "since", SPANS_SECS), chosen(request, "window", WINDOWS)
+    series = await asking.series(id_, since_ms=_since(request, document, reach))
+    return topology_page(
+        request,
+        "topology.html",
+        document,
+        Tab.OVERVIEW,
+        charts=topology_charts(series),
+        drawing=flow(document, window, path_of(document["entry"]["id"])),
+        window=window,
+        since=reach,
+        rows=component_rows(document, window),
+        sums={name: _sums(document, name) for name in WINDOWS},
+        slowest=_busiest(document, window),
+        late=_latest_bolt(document),
+        events=document["events"][::-1][:12],
+    )
+
+
+def _latest_bolt(document: TopologyDocument) -> tuple[str, int] | None:
+    """The bolt with the most late tuples, and the late tuples of all bolts; None if there are none."""
+    late = {component: marks.get("late_tuples", 0) for component, marks in document["now"]["watermarks"].items()}
+    return (max(late, key=lambda component: late[component]), sum(late.values())) if any(late.values()) else None
+
+
+def _since(request: Request, document: TopologyDocument, reach: str) -> int:
+    """Where charts begin: so long before now, or before the end of a topology that has ended; to 10 s, to be shared."""
+    end = document["entry"]["ended_ms"] or now_ms(request)
+    return int(end - 1000 * SPANS_SECS[reach][0]) // 10_000 * 10_000
+
+
+def component_rows(document: TopologyDocument, window: str) -> dict[str, list[tuple[ComponentDocument, Numbers]]]:
+    """By kind (``spout``, ``bolt``, ``system``): the components with their numbers of a window."""
+    numbers = document["windows"][window]["components"] if window in document["windows"] else {}
+    rows: dict[str, list[tuple[ComponentDocument, Numbers]]] = {"spout": [], "bolt": [], "system": []}
+    for one in document["components"]:
+        rows.setdefault(one["kind"], []).append((one, numbers.get(one["id"], NO_NUMBERS)))
+    return rows
+
+
+def _sums(document: TopologyDocument, window: str) -> dict[str, Any]:
+    """A row of Storm's table of a topology: sums over a window."""
+    sums: WindowDocument | None = document["windows"].get(window)
+    if sums is None:
+        return {"secs": None}
+    numbers = sums["components"]
+    spouts = [numbers[one["id"]] for one in document["components"] if one["kind"] == "spout" and one["id"] in numbers]
+    every = [one for id_, one in numbers.items() if not id_.startswith("__")]
+    worst = [value for one in spouts if (value := one["complete"].get("p99")) is not None]
+    weights = [(one["complete_latency_ms"], one["acked"]) for one in spouts if one["complete_latency_ms"] is not None]
+    acked = sum(count for _, count in weights)
+    return {
+        "secs": sums["secs"],
+        "emitted": sum(one["emitted"] for one in every),
+        "transferred": sum(one["transferred"] for one in every),
+        "complete_latency_ms": sum(mean * count for mean, count in weights) / acked if acked else None,
+        "p99": max(worst, default=None),
+        "acked": sum(one["acked"] for one in spouts),
+        "failed": sum(one["failed"] for one in spouts),
+        "set_aside": sum(one["set_aside"] for one in spouts),
+        "micro_batches": sums["micro_batches"],
+    }
+
+
+def _busiest(document: TopologyDocument, window: str) -> tuple[str, float] | None:
+    """The component that limits the rate, if one is busy nearly all of its time."""
+    numbers = document["windows"][window]["components"] if window in document["windows"] else {}
+    found = [(one["capacity"], id_) for id_, one in numbers.items() if one["capacity"] is not None]
+    capacity, id_ = max(found, default=(0.0, ""))
+    return (id_, capacity) if capacity >= VERY_BUSY else None
+
+
+Reading = Callable[[SeriesPoint], float | None]
+
+
+def _values(points: Sequence[SeriesPoint], read: Reading) -> list[float | None]:
+    return [read(point) if point["secs"] > 0 else None for point in points]
+
+
+def _a_second(name: str) -> Reading:
+    return lambda point: float(point[name]) / point["secs"]  # type: ignore[literal-required]
+
+
+def topology_charts(series: SeriesDocument) -> list[Chart]:
+    """Throughput, latency, what waits, what fails, micro-batches and memory over time."""
+    points, events = series["points"], series["events"]
+    times = [point["time_ms"] for point in points]
+
+    def line(name: str, colour: str, read: Reading, peaks: bool = False) -> Line:
+        return Line(name, colour, _values(points, read), peaks)
+
+    latency = [
+        line(label, colour, lambda point, key=key: point["complete"].get(key), True)  # type: ignore[misc]
+        for key, label, colour in (("p50", "p50", "a"), ("p99", "p99", "b"), ("max", "max", "c"))
+    ]
+    return [
+        Chart("Throughput", "rate", times, [line("trees acked", "a", _a_second("acked"))], events),
+        Chart("Complete latency", "ms", times, latency, events),
+        Chart(
+            "Waiting",
+            "count",
+            times,
+            [
+                line("lag", "b", lambda point: point["lag"], True),
+                line("open trees", "a", lambda point: point["open_trees"], True),
+            ],
+            events,
+        ),
+        Chart(
+            "Failed trees and errors",
+            "count",
+            times,
+            [
+                line("failed", "bad", lambda point: point["failed"]),
+                line("errors", "c", lambda point: point["errors"]),
+            ],
+            events,
+            bars=True,
+        ),
+        Chart("Micro-batch", "ms", times, [line("mean", "a", lambda point: point["micro_batch_ms"])], events),
+        Chart(
+            "Memory",
+            "size",
+            times,
+            [
+                line(name, colour, lambda point, name=name: point["memory"].get(name))  # type: ignore[misc]
+                for name, colour in (("driver", "a"), ("jvm", "b"), ("workers", "c"))
+            ],
+            events,
+        ),
+    ]
+
+
+async def component_page(request: Request) -> Response:
+    """``/topologies/ID/components/C``: its tasks, its streams, its errors, its windows."""
+    asking, id_ = asking_of(request), topology_of(request)
+    document = await asking.document(id_)
+    component = request.path_params["component"]
+    found = [one for one in document["components"] if one["id"] == component]
+    if not found:
+        raise no_such(f"the topology {document['entry']['name']!r} has no component {component!r}")
+    reach, window = chosen(request, "since", SPANS_SECS), chosen(request, "window", WINDOWS)
+    series = await asking.series(id_, since_ms=_since(request, document, reach))
+    sums = document["windows"].get(window)
+    return topology_page(
+        request,
+        "component.html",
+        document,
+        Tab.OVERVIEW,
+        component=found[0],
+        by_window={
+            name: document["windows"][name]["components"].get(component, NO_NUMBERS)
+            for name in WINDOWS
+            if name in document["windows"]
+        },
+        tasks=[task for task in sums["tasks"] if task["component"] == component] if sums else [],
+        streams_in=[one for one in sums["streams"] if one["component"] == component and one["sender"]] if sums else [],
+        streams_out=[one for one in sums["streams"] if one["component"] == component and not one["sender"]]
+        if sums
+        else [],
+        readers=[
+            (other["id"], way)
+            for other in document["components"]
+            for way in other["inputs"]
+            if way["component"] == component
+        ],
+        errors=[error for error in document["errors"] if error["component"] == component][::-1][:50],
+        watermark=document["now"]["watermarks"].get(component),
+        charts=component_charts(series, found[0]),
+        window=window,
+        since=reach,
+    )
+
+
+def readers_of(document: TopologyDocument, component: str) -> list[tuple[str, StreamSubscription]]:
+    """Who subscribes to a component: (bolt, subscription)."""
+    return [
+        (other["id"], way)
+        for other in document["components"]
+        for way in other["inputs"]
+        if way["component"] == component
+    ]
+
+
+def component_charts(series: SeriesDocument, component: ComponentDocument) -> list[Chart]:
+    """The rate, the capacity or lag, and the failures of one component over time."""
+    points, events, id_ = series["points"], series["events"], component["id"]
+    times = [point["time_ms"] for point in points]
+
+    def of(name: str) -> Reading:
+        return lambda point: point["components"].get(id_, {}).get(name)
+
+    def a_second(name: str) -> Reading:
+        return lambda point: point["components"].get(id_, {}).get(name, 0.0) / point["secs"]
+
+    done = "emitted" if component["kind"] == "spout" else "executed"
+    charts = [Chart("Throughput", "rate", times, [Line(done, "a", _values(points, a_second(done)))], events)]
+    if component["kind"] == "spout":
+        charts.append(Chart("Lag", "count", times, [Line("positions", "b", _values(points, of("lag")), True)], events))
+    else:
+        read = [Line("busiest task", "b", _values(points, lambda point: point["capacity"].get(id_)), True)]
+        charts.append(Chart("Capacity", "share", times, read, events))
+    failed = [Line("failed", "bad", _values(points, of("failed")))]
+    return [*charts, Chart("Failed", "count", times, failed, events, bars=True)]
+
+
+async def micro_batches_page(request: Request) -> Response:
+    """``/topologies/ID/micro-batches``: where the time of each went."""
+    asking, id_ = asking_of(request), topology_of(request)
+    document = await asking.document(id_)
+    batches = (await asking.micro_batches(id_, last=MICRO_BATCHES_SHOWN))[::-1]
+    window = chosen(request, "window", WINDOWS)
+    sums = document["windows"].get(window)
+    parts = sums["parts_ms"] if sums else {}
+    names = [*parts, *dict.fromkeys(name for one in batches for name, _, _ in one["parts"] if name not in parts)]
+    return topology_page(
+        request,
+        "micro_batches.html",
+        document,
+        Tab.MICRO_BATCHES,
+        batches=batches,
+        longest=max((one["elapsed_ms"] for one in batches), default=0.0),
+        window=window,
+        parts=parts,
+        parts_total=sum(parts.values()),
+        colours=part_colours(names),
+        batches_in_window=sums["micro_batches"] if sums else 0,
+    )
+
+
+PART_COLOURS = {part: part for part in ("plan", "aborted", "read", "acker", "stage", "commit", "promotion")}
+
+
+def part_colours(names: Sequence[str]) -> dict[str, str]:
+    """By part of a micro-batch the class of its colour; levels take turns.
+
+    >>> part_colours(["read", "level 1", "level 2", "level 5", "else"])
+    {'read': 'read', 'level 1': 'level-1', 'level 2': 'level-2', 'level 5': 'level-1', 'else': 'other'}
+    """
+    colours = {}
+    for name in names:
+        level = name.removeprefix("level ")
+        is_level = name.startswith("level ") and level.isdecimal()
+        colours[name] = f"level-{(int(level) - 1) % 4 + 1}" if is_level else PART_COLOURS.get(name, "other")
+    return colours
+
+
+async def lag_page(request: Request) -> Response:
+    """``/topologies/ID/kafka``: what is not finished, by partition, and over time."""
+    asking, id_ = asking_of(request), topology_of(request)
+    document = await asking.document(id_)
+    reach = chosen(request, "since", SPANS_SECS)
+    series = await asking.series(id_, since_ms=_since(request, document, reach))
+    lag = document["now"]["lag"]
+    spouts = [one for one in document["components"] if one["kind"] == "spout"]
+    return topology_page(
+        request,
+        "lag.html",
+        document,
+        Tab.KAFKA,
+        since=reach,
+        spouts=[(one, sorted(lag.get(one["id"], {}).items(), key=lambda each: (-each[1], each[0]))) for one in spouts],
+        charts=lag_charts(series, spouts),
+        most=max((value for sources in lag.values() for value in sources.values()), default=0),
+    )
+
+
+def lag_charts(series: SeriesDocument, spouts: Sequence[ComponentDocument]) -> list[Chart]:
+    """The lag of each spout over time; of its largest partitions, where the series has them."""
+    points = series["points"]
+    times = [point["time_ms"] for point in points]
+    charts = []
+    for one in spouts:
+        id_ = one["id"]
+        newest: dict[str, int] = next((p["lags"][id_] for p in points[::-1] if id_ in p.get("lags", {})), {})
+        sources = sorted(newest, key=lambda source: (-newest[source], source))[: len(COLOURS)]
+
+        def of(source: str, id_: str = id_) -> Reading:
+            return lambda point: point.get("lags", {}).get(id_, {}).get(source)
+
+        def whole(point: SeriesPoint, id_: str = id_) -> float | None:
+            return point["components"].get(id_, {}).get("lag")
+
+        lines = [
+            Line(source, colour, _values(points, of(source)), True)
+            for source, colour in zip(sources, COLOURS, strict=False)
+        ]
+        lines = lines or [Line("all partitions", "b", _values(points, whole), True)]
+        charts.append(Chart(id_, "count", times, lines, series["events"]))
+    return charts
+
+
+async def settings_page(request: Request) -> Response:
+    """``/topologies/ID/settings``: what applies, and what can be changed."""
+    document = await asking_of(request).document(topology_of(request))
+    settings = document["settings"]
+    changeable = [
+        (key, setting, MEANINGS.get(key, ""), settings.get(SETTING_OF.get(key, key.replace("-", "_"))))
+        for key, setting in SETTINGS.items()
+    ]
+    own = [(one, name, value) for one in document["components"] for name, value in sorted(one["settings"].items())]
+    fixed = [(words(name), value) for name, value in sorted(settings.items())]
+    return topology_page(
+        request, "settings.html", document, Tab.SETTINGS, changeable=changeable, fixed=fixed, own=own, levels=LOG_LEVELS
+    )
+
+
+async def log_page(request: Request) -> Response:
+    """``/topologies/ID/log``: the newest lines, of all or of one component."""
+    asking, id_ = asking_of(request), topology_of(request)
+    document = await asking.document(id_)
+    component, search = request.query_params.get("component", ""), request.query_params.get("q", "")
+    lines = await asking.log(id_, component=component or None, search=search, last=LOG_LINES)
+    return topology_page(
+        request, "log.html", document, Tab.LOG, lines=lines, component=component, search=search, most=LOG_LINES
+    )
+
+
+async def errors_page(request: Request) -> Response:
+    """``/topologies/ID/errors``: all errors, the newest first."""
+    document = await asking_of(request).document(topology_of(request))
+    page = sliced(request, document["errors"][-wanted_rows(request) :])
+    return topology_page(request, "errors.html", document, Tab.OVERVIEW, page=page)

@@ -1,0 +1,58 @@
+"""Attempts: the failed attempts at one message until it is exhausted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sparkbolt.api.dead_letters import Attempt, ExhaustedMessage, remember
+from sparkbolt.api.reports import FailedTree
+from sparkbolt.api.story import root_text
+
+
+@dataclass(frozen=True)
+class MessageAttempts:
+    """The attempts at one message so far."""
+
+    attempts: tuple[Attempt, ...] = ()
+    left_out: int = 0
+    """How many attempts after the first one are not kept."""
+
+    def with_failure(self, tree: FailedTree) -> MessageAttempts:
+        """These attempts and one more failed attempt."""
+        if not tree.counted:
+            return self
+        kept = remember(self.attempts, attempt_of(tree))
+        return MessageAttempts(kept, self.left_out + len(self.attempts) + 1 - len(kept))
+
+    def exhausted(self, tree: FailedTree) -> ExhaustedMessage:
+        """The report on a message whose last attempt failed; that attempt is already among these."""
+        return ExhaustedMessage(self.attempts, self.left_out, tree.end, tree.message_id)
+
+    def to_json(self) -> list[Any]:
+        """The attempts as a list."""
+        return [[dict(vars(attempt)) for attempt in self.attempts], self.left_out]
+
+    @classmethod
+    def from_json(cls, body: list[Any]) -> MessageAttempts:
+        """The inverse of ``to_json``."""
+        return cls(tuple(Attempt(**attempt) for attempt in body[0]), body[1])
+
+
+NO_ATTEMPTS = MessageAttempts()
+
+
+def attempt_of(tree: FailedTree) -> Attempt:
+    """A failed tree as an attempt at its message."""
+    return Attempt(
+        number=tree.attempt,
+        root=root_text(tree.key),
+        cause=str(tree.fail.cause),
+        reason=tree.fail.reason,
+        component=tree.fail.component,
+        task=tree.fail.task,
+        micro_batch_id=tree.fail.micro_batch_id,
+        started_ms=tree.started_ms,
+        ended_ms=tree.ended_ms or 0,
+        traceback=tree.fail.traceback,
+    )

@@ -1,0 +1,407 @@
+"""The plan: what one micro-batch reads, as Spark's offset; and the records of a ``Spout`` that travel beside it.
+
+Rule 1: a plan holds ranges, never records. Records of a ``Spout`` travel beside it and are lost with their driver.
+Rule 2: a plan reserves sequences before anything is read: ``sequence = base + (position - start)``, so gaps and
+unknown record counts cost nothing, and no sequence is used twice.
+Rule 3: a plan of a dead life keeps its ranges but loses its ``Spout`` records and the ranges that may be read only
+once. ``alive_entries`` returns the entries that remain.
+Rule 4: values of a record that are not plain are pickled when they are emitted, each record on its own. A record that
+cannot be pickled, or is too large, is refused at that moment. A record that cannot be unpickled fails on arrival. In
+both cases only its own tree fails. Plain values (text, numbers, bytes, None) travel unchanged; the only cost is the
+check of their types.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import cloudpickle
+
+from sparkbolt.base.exceptions import line_of, pass_on, printed
+from sparkbolt.base.files import Files
+from sparkbolt.base.ids import tree_key
+from sparkbolt.errors import CheckpointError, EmitError
+from sparkbolt.wire.attempts import NO_ATTEMPTS, MessageAttempts
+from sparkbolt.wire.stream_sources import SourceRanges, StreamSources
+
+TaskOwner: TypeAlias = Callable[[int], tuple[str, int]]
+ASKED_FOR_MAX = 100
+"""For at most about this many trees that time out in a micro-batch, their holders are asked for the held tuples."""
+
+
+def own_source(index: int) -> str:
+    """The name of the source that stands for the outbox of a bolt's task, by the index of the task.
+
+    A position in this source is the sequence of the value's first attempt.
+    """
+    return f"kept-{index}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One piece of a micro-batch, read by one spout task; its records' sequences start at ``base``.
+
+    There are four kinds:
+
+    1. a range of a ``PartitionedSpout``: ``source`` is set;
+    2. records of a ``PartitionedSpout`` to be read again, all at the same attempt: ``source`` and ``positions`` are
+       set, and the i-th record has the sequence ``base + i``;
+    3. records of a ``Spout``, all at the same attempt: ``source`` is None, ``start`` is 0, and the sequences are
+       ``base`` to ``base + end - 1``;
+    4. exhausted messages of either spout, which are read once more for their dead letters: ``letters`` is set too.
+    """
+
+    task: int
+    base: int
+    source: str | None
+    start: int
+    end: int
+    attempt: int = 1
+    """The attempt of the records. For a range: the attempt at reading from its start; its records are first
+    attempts."""
+    positions: tuple[int, ...] | None = None
+    once: bool = False
+    """Whether no other life may read it, because its spout emits each record at most once."""
+    letters: tuple[str, ...] | None = field(default=None, repr=False)
+    """The report on each exhausted message (``ExhaustedMessage``, dumped); ``attempt`` then counts the attempts at
+    writing the dead letter."""
+
+    @property
+    def reserved(self) -> int:
+        """How many sequences the entry reserves."""
+        return len(self.positions) if self.positions is not None else self.end - self.start
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it may be read in any life: it is neither a ``Spout``'s records nor read ``once``."""
+        return self.source is not None and not self.once
+
+    @property
+    def first_key(self) -> int:
+        """The tree key of the first reserved sequence."""
+        return tree_key(self.task, self.base)
+
+    def position_of(self, sequence: int) -> int:
+        """The position of the record that has this sequence."""
+        offset = sequence - self.base
+        return self.positions[offset] if self.positions is not None else self.start + offset
+
+    def to_json(self) -> list[Any]:
+        """The entry as a list; trailing fields that have their defaults are left out."""
+        values = [self.task, self.base, self.source, self.start, self.end, self.attempt, self.positions]
+        more = [self.once, self.letters] if self.letters is not None else [True] if self.once else []
+        return [*values, *more]
+
+    @classmethod
+    def from_json(cls, value: list[Any]) -> Entry:
+        """The inverse of ``to_json``."""
+        positions = tuple(value[6]) if value[6] is not None else None
+        task, base, source, start, end, attempt = value[:6]
+        once = len(value) > 7 and value[7]
+        letters = tuple(value[8]) if len(value) > 8 else None
+        return cls(task, base, source, start, end, attempt, positions, once, letters)
+
+
+@dataclass(frozen=True)
+class MicroBatchPlan:
+    """All that is needed to run a micro-batch, and to run it again."""
+
+    micro_batch_id: int
+    life: int
+    """The run of the driver that made the plan; records of a ``Spout`` exist in that life only."""
+    now_ms: int
+    """The micro-batch's time, in milliseconds since the epoch; never less than that of an earlier plan."""
+    entries: tuple[Entry, ...] = ()
+    ticks: tuple[str, ...] = ()
+    """Components whose tasks receive a tick tuple."""
+    expired: tuple[int, ...] = ()
+    """Keys of open trees that have timed out; the promotion of this micro-batch fails them."""
+    void: tuple[tuple[int, int], ...] = ()
+    """(task number, sequence): trees of the task below the sequence belong to a dead life and are no longer tracked."""
+    asked: tuple[int, ...] = ()
+    """Numbers of tasks that hold tuples of the first expired trees; they are asked to report these tuples."""
+    again: tuple[Entry, ...] = ()
+    """Values that the tasks of bolts that start trees must emit again from their outboxes: entries with
+    ``positions``."""
+    outbox_acks: tuple[tuple[int, int, int], ...] = ()
+    """(task number, start, end): positions [start, end) that the task may drop from its outbox."""
+    clocks: tuple[int, ...] = ()
+    """Numbers of tasks that receive the time although nothing else may be sent to them."""
+    streams: tuple[StreamSources, ...] = ()
+    """The input streams of windows whose watermark depends on sources."""
+    open_ranges: tuple[tuple[int, int, int, str], ...] = ()
+    """(task number, first sequence, number of sequences, source): ranges of earlier plans with open trees, whose tuples
+    bolts may still emit; only with ``streams``."""
+
+    def sources(self, owner: TaskOwner) -> list[tuple[str, str]]:
+        """(spout, source) of each source that tuples of the micro-batch may come from; its index is its code.
+
+        Args:
+            owner: (component, index) of a task number.
+        """
+        return list(dict.fromkeys((owner(task)[0], source) for task, _, _, source in self._source_ranges()))
+
+    def source_ranges(self, owner: TaskOwner) -> SourceRanges:
+        """Which trees that tuples of the micro-batch may belong to come from which source."""
+        codes = {place: code for code, place in enumerate(self.sources(owner))}
+        return SourceRanges.of(
+            (tree_key(task, base), count, codes[owner(task)[0], source])
+            for task, base, count, source in self._source_ranges()
+        )
+
+    def _source_ranges(self) -> Iterator[tuple[int, int, int, str]]:
+        for entry in self.entries:
+            if entry.source is not None and entry.letters is None:
+                yield entry.task, entry.base, entry.reserved, entry.source
+        yield from self.open_ranges
+
+    @property
+    def reserving(self) -> tuple[Entry, ...]:
+        """All entries that reserve sequences: those that spouts read, and those that tasks emit again."""
+        return (*self.entries, *self.again)
+
+    def alive_entries(self, life: int) -> tuple[Entry, ...]:
+        """The entries that may be read in ``life``."""
+        return tuple(entry for entry in self.entries if entry.lasting or life == self.life)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as a JSON object; empty fields are left out."""
+        body: dict[str, Any] = {"n": self.micro_batch_id, "life": self.life, "now": self.now_ms}
+        if self.entries:
+            body["entries"] = [entry.to_json() for entry in self.entries]
+        if self.ticks:
+            body["ticks"] = list(self.ticks)
+        if self.clocks:
+            body["clocks"] = list(self.clocks)
+        if self.expired:
+            body["expired"] = list(self.expired)
+        if self.void:
+            body["void"] = [list(pair) for pair in self.void]
+        if self.asked:
+            body["asked"] = list(self.asked)
+        if self.again:
+            body["again"] = [entry.to_json() for entry in self.again]
+        if self.outbox_acks:
+            body["settled"] = outbox_acks_to_json(self.outbox_acks)
+        if self.streams:
+            body["streams"] = [stream.to_json() for stream in self.streams]
+            body["open"] = [list(range_) for range_ in self.open_ranges]
+        return body
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> MicroBatchPlan:
+        """The inverse of ``to_json``.
+
+        Raises:
+            CheckpointError: the object is not a plan.
+        """
+        if "life" not in body:
+            raise CheckpointError("an offset in the checkpoint holds no plan: the offset log is damaged")
+        return cls(
+            micro_batch_id=body["n"],
+            life=body["life"],
+            now_ms=body["now"],
+            entries=tuple(Entry.from_json(entry) for entry in body.get("entries", ())),
+            ticks=tuple(body.get("ticks", ())),
+            clocks=tuple(body.get("clocks", ())),
+            expired=tuple(body.get("expired", ())),
+            void=tuple((task, sequence) for task, sequence in body.get("void", ())),
+            asked=tuple(body.get("asked", ())),
+            again=tuple(Entry.from_json(entry) for entry in body.get("again", ())),
+            outbox_acks=outbox_acks_from_json(body.get("settled", ())),
+            streams=tuple(map(StreamSources.from_json, body.get("streams", ()))),
+            open_ranges=tuple((task, base, count, source) for task, base, count, source in body.get("open", ())),
+        )
+
+    def dumps(self) -> str:
+        """The plan as one line of JSON; equal plans give equal text."""
+        return json.dumps(self.to_json(), separators=(",", ":"))
+
+
+Offset = Mapping[str, Any]
+BEFORE_THE_FIRST: Offset = {"n": -1}
+"""The constant offset that stands before micro-batch 0; it holds no plan."""
+
+
+def plan_of(offset: Offset, files: Files, where: str) -> MicroBatchPlan:
+    """The plan that an offset stands for.
+
+    Raises:
+        CheckpointError: the offset stands for no plan, or the plan's file is missing.
+    """
+    if "file" in offset:
+        data = files.read(f"plans/{offset['file']}")
+        if data is None:
+            raise CheckpointError(f"{where}: plans/{offset['file']} is missing, though an offset of Spark's names it")
+        offset = json.loads(data)
+    return MicroBatchPlan.from_json(offset)
+
+
+class Timer(NamedTuple):
+    """When a task with a bolt runtime must receive the time."""
+
+    due_ms: int
+    """A micro-batch must run for the task at this time, in milliseconds since the epoch, at the latest."""
+    waits: bool = True
+    """Whether the task will then process what it has already received; a topology is not finished before."""
+
+
+def outbox_acks_to_json(settled: Iterable[tuple[int, int, int]]) -> list[list[int]]:
+    """Encode (task number, start, end) as plans and snapshots store it: [task number, first, last].
+
+    >>> outbox_acks_to_json([(6, 10, 12)])
+    [[6, 10, 11]]
+    """
+    return [[task, start, end - 1] for task, start, end in settled]
+
+
+def outbox_acks_from_json(body: Iterable[Sequence[int]]) -> tuple[tuple[int, int, int], ...]:
+    """The inverse of ``outbox_acks_to_json``.
+
+    >>> outbox_acks_from_json([[6, 10, 11]])
+    ((6, 10, 12),)
+    """
+    return tuple((task, first, last + 1) for task, first, last in body)
+
+
+_PLAIN = frozenset({int, float, bool, type(None)})
+_SHOWN_CHARACTERS_MAX = 1000
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Pickled values."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Values that cannot be sent."""
+
+    reason: str
+    shown: tuple[str, ...]
+    """The printed form of each value, shortened."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One emission of a ``Spout``; it travels in the ``InputPartition``."""
+
+    stream: str
+    values: Sequence[Any] | Packed | Refused
+    tracked: bool
+    direct_to: int | None = None
+    attempt: int = 1
+    """The number of the attempt at the message, from 1."""
+    attempts: MessageAttempts = NO_ATTEMPTS
+    """The earlier attempts, if the message may become a dead letter."""
+
+    @classmethod
+    def of(cls, stream: str, values: list[Any], tracked: bool, direct_to: int | None, bytes_max: int) -> Record:
+        """A record of values that a spout has just emitted.
+
+        Args:
+            stream: the stream of the emission.
+            values: one for each field of the stream.
+            tracked: whether the values start a tree.
+            direct_to: the number of the task that receives them; None: the groupings choose.
+            bytes_max: the limit of the record's size; the tree of a larger record fails.
+        """
+        return cls(stream, _packed(values, bytes_max), tracked, direct_to)
+
+    @property
+    def size(self) -> int:
+        """The approximate size in a partition, in bytes."""
+        if isinstance(self.values, Packed):
+            return 64 + len(self.values.data)
+        if isinstance(self.values, Refused):
+            return 64
+        return 64 + sum([len(value) if isinstance(value, str | bytes) else 64 for value in self.values])
+
+    def read(self) -> Sequence[Any]:
+        """The values.
+
+        Raises:
+            EmitError: the values cannot be sent or read; the message has the reason.
+        """
+        if isinstance(self.values, Refused):
+            raise EmitError(self.values.reason)
+        if not isinstance(self.values, Packed):
+            return self.values
+        try:
+            values: list[Any] = pickle.loads(self.values.data)
+        except BaseException as error:  # unpickling calls user code, which may raise anything
+            pass_on(error)
+            raise EmitError(
+                "the record holds a value that cannot be sent to an executor (it can be pickled, and reading it back "
+                f"raises {line_of(error)})"
+            ) from error
+        return values
+
+
+def _packed(values: list[Any], bytes_max: int) -> Sequence[Any] | Packed | Refused:
+    size = 0
+    for value in values:
+        kind = type(value)
+        if kind is str or kind is bytes:
+            size += len(value)
+        elif kind not in _PLAIN:
+            break
+    else:
+        return values if size <= bytes_max else _refused(values, _too_large(size, bytes_max))
+    try:
+        data = _pickled(values)
+    except BaseException as error:  # noqa: BLE001  pickling calls user code, which may raise anything
+        pass_on(error)
+        return _refused(values, f"the record holds a value that cannot be sent to an executor ({line_of(error)})")
+    return Packed(data) if len(data) <= bytes_max else _refused(values, _too_large(len(data), bytes_max))
+
+
+def _refused(values: Sequence[Any], reason: str) -> Refused:
+    return Refused(reason, tuple(printed(value)[:_SHOWN_CHARACTERS_MAX] for value in values))
+
+
+def _too_large(size: int, bytes_max: int) -> str:
+    return (
+        f"a record of {size:,} bytes cannot be emitted: tuple_bytes_max is {bytes_max:,}; emit a reference to what is "
+        "large, such as a path, or raise the limit"
+    )
+
+
+class _ClassError(Exception):
+    """The values to be pickled contain an instance of a class."""
+
+
+class _BuiltIns(pickle.Pickler):
+    """Pickles builtin types only."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        raise _ClassError
+
+
+def _pickled(values: list[Any]) -> bytes:
+    """Pickle with cloudpickle if a class is among the values; without one, ``pickle`` takes a twentieth of the time."""
+    buffer = io.BytesIO()
+    try:
+        _BuiltIns(buffer, 5).dump(values)
+    except _ClassError:
+        data: bytes = cloudpickle.dumps(values)
+        return data
+    return buffer.getvalue()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One entry of a plan, with its index and the records that travel with it."""
+
+    index: int
+    entry: Entry
+    records: tuple[Record, ...] = ()
+    traced: tuple[int, ...] = ()
+    """The sequences whose trees an operator wants to be traced, besides those that ``trace`` chooses."""

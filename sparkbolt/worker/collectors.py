@@ -1,0 +1,465 @@
+"""Collectors: they record what user code emits, acks and fails.
+
+Rule 1: a call of user code only appends values, and the number of the row that they are anchored to. Everything else is
+done once for all rows (``tasks``, ``routing``).
+Rule 2: a tuple is settled once. A second ack, or an ack after a fail, changes nothing and is reported as an error.
+Rule 3: an emission succeeds as a whole or not at all: it is checked completely before anything is appended.
+Rule 4: a collector belongs to its task's ``execute`` and ``flush``. At any other time it refuses emissions, since they
+would not be routed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Never
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparkbolt.api.pickling import never_durable
+from sparkbolt.api.story import short
+from sparkbolt.api.tuples import DEFAULT_STREAM, Tuple
+from sparkbolt.base.exceptions import printed
+from sparkbolt.base.ids import OBJECT_ORDINAL
+from sparkbolt.errors import EmitError
+from sparkbolt.wire.frames import sound_column
+from sparkbolt.worker.tuple_batch import NO_LISTS, UNANCHORED, Output, StreamOut, named
+
+if TYPE_CHECKING:
+    from sparkbolt.worker.tuple_batch import Rows
+
+_BETWEEN_ROWS: Final = object()
+"""Stands for the rows of a collector while ``flush`` runs."""
+_BY_ITSELF = (
+    "a BasicBolt or AsyncBolt anchors what it emits to its input, acks that when execute returns and fails it when "
+    "execute raises; to do so by hand, derive from Bolt"
+)
+
+
+@never_durable
+class BasicRowCollector:
+    """The ``BasicCollector`` of one task, or of one tuple of an ``AsyncBolt``."""
+
+    def __init__(self, output: Output, row: Tuple | int | None = None) -> None:
+        """Emit into ``output``, anchored to the row of a tuple; None: nothing may be emitted until ``begin``."""
+        self._output = output
+        self._row = row
+        """The tuple that shows the current row, or UNANCHORED; None while nothing may be emitted."""
+        self._gate: Callable[[bool], None] | None = None
+        out = output.default
+        if row is None and out is not None and out.width and not out.routes.direct:
+            if output.native is None:
+                self.emit, self._gate = _gated(out, self.emit)  # type: ignore[method-assign]
+                self.emit.__self__ = self  # type: ignore[attr-defined]  # as a method has it, for ``never_durable``
+            else:
+                never_durable(output.native.Emitter)
+                out.emitter = output.native.Emitter(out.coded(), DEFAULT_STREAM, self._emit_otherwise, out.collected)
+                self.emit, self._gate = out.emitter.emit, out.emitter.open  # type: ignore[method-assign]
+
+    def begin(self, tup: Tuple) -> list[int] | None:
+        """Anchor emissions from now on to the row that ``tup`` shows.
+
+        On the default stream the collector does not record the row of an emission. Instead the caller appends the
+        length of the stream's values to the returned list after each row.
+
+        Returns:
+            The list of lengths; None if the caller need not append them.
+        """
+        self._row = tup
+        if self._gate is None or self._output.default is None:
+            return None
+        self._gate(True)
+        if self._output.default.emitter is not None:
+            return None
+        ends = self._output.default.ends = []
+        return ends if self._output.default.collected else None
+
+    def show(self, tup: Tuple) -> None:
+        """Use another tuple object for the current row from now on."""
+        self._row = tup
+
+    def begin_flush(self) -> None:
+        """Anchor emissions from now on to nothing."""
+        self._row = UNANCHORED
+
+    def end(self) -> None:
+        """Refuse emissions from now on."""
+        self._row = None
+        if self._gate is not None:
+            self._gate(False)
+
+    def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
+        """See ``BasicCollector.emit``."""
+        self._refuse_anchors(anchors, stream)
+        out = self._output.of(stream)
+        row = out.row(values)
+        parent = self._parent()
+        out.extend(row)
+        if out.ends is None:
+            out.append_parent(parent)
+
+    def _emit_otherwise(self, values: Any, stream: Any, anchors: Any) -> Sequence[Any] | None:
+        """Emit what compiled code does not: see ``Emitter``. Returns the values if it is to emit them after all."""
+        out = self._output.default
+        if isinstance(stream, str):
+            stream = str.__str__(stream)  # a subclass may compare as it likes
+        if stream == DEFAULT_STREAM and isinstance(self._row, Tuple) and out is not None:
+            self._refuse_anchors(anchors, stream)
+            return out.row(values)
+        BasicRowCollector.emit(self, values, stream, anchors)
+        return None
+
+    def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
+        """See ``BasicCollector.emit_direct``."""
+        self._refuse_anchors(anchors, stream)
+        out = self._output.of(stream, direct=True)
+        row, to = out.row(values), out.task(task)
+        parent = self._parent()
+        out.extend(row)
+        out.append_parent(parent)
+        out.direct_to.append(to)
+
+    def _parent(self) -> int:
+        row = self._row
+        if row is None:
+            raise self._output.refuse_now()
+        return row if isinstance(row, int) else row._row
+
+    def _refuse_anchors(self, anchors: object, stream: object) -> None:
+        """Refuse anchors, given by name or as the second argument, where the collector of a ``Bolt`` takes them."""
+        if anchors is not None or isinstance(stream, Tuple):
+            raise EmitError(f"{self._output.component!r} emitted with anchors: {_BY_ITSELF}")
+
+    if not TYPE_CHECKING:  # a type checker finds them missing
+
+        def __getattr__(self, name: str) -> Never:
+            """Raise AttributeError; for what only the collector of a ``Bolt`` has, with advice what to do instead."""
+            hint = f": {_BY_ITSELF}" if name in ("ack", "fail", "reset_timeout") else ""
+            raise AttributeError(f"'BasicCollector' object has no attribute {name!r}{hint}", name=name, obj=self)
+
+    def report_error(self, error: BaseException | str) -> None:
+        """See ``BasicCollector.report_error``."""
+        self._output.errors.append(error)
+
+
+def _gated(out: StreamOut, otherwise: Callable[..., None]) -> tuple[Callable[..., None], Callable[[bool], None]]:
+    """A fast ``BasicRowCollector.emit`` for the default stream, and the gate that opens and closes it.
+
+    It is called for every tuple; a method would cost half as much again, so all that it reads is in a closure. The
+    gate costs nothing while it is open. While it is closed, the expected width is -1, which no list has, and
+    ``otherwise`` is called. If the stream has no consumers, values are only counted.
+    """
+    extend, width = out.extend, -1
+
+    def emit(values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
+        if (
+            (values.__class__ is list or values.__class__ is tuple)
+            and len(values) == width
+            and stream is DEFAULT_STREAM
+            and anchors is None
+        ):
+            extend(values)
+        else:
+            otherwise(values, stream, anchors)
+
+    def count(values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
+        if (
+            (values.__class__ is list or values.__class__ is tuple)
+            and len(values) == width
+            and stream is DEFAULT_STREAM
+            and anchors is None
+        ):
+            out.uncollected += 1
+        else:
+            otherwise(values, stream, anchors)
+
+    def gate(is_open: bool) -> None:
+        nonlocal width
+        width = out.width if is_open else -1
+
+    return (emit if out.collected else count), gate
+
+
+@never_durable
+class BoltRowCollector:
+    """The ``BoltCollector`` of one task."""
+
+    __slots__ = ("_late", "_micro_batch_id", "_output", "_rows", "_status", "failures", "touched")
+
+    ACKED = 1
+    FAILED = 2
+
+    def __init__(self, output: Output) -> None:
+        """Emit into ``output``."""
+        self._output = output
+        self._rows: Any = None
+        """The ``Rows`` that the bolt works on; ``_BETWEEN_ROWS`` in ``flush``; None while nothing may be emitted."""
+        self._status = bytearray()
+        self._micro_batch_id = -1
+        self._late: list[Tuple] = []
+        self.failures: list[tuple[Tuple, Any]] = []
+        """Tuples that the bolt has failed, with its reasons."""
+        self.touched: list[Tuple] = []
+
+    def begin(self, rows: Rows, micro_batch_id: int) -> None:
+        """Begin a block of rows."""
+        self._rows = rows
+        self._status = bytearray(rows.count)
+        self._micro_batch_id = micro_batch_id
+
+    def begin_flush(self) -> None:
+        """The rows are done: acks, fails and anchors from now on concern tuples that the bolt has kept."""
+        self._rows = _BETWEEN_ROWS
+
+    def end(self) -> tuple[bytearray, list[Tuple]]:
+        """Refuse emissions from now on.
+
+        Returns:
+            The status of each row (0, ``ACKED`` or ``FAILED``), and the tuples of earlier rows that were acked.
+        """
+        late, self._late = self._late, []
+        self._rows = None
+        return self._status, late
+
+    def emit(
+        self, values: Sequence[Any], anchors: Tuple | Sequence[Tuple] | None = None, stream: str = DEFAULT_STREAM
+    ) -> None:
+        """See ``BoltCollector.emit``."""
+        out = self._output.of(stream)
+        row = out.row(values)
+        parent = self._parent(out, anchors)
+        out.extend(row)
+        out.append_parent(parent)
+
+    def emit_direct(
+        self,
+        task: int,
+        values: Sequence[Any],
+        anchors: Tuple | Sequence[Tuple] | None = None,
+        stream: str = DEFAULT_STREAM,
+    ) -> None:
+        """See ``BoltCollector.emit_direct``."""
+        out = self._output.of(stream, direct=True)
+        row, to = out.row(values), out.task(task)
+        parent = self._parent(out, anchors)
+        out.extend(row)
+        out.append_parent(parent)
+        out.direct_to.append(to)
+
+    def _parent(self, out: StreamOut, anchors: Any) -> int:
+        """What an emission is anchored to; recorded in ``out.extras`` if it is not one row.
+
+        This is the last step of an emission that may raise.
+        """
+        rows = self._rows
+        if rows is None:
+            raise self._output.refuse_now()
+        if anchors is None:
+            return UNANCHORED
+        anchor = anchors[0] if anchors.__class__ is list and len(anchors) == 1 else anchors
+        if anchor.__class__ is Tuple and anchor._chunk is rows:
+            return anchor._row
+        several = (anchors,) if isinstance(anchors, Tuple) else self._listed(anchors)
+        pairs: list[tuple[int, int, int, int]] = []
+        for slot, anchor in enumerate(several):
+            ordinal = OBJECT_ORDINAL + anchor.next_ordinal(self._micro_batch_id)
+            pairs.extend((root, edge, ordinal, slot) for root, edge in anchor.anchors)
+        out.extras.append(pairs)
+        out.extra_attempts.append(max((anchor.mark for anchor in several), default=1))
+        return -1 - len(out.extras)
+
+    def _listed(self, anchors: Any) -> Sequence[Tuple]:
+        """Several anchors as a sequence; raises EmitError if one is not a tuple."""
+        try:
+            several = (anchors,) if isinstance(anchors, str | bytes | Mapping) else tuple(anchors)
+        except TypeError:
+            several = (anchors,)
+        wrong = [anchor for anchor in several if not isinstance(anchor, Tuple)]
+        if not wrong:
+            return several
+        known = isinstance(wrong[0], str) and wrong[0] in self._output.streams
+        hint = f": did you mean stream={wrong[0]!r}?" if known else ""
+        raise EmitError(f"{self._output.component!r}: anchors are tuples, got {short(wrong[0])}{hint}")
+
+    def ack(self, tup: Tuple) -> None:
+        """See ``BoltCollector.ack``."""
+        self._settle(tup, self.ACKED, "acked")
+
+    def fail(self, tup: Tuple, reason: object = "") -> None:
+        """See ``BoltCollector.fail``."""
+        if self._settle(tup, self.FAILED, "failed"):
+            self.failures.append((tup, reason))
+
+    def _settle(self, tup: Tuple, status: int, word: str) -> bool:
+        if not isinstance(tup, Tuple):
+            raise self._no_tuple(word, tup)
+        if tup._chunk is not None and tup._chunk is self._rows:
+            before = self._status[tup._row]
+            if before == 0:
+                self._status[tup._row] = status
+                return True
+            earlier = "acked" if before == self.ACKED else "failed"
+        elif tup._settled is None:
+            tup._settled = word
+            if status == self.ACKED:
+                self._late.append(tup)
+            return True
+        else:
+            earlier = tup._settled
+        if word == "failed" and earlier == "acked":
+            self._mark_failed(tup)
+            return True
+        if earlier != word or word == "acked":
+            self._output.errors.append(f"{tup!r} was {word} after it had been {earlier}: the second call was ignored")
+        return False
+
+    def _mark_failed(self, tup: Tuple) -> None:
+        """A fail after an ack fails a tree that is still open, as in Storm; the ack stays."""
+        if tup._chunk is None or tup._chunk is not self._rows:
+            tup._settled = "failed"
+
+    def reset_timeout(self, tup: Tuple) -> None:
+        """See ``BoltCollector.reset_timeout``."""
+        if not isinstance(tup, Tuple):
+            raise self._no_tuple("given more time", tup)
+        self.touched.append(tup)
+
+    def _no_tuple(self, word: str, thing: object) -> EmitError:
+        return EmitError(
+            f"{self._output.component!r}: a tuple that execute was given can be {word}, "
+            f"and this is {printed(thing):.60}"
+        )
+
+    def report_error(self, error: BaseException | str) -> None:
+        """See ``BoltCollector.report_error``."""
+        self._output.errors.append(error)
+
+
+@never_durable
+class ColumnBlockCollector:
+    """The ``ColumnCollector`` of one task."""
+
+    __slots__ = ("_first", "_output", "_rows")
+
+    def __init__(self, output: Output) -> None:
+        """Emit into ``output``."""
+        self._output = output
+        self._first = 0
+        self._rows: int | None = None
+
+    def begin(self, rows: int, first: int = 0) -> None:
+        """Begin ``rows`` rows of a frame, from row ``first`` on; 0 in ``flush``."""
+        self._rows = rows
+        self._first = first
+
+    def end(self) -> None:
+        """Refuse emissions from now on."""
+        self._rows = None
+
+    def emit(self, columns: Sequence[Any], anchors: Any = None, stream: str = DEFAULT_STREAM) -> None:
+        """See ``ColumnCollector.emit``."""
+        out = self._output.of(stream)
+        if self._rows is None:
+            raise self._output.refuse_now()
+        if isinstance(columns, pa.RecordBatch | pa.Table):
+            raise EmitError(
+                f"{self._output.component!r} emitted a {type(columns).__name__} on {stream!r}: emit its columns, in "
+                f"the order of the fields {out.routes.fields}"
+            )
+        whole = [self._column(column, stream) for column in out.row(columns)]
+        lengths = {len(column) for column in whole}
+        if len(lengths) > 1:
+            raise EmitError(
+                f"{self._output.component!r} emitted columns of different lengths {sorted(lengths)} on {stream!r}"
+            )
+        count = lengths.pop() if lengths else 0
+        parents = self._parents(anchors, count, stream, self._rows)
+        if count:
+            out.columns.append((whole, parents))
+
+    def _column(self, column: Any, stream: str) -> Any:
+        """A column as an array or a list of fixed length."""
+        if isinstance(column, pa.DictionaryArray):
+            least, most = pc.min_max(column.indices).values()
+            if least.is_valid and not 0 <= least.as_py() <= most.as_py() < len(column.dictionary):
+                raise EmitError(
+                    f"{self._output.component!r} emitted a dictionary array with numbers from {least} to {most} on "
+                    f"{stream!r}, whose dictionary has {len(column.dictionary)} values"
+                )
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        column, reason = sound_column(column)
+        if reason is not None:
+            raise EmitError(
+                f"{self._output.component!r} emitted an array of {column.type} on {stream!r} with a value that cannot "
+                f"be read ({reason})"
+            )
+        if isinstance(column, pa.Array):
+            return column
+        if not isinstance(column, NO_LISTS) and not isinstance(column, type) and hasattr(column, "__len__"):
+            try:
+                return column if isinstance(column, np.ndarray) and column.ndim == 1 else list(column)
+            except TypeError:
+                pass
+        raise EmitError(
+            f"{self._output.component!r} emitted {named(column)} as a column on {stream!r}: a ColumnBolt emits an "
+            "array or a list of values for each field"
+        )
+
+    def _parents(self, anchors: Any, count: int, stream: str, rows: int) -> Any:
+        """The input row of each output row, or UNANCHORED: int64[count]."""
+        if anchors is None:
+            return np.full(count, UNANCHORED, dtype=np.int64)
+        given = np.asarray(anchors)
+        whole = given.ndim == 1 and (given.dtype.kind in "iu" or not len(given))
+        parents = given.astype(np.int64) if whole else np.empty(0, dtype=np.int64)
+        if not whole or len(parents) != count or (count and (parents.min() < 0 or parents.max() >= rows)):
+            what = f"{len(parents)} anchors" if whole else f"{short(anchors)} as anchors"
+            raise EmitError(
+                f"{self._output.component!r} emitted {count} rows on {stream!r} with {what}: "
+                f"expected one for each row, each an input row from 0 to {rows - 1}"
+                if rows
+                else f"{self._output.component!r} emitted {count} rows on {stream!r} with {what} in flush, where there "
+                "are no input rows: emit them without"
+            )
+        return parents + self._first
+
+    def report_error(self, error: BaseException | str) -> None:
+        """See ``ColumnCollector.report_error``."""
+        self._output.errors.append(error)
+
+
+ROOM_MAX = 1 << 31
+
+
+@never_durable
+class SpoutRecordCollector:
+    """The ``SpoutCollector`` of one task: it collects records."""
+
+    __slots__ = ("_output", "records", "room")
+
+    def __init__(self, output: Output) -> None:
+        """Collect records; their values are checked against the streams of ``output``."""
+        self._output = output
+        self.records: list[tuple[str, list[Any], Any, int | None]] = []
+        """(stream, values, message id, direct task)."""
+        self.room = ROOM_MAX
+        """See ``SpoutCollector.room``."""
+
+    def emit(self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM) -> None:
+        """See ``SpoutCollector.emit``."""
+        row = self._output.of(stream).row(values)
+        self.records.append((stream, list(row), message_id, None))
+
+    def emit_direct(
+        self, task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM
+    ) -> None:
+        """See ``SpoutCollector.emit_direct``."""
+        out = self._output.of(stream, direct=True)
+        row, to = out.row(values), out.task(task)
+        self.records.append((stream, list(row), message_id, to))
+
+    def report_error(self, error: BaseException | str) -> None:
+        """See ``SpoutCollector.report_error``."""
+        self._output.errors.append(error)

@@ -1,0 +1,155 @@
+"""The worker environment: what a process needs to run tasks, made once in the driver.
+
+Rule: classes are pickled by module and name if the module can be imported in that process. Definitions of the main
+program are pickled by value, and are found again by their names when state is unpickled.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any, Protocol, TypeAlias
+
+import cloudpickle
+
+from sparkbolt.api.dead_letters import DeadLetterSink
+from sparkbolt.api.reports import Fail
+from sparkbolt.base.ids import U64
+from sparkbolt.layout.lane import Lane
+from sparkbolt.observe.measurements import Process
+from sparkbolt.wire.frames import Column
+from sparkbolt.worker.routing import RoutedRows
+from sparkbolt.worker.tasks import BoltTask
+from sparkbolt.worker.tuple_batch import Output, Rows
+
+MAIN = "__main__"
+
+
+def pickled_components(lane: Lane) -> dict[str, bytes]:
+    """Each component of a topology, pickled separately: each task unpickles its own instance."""
+    return {name: cloudpickle.dumps(spec.component) for name, spec in lane.topology.components.items()}
+
+
+def main_definitions() -> dict[str, Any]:
+    """The classes and functions that the main program defines, by name."""
+    main = sys.modules.get(MAIN)
+    if main is None:
+        return {}
+    return {
+        name: value
+        for name, value in vars(main).items()
+        if isinstance(value, type | FunctionType) and value.__module__ == MAIN
+    }
+
+
+def pickled_definitions(definitions: Mapping[str, Any]) -> bytes:
+    """The definitions as a pickled dict, without those that cannot be pickled.
+
+    A function of the main program may use the Spark session or an open file, for example; no task needs such a one.
+    """
+    able = {}
+    for name, value in definitions.items():
+        try:
+            cloudpickle.dumps(value)
+        except Exception:  # noqa: BLE001  pickling calls code of the user's, which may raise anything
+            continue
+        able[name] = value
+    data: bytes = cloudpickle.dumps(able)
+    return data
+
+
+def environment_of(
+    lane: Lane,
+    *,
+    stamps: Callable[[], int],
+    clock: Callable[[], float],
+    wall_ms: Callable[[], float] = lambda: 0.0,
+    process: Callable[[], Process | None] = lambda: None,
+    components: Mapping[str, bytes] | None = None,
+    namespace: Mapping[str, Any] | None = None,
+    capture: Capture | None = None,
+    debug: Callable[[str], None] | None = None,
+) -> WorkerEnvironment:
+    """Make the environment for the tasks of a lane; see ``WorkerEnvironment`` for the arguments."""
+    return WorkerEnvironment(
+        lane=lane,
+        components=components if components is not None else pickled_components(lane),
+        unpickle=cloudpickle.loads,
+        clock=clock,
+        stamps=stamps,
+        wall_ms=wall_ms,
+        process=process,
+        capture=capture,
+        debug=debug,
+        namespace=namespace if namespace is not None else main_definitions(),
+    )
+
+
+Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
+"""Called with everything that is emitted: component, task index, stream, columns."""
+
+
+class Observer(Protocol):
+    """Observes what stages do, delivery by delivery, in the simulator. It does not change what they do."""
+
+    def emits(self, output: Output) -> None:
+        """Called when a task is made, with the ``Output`` into which it emits."""
+
+    def starting(self, task: BoltTask, rows: Rows) -> Rows:
+        """Called before a task runs on rows; the task runs on the rows that this returns."""
+
+    def sending(self, task: BoltTask) -> None:
+        """Called before the emissions of a task are sent."""
+
+    def giving(self, rows: Rows) -> AbstractContextManager[None]:
+        """Entered while a fused task works on rows, whose values are the very objects that were emitted."""
+
+    def started(self, keys: U64) -> None:
+        """Called when trees begin: their keys, uint64[trees]."""
+
+    def sent(self, sender: int, stream: int, routed: RoutedRows) -> None:
+        """Called when a task has sent rows to another task."""
+
+    def settled(self, roots: U64, edges: U64) -> None:
+        """Called when deliveries were acked, with a pair for each tree of each delivery; each uint64[pairs]."""
+
+    def failed(self, fail: Fail) -> None:
+        """Called when a tree fails."""
+
+    def again(self) -> None:
+        """Called when this attempt begins again: what was observed of it before does not count."""
+
+
+@dataclass
+class WorkerEnvironment:
+    """What a process needs to run tasks; made once in the driver."""
+
+    lane: Lane
+    components: Mapping[str, bytes]
+    """Each component, pickled: each task unpickles its own instance."""
+    unpickle: Callable[[bytes], Any]
+    clock: Callable[[], float]
+    """The time in seconds, to measure how long user code takes; no rule depends on it."""
+    stamps: Callable[[], int]
+    """Returns random 64-bit numbers for segments of state."""
+    wall_ms: Callable[[], float] = lambda: 0.0
+    """The wall clock, in milliseconds since the epoch, to tell when a stage ran; no rule depends on it."""
+    process: Callable[[], Process | None] = lambda: None
+    """Returns this process and its memory; None if nobody wants to know."""
+    capture: Capture | None = None
+    debug: Callable[[str], None] | None = None
+    """Called with the text of each emission of components whose ``debug`` is on."""
+    observer: Observer | None = None
+    """Observes every delivery; None except in the simulator."""
+    namespace: Mapping[str, Any] = field(default_factory=dict)
+    """The definitions of the topology's main module, for unpickling state."""
+    letter_sink: Callable[[int], DeadLetterSink] | None = None
+    """In tests and in the simulator: makes the dead letter sink of a spout's task, instead of the one that its spout
+    sets."""
+    rehearsal_directory: str | None = None
+    """See ``TopologyContext``."""
+    checkpoint_id: str = ""
+    """See ``TopologyContext``."""

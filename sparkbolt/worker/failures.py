@@ -1,0 +1,93 @@
+"""Failures: what an exception or a reason means for its tuple.
+
+Rule: every exception that leaves user code fails its tuple, also a ``BaseException`` that is not an ``Exception``; only
+``KeyboardInterrupt`` and ``Interruption`` are raised again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sparkbolt.api.causes import NOT_TRIED, STOPPING, Cause
+from sparkbolt.base.exceptions import REASON_CHARACTERS_MAX, line_of, pass_on, reason_of, text_of
+from sparkbolt.errors import (
+    EmitError,
+    EngineError,
+    FailedException,
+    KilledWorkerError,
+    PrepareError,
+    Reject,
+    ReportedFailedException,
+    Unavailable,
+    UnkeptError,
+)
+
+
+@dataclass
+class Failure:
+    """Why the tuple of one row failed."""
+
+    cause: Cause
+    reason: str
+    traceback: str | None = None
+    reported: bool = True
+    """Whether the failure is reported as an error, also if the tuple's trees fail with it."""
+
+    def __post_init__(self) -> None:
+        """Shorten the reason."""
+        if len(self.reason) > REASON_CHARACTERS_MAX:
+            self.reason = f"{self.reason[: REASON_CHARACTERS_MAX - 3]}..."
+
+
+def failure_of(error: BaseException) -> Failure:
+    """The failure that an exception which left user code means for the tuple.
+
+    Raises:
+        KeyboardInterrupt, Interruption: the exception is one of these, which belong to no tuple.
+    """
+    pass_on(error)
+    if isinstance(error, ReportedFailedException):
+        return Failure(Cause.FAIL, line_of(error), text_of(error))
+    if isinstance(error, FailedException):
+        return Failure(Cause.FAIL, line_of(error), reported=False)
+    if isinstance(error, KilledWorkerError):
+        return Failure(Cause.STATE if isinstance(error, UnkeptError) else Cause.KILLED, line_of(error))
+    if isinstance(error, Unavailable):
+        return Failure(Cause.UNAVAILABLE, line_of(error) or "it depends on something that is away")
+    if isinstance(error, PrepareError) and error.__cause__ is not None:
+        return Failure(failure_of(error.__cause__).cause, line_of(error), text_of(error))
+    if isinstance(error, Reject):
+        return Failure(Cause.REJECTED, line_of(error) or "rejected by the bolt")
+    cause = Cause.EMIT if isinstance(error, EmitError) else Cause.EXCEPTION
+    return Failure(cause, line_of(error), text_of(error))
+
+
+def stop_without_tree(component: str, failure: Failure, on_error: str) -> None:
+    """Raise an EngineError if a tuple that belongs to no tree has failed where ``on_error`` is ``stop``.
+
+    The driver stops the topology for a tree that fails; it learns nothing of a tuple without one.
+    """
+    if on_error == "stop" and failure.cause in STOPPING:
+        raise EngineError(
+            f"{component!r} raised for a tuple that belongs to no tree, and its on_error is 'stop': {failure.reason}"
+        )
+
+
+def failure_said(reason: Any) -> Failure:
+    """The failure that ``collector.fail(tup, reason)`` means; the reason may be any object.
+
+    >>> failure_said("no such user").reason, failure_said(None).reason, failure_said(b"no").reason
+    ('no such user', 'failed by the bolt', "b'no'")
+    >>> failure_said(KeyError("user")).reason
+    "KeyError: 'user'"
+    """
+    if isinstance(reason, Unavailable | Reject):  # as if it had been raised
+        return replace(failure_of(reason), reported=False)
+    text, traceback_ = reason_of(reason)
+    return Failure(Cause.FAIL, text or "failed by the bolt", traceback_, reported=False)
+
+
+def not_tried(failure: Failure) -> Failure:
+    """The failure of a tuple that is not tried, because tuples before it have failed with ``failure``."""
+    return Failure(failure.cause, NOT_TRIED + failure.reason, reported=False)

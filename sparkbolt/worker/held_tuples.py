@@ -1,0 +1,140 @@
+"""Held tuples: which tuples a bolt holds in its attributes, and how tuples of void trees are dropped.
+
+Rule 1: a search visits at most ``LOOKS_MAX`` objects. It is made only for trees that time out, by the tasks that the
+ledger names as their holders.
+Rule 2: a tuple all of whose trees are void is removed from the dicts, lists, sets and deques in which a bolt keeps it,
+before the bolt sees the next tuple: its message comes again under a new root, and must not meet the old tuple.
+
+The search covers attributes, containers in them, and attributes of objects in them. It does not cover a
+``KeyValueState``: tuples there stay.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, MutableSequence, MutableSet, Set
+from typing import Any
+
+from sparkbolt.api.pickling import attributes_of
+from sparkbolt.api.tuples import Tuple
+from sparkbolt.base.exceptions import pass_on
+from sparkbolt.base.ids import split_key, unmix64
+
+LOOKS_MAX = 100_000
+
+
+def held_tuples(attributes: Mapping[str, Any], roots: Collection[int]) -> list[Tuple]:
+    """Find the tuples of some trees in attributes and in everything that they contain, each tuple once.
+
+    Args:
+        attributes: a bolt's ``__dict__``.
+        roots: the roots of the trees.
+    """
+    found: list[Tuple] = []
+    seen: set[int] = set()
+    waiting: deque[Any] = deque(attributes.values())
+    while waiting and len(seen) < LOOKS_MAX:
+        value = waiting.popleft()
+        if id(value) in seen or value is None or isinstance(value, str | bytes | int | float | type):
+            continue
+        seen.add(id(value))
+        if isinstance(value, Tuple):
+            if any(root in roots for root, _ in value.anchors):
+                found.append(value)
+            continue
+        try:
+            waiting.extend(_inside(value))
+        except BaseException as error:  # noqa: BLE001  a container of the user's own may raise anything
+            pass_on(error)
+            continue
+    return found
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    """The contents of a container, or the attributes of an object."""
+    if isinstance(value, Mapping):
+        return [*value.keys(), *value.values()]
+    if isinstance(value, Set | MutableSequence | deque | tuple):
+        return list(value)
+    inner = getattr(value, "__dict__", None)
+    return [inner] if isinstance(inner, dict) else ()
+
+
+def forget_in(instance: object, void: Mapping[int, int]) -> int:
+    """Call ``forget`` for all attributes of a bolt, including those in ``__slots__``."""
+    attributes = attributes_of(instance)
+    before = dict(attributes)
+    found = forget(attributes, void)
+    for name, value in attributes.items():
+        if value is not before[name]:
+            setattr(instance, name, value)
+    return found
+
+
+def forget(attributes: MutableMapping[str, Any], void: Mapping[int, int]) -> int:
+    """Remove void tuples from attributes and from everything that they contain.
+
+    Args:
+        attributes: a bolt's ``__dict__``; an attribute whose value is a void tuple becomes None.
+        void: by task number, the sequence below which the task's trees are void.
+
+    Returns:
+        How many places held a void tuple.
+    """
+    seen: set[int] = set()
+
+    def is_void(value: Any) -> bool:
+        if not isinstance(value, Tuple):
+            return False
+        keys = [split_key(unmix64(root)) for root, _ in value.anchors]
+        return bool(keys) and all(sequence < void.get(task, 0) for task, sequence in keys)
+
+    found = 0
+    waiting: deque[Any] = deque()  # not by recursion: a value may be nested deeper than Python's stack
+    for name, value in attributes.items():
+        if is_void(value):
+            attributes[name] = None
+            found += 1
+        else:
+            waiting.append(value)
+    while waiting:
+        value = waiting.popleft()
+        if value is None or isinstance(value, _LEAVES) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        try:
+            lost, inside = _clean(value, is_void)
+        except BaseException as error:  # noqa: BLE001  a container of the user's own may raise anything, and keeps what it has
+            pass_on(error)
+            continue
+        found += lost
+        waiting.extend(inside)
+    return found
+
+
+_LEAVES = (str, bytes, int, float, Tuple, type)
+
+
+def _clean(value: Any, is_void: Callable[[Any], bool]) -> tuple[int, Iterable[Any]]:
+    """Remove void tuples from one container; return how many were removed, and what is left in it."""
+    if isinstance(value, MutableMapping):
+        gone = [key for key, held in value.items() if is_void(held) or is_void(key)]
+        for key in gone:
+            del value[key]
+        return len(gone), list(value.values())
+    if isinstance(value, MutableSet):
+        voids = [held for held in value if is_void(held)]
+        for held in voids:
+            value.discard(held)
+        return len(voids), list(value)
+    if isinstance(value, MutableSequence | deque):
+        kept = [held for held in value if not is_void(held)]
+        lost = len(value) - len(kept)
+        if lost:
+            value.clear()
+            value.extend(kept)
+        return lost, kept
+    if isinstance(value, tuple):
+        return 0, value
+    inner = getattr(value, "__dict__", None)
+    return 0, [inner] if isinstance(inner, dict) else ()

@@ -1,0 +1,159 @@
+"""The inlet: a task whose rows something else has brought, which keeps them and starts their trees.
+
+Rule 1: a row is in the task's outbox, under the sequence of its tree, before the micro-batch that brought it is
+committed; it stays there until its tree is acked or its dead letter is written. It is never read again.
+Rule 2: rows are numbered in the order of (piece, frame, row), so a repeat that brings the same frames gives the same
+ids. Where a repeat brings the rows of a piece in another order, ids change: no row is lost by it, since a tree that
+mixes the deliveries of two attempts does not become complete, and its row is emitted again.
+Rule 3: a dead letter is made here, where the values are; no source is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparkbolt.api.dead_letters import ExhaustedMessage
+from sparkbolt.api.inlets import InletSpout
+from sparkbolt.api.progress import Activity
+from sparkbolt.api.ranges import Range
+from sparkbolt.api.reports import ErrorReport
+from sparkbolt.api.story import short
+from sparkbolt.api.tuples import DEFAULT_STREAM, TRACED
+from sparkbolt.base.exceptions import line_of
+from sparkbolt.base.ids import mix64_array
+from sparkbolt.errors import check
+from sparkbolt.wire.frames import FrameKind, Inbox, encode_control, python_values
+from sparkbolt.wire.plan import Entry, Record
+from sparkbolt.worker.dead_letter_reader import FoundMessage, LetterReader
+from sparkbolt.worker.hop_recorder import Chooser
+from sparkbolt.worker.outbox import Outbox, Started
+from sparkbolt.worker.routing import EmittedRows
+from sparkbolt.worker.stage import Stage
+from sparkbolt.worker.state.segments import SegmentStore
+
+
+def run_inlet(stage: Stage, number: int, inbox: Inbox, store: SegmentStore | None) -> None:
+    """Run an inlet's task on the rows and the clock that came for it.
+
+    Args:
+        stage: the stage that it runs in.
+        number: the number of the task.
+        inbox: frames of rows without trees, and the clock.
+        store: the durable segments of the task.
+    """
+    check(store is not None, f"task {number} of an inlet has no state to keep its rows in")
+    assert store is not None
+    worker = stage.worker
+    worker.enter(number)
+    with worker.doing(Activity.STATE, number):
+        own = worker.load_inlet(number, store)
+    _Inlet(stage, number, own).run(inbox)
+    if own is None:
+        worker.leave(number)
+        return
+    with worker.doing(Activity.STATE, number):
+        worker.make_inlet_ready(number)
+    stage.ready(number)
+
+
+class _Inlet:
+    """One task of an inlet in one micro-batch."""
+
+    def __init__(self, stage: Stage, number: int, own: Outbox | None) -> None:
+        self._stage = stage
+        self._number = number
+        self._own = own
+        self._streams = {stream.name: stream for stream in stage.worker.routes(number)}
+        self._component, self._index = stage.lane.topology.task_owner(number)
+        spout: InletSpout = stage.worker.spout(number)
+        self._id_field = spout.message_id
+        self._sent = 0
+
+    def run(self, inbox: Inbox) -> None:
+        clock, own = inbox.clock, self._own
+        if clock is not None and own is not None:
+            with self._stage.worker.doing(Activity.STATE, self._number):
+                own.settle(clock.outbox_acks)
+                again = [list(own.again(entry, self._streams)) for entry in clock.again if not entry.letters]
+            for blocks in again:
+                for started in blocks:
+                    self._name(started)
+                    self._send(started)
+            for entry in clock.again:
+                if entry.letters:
+                    _KeptLetters(self._stage, entry, own, self._id_field).read()
+        for frame in inbox.in_order():
+            stream = self._streams[DEFAULT_STREAM]
+            path = ((self._number, stream.index),)
+            block = EmittedRows(stream, frame.columns, frame.rows, self._sent, None, path=path)
+            if own is None:
+                self._send(Started(block))
+                continue
+            with self._stage.worker.doing(Activity.STATE, self._number):
+                started = own.start(block)
+            self._trace(started)
+            self._send(started)
+
+    def _send(self, started: Started) -> None:
+        started.block.first = self._sent
+        self._sent += started.block.count
+        self._stage.send_started(started, self._number)
+
+    def _trace(self, started: Started) -> None:
+        """Mark the rows that the setting ``trace`` chooses."""
+        block, trace = started.block, self._stage.lane.topology.components[self._component].config.trace
+        if trace == 0 or not len(started.keys):
+            return
+        chooser = Chooser(trace, self._stage.worker.origin(self._number, block.stream.index))
+        marks = chooser.marks(block.columns, mix64_array(started.keys))
+        if chooser.error is not None:
+            text = f"trace raised {line_of(chooser.error)}; such tuples are not traced"
+            self._stage.report(ErrorReport(self._component, self._index, text))
+            self._stage.counts(self._component).errors += 1
+        if marks is not None:
+            block.attempts = np.uint8(1) | marks
+            self._name(started, marks & TRACED != 0)
+
+    def _name(self, started: Started, chosen: Any = None) -> None:
+        """Tell the driver the users' own ids of the rows that are followed: of all, or of those ``chosen``."""
+        block = started.block
+        if self._id_field is None or not block.count or self._id_field not in block.stream.fields:
+            return
+        ids = python_values(block.columns[block.stream.fields.index(self._id_field)])
+        names = {
+            key: short(ids[row])
+            for row, key in enumerate(started.keys.tolist())
+            if (chosen is None or chosen[row]) and ids[row] is not None
+        }
+        if names:
+            data = encode_control(FrameKind.NAMES, names, self._stage.moment)
+            self._stage.add_row((self._stage.lane.feedback_dest, data))
+
+
+class _KeptLetters(LetterReader):
+    """Makes the dead letters of an entry from the outbox."""
+
+    def __init__(self, stage: Stage, entry: Entry, own: Outbox, id_field: str | None) -> None:
+        super().__init__(stage, entry)
+        self._own = own
+        self._id_field = id_field
+        self._kept: dict[int, tuple[Any, ...]] = {}
+
+    def read(self, records: Sequence[Record] = ()) -> None:
+        """Make the letters from the kept values, and write or emit them as ``dead_letters`` says."""
+        with self._stage.worker.doing(Activity.STATE, self._entry.task):
+            self._kept = self._own.values_at(self._entry.positions or ())
+        super().read(records)
+
+    def _found(self, exhausted: ExhaustedMessage, range_: Range, sequence: int) -> FoundMessage | None:
+        values = self._kept.get(range_.start)
+        if values is None:
+            return FoundMessage(notes=["its values are not kept any more"])
+        found = FoundMessage([values])
+        fields = self._stream(DEFAULT_STREAM).fields
+        if self._id_field in fields:
+            found.message_id = short(values[fields.index(self._id_field)])
+        return found

@@ -1,0 +1,267 @@
+"""Snapshots: a bolt's durable attributes as one pickle.
+
+Rule 1: all durable attributes are in one pickle, so that an object that two attributes share stays shared; but large
+dicts that nothing shares are kept apart (``large_dicts``).
+Rule 2: after ``restore`` nothing is left of an attempt that was not committed, except in transient attributes.
+Rule 3: two kinds of attributes are transient without being listed: those that hold a collector or a context, and those
+that ``prepare`` set to a thing that cannot be pickled, such as a connection, as long as they hold that same object. A
+container is no such thing, since its content would be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any
+
+from sparkbolt.api.pickling import CannotKeepError, Pickling, attributes_of, is_never_durable, slots_of
+from sparkbolt.api.tuples import Tuple
+from sparkbolt.errors import StateError
+from sparkbolt.worker.state.large_dicts import LargeDicts, Segments
+from sparkbolt.worker.state.obstacles import Obstacle, is_container, obstacle_in
+
+_DELETED = None
+"""The entry of a snapshot with the names of attributes that ``prepare`` sets and tuples have deleted. An attribute may
+have any text as its name, and not this."""
+STATE_WARN_BYTES = 4 * 1024 * 1024
+"""Larger snapshots cause a warning, because all but large dicts is written whole whenever any part of it changes."""
+
+
+class DurableAttributes:
+    """The attributes of one bolt instance that outlive a micro-batch: all except the transient ones.
+
+    Create it after ``prepare`` has returned and before the first tuple: a task without a snapshot returns to the
+    attributes of that moment.
+
+    Args:
+        instance: the bolt.
+        component: the id of the bolt, for errors.
+        transient: the names of attributes that are not stored.
+        made: the names of attributes that ``prepare`` has set; such a thing that cannot be pickled is transient, too.
+        namespace: as in ``Pickling``.
+        owned: objects of the engine that attributes may refer to, by token; the instance itself is always one.
+        warn_bytes: ``warning`` returns a text for larger snapshots.
+
+    Raises:
+        StateError: an attribute holds data that cannot be pickled.
+    """
+
+    def __init__(
+        self,
+        instance: object,
+        component: str,
+        *,
+        transient: Sequence[str] = (),
+        made: Collection[str] = (),
+        namespace: Mapping[str, Any] | None = None,
+        owned: Mapping[str, object] | None = None,
+        warn_bytes: int = STATE_WARN_BYTES,
+    ) -> None:
+        self._instance = instance
+        self._component = component
+        self._transient = frozenset(transient)
+        self._states = [thing for thing in (owned or {}).values() if not is_never_durable(thing)]
+        self._pickling = Pickling(namespace or {}, {**(owned or {}), "self": instance})
+        self._warn_bytes = warn_bytes
+        self._bytes = 0
+        self._warned = False
+        self._large = LargeDicts()
+        prepared = {name: thing for name, thing in attributes_of(instance).items() if name not in self._transient}
+        self._names = frozenset(prepared)
+        """The attributes that ``prepare`` has set."""
+        self._unstored = {name: thing for name, thing in prepared.items() if is_never_durable(thing)}
+        """By name: the objects that ``prepare`` made and that are not stored."""
+        self._notes: list[str] = []
+        del prepared  # a second reference to a dict would keep it out of ``LargeDicts``
+        self._prepared = self._dump_prepared(made)
+
+    def _dump_prepared(self, made: Collection[str]) -> bytes:
+        """Pickle the attributes as ``prepare`` left them; those that cannot be pickled are not stored from now on."""
+        try:
+            return self._pickling.proved(self._durable())
+        except CannotKeepError:
+            for name, value in self._durable().items():
+                obstacle = obstacle_in(value, self._pickling)
+                if obstacle is None:
+                    continue
+                if name not in made or is_container(value) or obstacle.is_nameless:
+                    raise self._refusal(name, value, obstacle) from None
+                self._unstored[name] = value
+                inner = f" (self.{name}{obstacle.path} is a {_kind(obstacle.value)})" if obstacle.path else ""
+                self._notes.append(
+                    f"bolt {self._component!r}: attribute {name!r} of type {_kind(value)} cannot be pickled{inner}, so "
+                    "it is not kept, and prepare makes it again wherever the task starts; "
+                    f"transient = [{name!r}] in the class says the same without this line"
+                )
+        return self._dump(self._durable())
+
+    def capture(self) -> bytes:
+        """The current durable attributes, as one pickle; large dicts are left to ``stage_large``.
+
+        Raises:
+            StateError: an attribute cannot be pickled; the message names it and gives advice.
+        """
+        deleted = sorted(self._names.difference(attributes_of(self._instance)))
+        attributes = self._durable()
+        return self._dump({**self._large.take_out(attributes), **({_DELETED: deleted} if deleted else {})})
+
+    def _dump(self, attributes: Mapping[Any, Any]) -> bytes:
+        try:
+            data = self._pickling.dumps(attributes)
+        except CannotKeepError as error:
+            raise self._explain(self._durable(), error) from error
+        self._bytes = len(data)
+        return data
+
+    def stage_large(self, segments: Segments) -> None:
+        """Stage what the last capture has left out: large dicts."""
+        self._large.stage(segments)
+
+    def committed(self) -> None:
+        """The last capture, and what ``stage_large`` has staged, are committed."""
+        self._large.committed()
+
+    @property
+    def tuples(self) -> list[Tuple]:
+        """The tuples in the last capture."""
+        return self._pickling.tuples
+
+    def prove(self, data: bytes) -> None:
+        """Check that the last capture can be restored; ``data`` are its bytes.
+
+        Raises:
+            StateError: an attribute cannot be restored; the message names it.
+        """
+        try:
+            self._pickling.prove(data)
+        except CannotKeepError as error:
+            raise self._explain(self._durable(), error) from error
+
+    def restore(self, data: bytes | None, segments: Segments | None = None) -> None:
+        """Restore the attributes of a snapshot, over those that ``prepare`` set; None: there is no snapshot.
+
+        An attribute that the snapshot does not have returns to its value after ``prepare``, unless the snapshot says
+        that it was deleted. An attribute that neither has is removed, because only an attempt that was not committed
+        can have created it. Transient attributes are not changed, and neither is an attribute that holds a collector or
+        a context where the snapshot has nothing for it.
+
+        Args:
+            data: the snapshot.
+            segments: the state that has the large dicts of the snapshot.
+
+        Raises:
+            StateError: the snapshot cannot be read, because its classes are missing or reject the old values; or an
+                attribute was a plain one and is the bolt's ``KeyValueState`` now, or the other way round.
+        """
+        attributes = {**self._load(self._prepared), **self._unstored}
+        if data is not None:
+            kept = self._load(data)
+            for name in kept.pop(_DELETED, ()):
+                attributes.pop(name, None)
+            self._check_kinds(attributes, kept)
+            present = attributes_of(self._instance)
+            attributes.update({name: thing for name, thing in present.items() if is_never_durable(thing)})
+            del present
+            attributes.update(kept)
+        self._large.restore(attributes, segments)
+        own, slots = vars(self._instance), slots_of(type(self._instance))
+        for name in self._durable():
+            if name not in attributes:
+                delattr(self._instance, name) if name in slots else own.pop(name)
+        for name, value in attributes.items():
+            if name not in self._transient:
+                if name in slots:
+                    setattr(self._instance, name, value)
+                else:
+                    own[name] = value
+
+    def _check_kinds(self, prepared: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
+        present = {**attributes_of(self._instance), **prepared}  # a KeyValueState is one, also in a transient attribute
+        for name in present.keys() & kept.keys():
+            now, before = (any(value[name] is one for one in self._states) for value in (present, kept))
+            if now and not before:
+                raise StateError(
+                    f"bolt {self._component!r}: {name!r} is a KeyValueState now, and in the checkpoint it is an "
+                    "attribute of its own: give the state another name, and move what it holds (docs/state.md)"
+                )
+            if before and not now and isinstance(prepared.get(name), Mapping):
+                raise StateError(
+                    f"bolt {self._component!r}: {name!r} is an attribute of its own now, and in the checkpoint it is a "
+                    "KeyValueState: give the attribute another name, and move what it holds (docs/state.md)"
+                )
+
+    def warning(self) -> str | None:
+        """The text to log when a capture was larger than ``warn_bytes``: returned once, then None."""
+        if self._warned or self._bytes <= self._warn_bytes:
+            return None
+        self._warned = True
+        return (
+            f"bolt {self._component!r}: its attributes take {self._bytes:,} bytes, which are written whole "
+            "in each micro-batch that changes them: keep large maps in a KeyValueState (define init_state), "
+            "which writes what was touched"
+        )
+
+    def notes(self) -> list[str]:
+        """What to log about attributes that are transient without being listed: returned once, then nothing."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    def _durable(self) -> dict[str, Any]:
+        return {name: value for name, value in attributes_of(self._instance).items() if self._is_durable(name, value)}
+
+    def _is_durable(self, name: str, value: object) -> bool:
+        if name in self._transient or is_never_durable(value):
+            return False
+        return name not in self._unstored or self._unstored[name] is not value
+
+    def _load(self, data: bytes) -> dict[Any, Any]:
+        try:
+            attributes: dict[Any, Any] = self._pickling.loads(data)
+        except Exception as error:
+            raise StateError(
+                f"bolt {self._component!r}: its snapshot cannot be read ({type(error).__name__}: {error}): "
+                "was a class renamed or moved since it was written? Keep the old name, or start with a new "
+                "checkpoint"
+            ) from error
+        return attributes
+
+    def _explain(self, attributes: Mapping[str, Any], error: Exception) -> StateError:
+        for name, value in attributes.items():
+            obstacle = obstacle_in(value, self._pickling)
+            if obstacle is not None:
+                return self._refusal(name, value, obstacle)
+        return StateError(f"bolt {self._component!r}: its attributes cannot be kept together ({error})")
+
+    def _refusal(self, name: str, value: object, obstacle: Obstacle) -> StateError:
+        what = f"attribute {name!r} of type {_kind(value)} cannot be kept"
+        if obstacle.path:
+            what += f", since self.{name}{obstacle.path} of type {_kind(obstacle.value)} cannot be pickled"
+        if isinstance(obstacle.value, FunctionType):
+            mend = "use a function that a module defines by name"
+        elif obstacle.is_nameless:
+            mend = "define the class at the top level of a module"
+        elif is_container(value):
+            mend = (
+                "keep a connection or the like in an attribute of its own that prepare sets, or write "
+                f"transient = [{name!r}] in the class, and fill it in prepare"
+            )
+        else:
+            mend = (
+                f"if it is a connection or the like, write transient = [{name!r}] in the class and open it in prepare"
+            )
+        return StateError(f"bolt {self._component!r}: {what} ({obstacle.reason}): {mend}")
+
+
+@contextmanager
+def noting_made(instance: object, made: set[str]) -> Iterator[None]:
+    """Add the names of the attributes that the block sets to ``made``."""
+    before = attributes_of(instance)
+    yield
+    for name, value in attributes_of(instance).items():
+        if name not in before or before[name] is not value:
+            made.add(name)
+
+
+def _kind(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"

@@ -1,0 +1,130 @@
+"""Settings: which are there, what they may be, and how a wrong one is refused."""
+
+import dataclasses
+import pickle
+import re
+from typing import Any
+
+import pytest
+
+from sparkbolt.api.config import COMPONENT_KEYS, STORM_KEYS, STORM_KEYS_WITHOUT_MEANING, Config
+from sparkbolt.base.ids import MAX_TASK_NUMBER
+from sparkbolt.errors import ConfigError
+
+
+def test_the_defaults_are_storms_where_storm_has_the_setting() -> None:
+    config = Config()
+    assert (config.message_timeout_secs, config.enable_message_timeouts) == (30, True)
+    assert (config.max_spout_pending, config.acker_tasks, config.tick_tuple_freq_secs) == (None, None, None)
+    assert (config.max_error_report_per_interval, config.error_throttle_interval_secs) == (5, 10)
+    assert not config.debug
+
+
+def test_every_default_is_a_value_that_its_key_accepts() -> None:
+    config = Config()
+    assert Config.from_mapping(dataclasses.asdict(config)) == config
+
+
+def test_a_config_is_a_value() -> None:
+    config = Config(message_timeout_secs=5, fuse=False)
+    assert (
+        pickle.loads(pickle.dumps(config)) == config == dataclasses.replace(Config(fuse=False), message_timeout_secs=5)
+    )
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.debug = True  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("storm", sorted(STORM_KEYS))
+def test_storms_dotted_name_is_a_second_name_of_the_setting(storm: str) -> None:
+    value: Any = True if storm.endswith(("debug", "timeouts")) else 7
+    assert getattr(Config.from_mapping({storm: value}), STORM_KEYS[storm]) == value
+    assert Config(**{storm: value}) == Config(**{STORM_KEYS[storm]: value})
+
+
+@pytest.mark.parametrize("storm", sorted(STORM_KEYS_WITHOUT_MEANING))
+def test_a_storm_setting_without_meaning_is_refused_with_a_sentence(storm: str) -> None:
+    with pytest.raises(ConfigError, match=f"Storm's setting '{storm}' has no meaning here: .{{20}}"):
+        Config.from_mapping({storm: 1})
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        ("mesage_timeout_secs", "message_timeout_secs"),
+        ("max_pending", "max_spout_pending"),
+        ("topology.message.timeout.sec", "topology.message.timeout.secs"),
+    ],
+)
+def test_an_unknown_setting_is_refused_with_the_nearest_known_one(key: str, near: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown setting '{key}': did you mean '{near}'"):
+        Config.from_mapping({key: 1})
+
+
+def test_an_unknown_setting_that_is_near_nothing_is_refused_with_all_that_exist() -> None:
+    with pytest.raises(ConfigError, match=r"unknown setting 'zzz': expected one of transactional, .*fuse"):
+        Config.from_mapping({"zzz": 1})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("message_timeout_secs", 0),
+        ("message_timeout_secs", "30"),
+        ("enable_message_timeouts", 1),
+        ("max_spout_pending", -1),
+        ("acker_tasks", 65_536),
+        ("on_error", "ignore"),
+        ("frame_bytes_max", 0),
+        ("compact_every", None),
+    ],
+)
+def test_a_value_that_a_key_cannot_have_is_refused_by_key_expected_and_got(key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=rf"^{key}={re.escape(repr(value))}: expected "):
+        Config.from_mapping({key: value})
+
+
+def test_all_wrong_settings_are_named_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"debug=1.*; .*'topology.workers'.*; .*'fuze'"):
+        Config.from_mapping({"debug": 1, "topology.workers": 2, "fuze": True})
+
+
+def test_a_setting_given_under_both_names_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'debug' is given twice"):
+        Config.from_mapping({"topology.debug": True, "debug": True})
+
+
+def test_no_tracking_is_zero_ackers() -> None:
+    assert Config(acker_tasks=0).acker_tasks == 0
+
+
+def test_ackers_are_at_most_as_many_as_a_topology_may_have_tasks() -> None:
+    assert Config(acker_tasks=MAX_TASK_NUMBER).acker_tasks == MAX_TASK_NUMBER
+    message = "topology.acker.executors=1000000: expected a whole number from 0 to 65535, or None"
+    with pytest.raises(ConfigError, match=message):
+        Config.from_mapping({"topology.acker.executors": 1_000_000})
+
+
+def test_a_components_own_settings_take_the_place_of_the_topologys() -> None:
+    config = Config(debug=True, max_spout_pending=10)
+    own = config.with_component({"topology.max.spout.pending": 3, "tick_tuple_freq_secs": 0.5})
+    assert (own.max_spout_pending, own.tick_tuple_freq_secs, own.debug) == (3, 0.5, True)
+    assert config.with_component({}) == config
+
+
+def test_zero_pending_is_no_limit_as_in_storm() -> None:
+    assert Config(max_spout_pending=0).max_spout_pending is None
+    limited = Config(max_spout_pending=10)
+    assert limited.with_component({"topology.max.spout.pending": 0}).max_spout_pending is None
+
+
+def test_a_component_may_set_what_component_keys_names_and_nothing_else() -> None:
+    for field in dataclasses.fields(Config):
+        if field.name in COMPONENT_KEYS:
+            Config().with_component({field.name: field.default})
+        else:
+            with pytest.raises(ConfigError, match=f"'{field.name}' belongs to the whole topology"):
+                Config().with_component({field.name: field.default})
+    with pytest.raises(ConfigError, match=r"'topology.acker.executors' belongs to the whole topology"):
+        Config().with_component({"topology.acker.executors": 1})
+    with pytest.raises(ConfigError, match="unknown setting 'fuze': did you mean 'fuse'"):
+        Config().with_component({"fuze": True})

@@ -1,0 +1,206 @@
+"""Topologies: what is declared, and the numbers that follow from names."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparkbolt.api.components import BasicBolt
+from sparkbolt.api.config import Config
+from sparkbolt.api.groupings import FieldsGrouping, ShuffleGrouping
+from sparkbolt.api.statefulness import keeps_state
+from sparkbolt.api.topology import Topology, TopologyBuilder
+from sparkbolt.api.topology_changes import changes
+from sparkbolt.api.tuples import StreamDef
+from tests.topologies import Count, Split
+from tests.unit.api.declared import Anywhere, Lines, Log, Stateless, Storing, upper, words
+
+
+def test_a_topology_knows_its_components_in_the_order_of_declaration() -> None:
+    builder = words(config=Config(debug=True))
+    builder.set_bolt("count", Count(), 4, tick_tuple_freq_secs=5).fields_grouping("split", ["word"])
+    topology = builder.build()
+    assert list(topology.components) == ["lines", "split", "count"]
+    assert [spec.id for spec in topology.spouts] == ["lines"]
+    assert [spec.id for spec in topology.bolts] == ["split", "count"]
+    count = topology.components["count"]
+    assert (count.parallelism, count.config.tick_tuple_freq_secs, count.config.debug) == (4, 5, True)
+    assert topology.components["split"].config == topology.config == Config(debug=True)
+    assert count.stream("default") == StreamDef("default", ("word", "count"))
+    with pytest.raises(KeyError, match="'count' declares no stream 'odd': its streams are"):
+        count.stream("odd")
+    with pytest.raises(KeyError, match="has no component 'cuont'"):
+        topology.tasks("cuont")
+
+
+def test_task_numbers_start_at_one_and_follow_the_order_of_component_ids() -> None:
+    builder = words()
+    builder.set_bolt("count", Count(), 4).fields_grouping("split", ["word"])
+    topology = builder.build()
+    assert topology.tasks("count") == (1, 2, 3, 4)
+    assert topology.tasks("lines") == (5, 6)
+    assert topology.tasks("split") == (7, 8, 9)
+    for id_ in topology.components:
+        assert [topology.task_owner(task) for task in topology.tasks(id_)] == [
+            (id_, index) for index in range(topology.components[id_].parallelism)
+        ]
+    for nobody in (0, 10, -1):
+        with pytest.raises(KeyError, match=f"no task {nobody}"):
+            topology.task_owner(nobody)
+
+
+def test_streams_and_subscriptions_are_numbered_by_names_whatever_the_order_of_declaration() -> None:
+    def declare(order: list[str]) -> Topology:
+        builder = TopologyBuilder("t")
+        steps: dict[str, Callable[[], Any]] = {
+            "lines": lambda: builder.set_spout("lines", Lines()),
+            "a": lambda: builder.set_bolt("a", Split()).shuffle_grouping("lines", "odd").all_grouping("lines"),
+            "b": lambda: builder.set_bolt("b", Count()).fields_grouping("a", ["word"]).global_grouping("lines"),
+        }
+        for step in order:
+            steps[step]()
+        return builder.build()
+
+    one, other = declare(["lines", "a", "b"]), declare(["b", "a", "lines"])
+    assert one.streams() == other.streams()
+    names = [(id_, stream.name) for id_, stream in one.streams()]
+    assert names == [
+        ("a", "default"),
+        ("b", "default"),
+        ("lines", "default"),
+        ("lines", "named"),
+        ("lines", "odd"),
+    ]
+    assert [one.stream_index(*name) for name in names] == list(range(5))
+    for topology in (one, other):
+        found = {name: [(spec.id, index) for spec, index, _ in topology.consumers(*name)] for name in names}
+        assert found == {
+            ("a", "default"): [("b", 2)],
+            ("b", "default"): [],
+            ("lines", "default"): [("a", 0), ("b", 3)],
+            ("lines", "named"): [],
+            ("lines", "odd"): [("a", 1)],
+        }
+    assert one.fingerprint() == other.fingerprint()
+    assert one.consumers("lines", "odd")[0][2] == ShuffleGrouping()
+    with pytest.raises(KeyError, match="declares no stream 'x'"):
+        one.stream_index("a", "x")
+
+
+def test_all_grouping_methods_chain() -> None:
+    builder = words()
+    for id_ in ("b", "c", "d", "e"):
+        builder.set_bolt(id_, Split()).shuffle_grouping("lines")
+    declarer = builder.set_bolt("z", Split())
+    chained = (
+        declarer.shuffle_grouping("lines")
+        .local_or_shuffle_grouping("lines", stream="odd")
+        .direct_grouping("lines", "named")
+        .fields_grouping("split", ["word"])
+        .partial_key_grouping("b", ["word"], stream="default")
+        .all_grouping("c")
+        .none_grouping("d")
+        .grouping("e", Anywhere())
+    )
+    assert chained is declarer
+    assert [s.grouping.describe() for s in builder.build().components["z"].subscriptions] == [
+        "shuffle", "local_or_shuffle", "direct", "fields(word)", "partial_key(word)", "all", "none",
+        "custom(Anywhere)",
+    ]  # fmt: skip
+
+
+def test_function_bolts_stateless_ones_and_those_that_store_nothing_keep_nothing() -> None:
+    keeping = [keeps_state(c) for c in (upper, Stateless(), Split(), Storing(), Lines())]
+    assert keeping == [False, False, False, True, False]
+
+
+def test_a_bolt_that_begins_to_keep_state_is_another_bolt() -> None:
+    def fingerprint(bolt: BasicBolt) -> Any:
+        builder = TopologyBuilder("t")
+        builder.set_spout("lines", Lines())
+        builder.set_bolt("b", bolt).shuffle_grouping("lines")
+        return builder.build().fingerprint()
+
+    assert changes(fingerprint(Split()), fingerprint(Storing())) != []
+
+
+def test_a_builder_may_go_on_after_build() -> None:
+    builder = words()
+    first = builder.build()
+    builder.set_bolt("count", Count()).fields_grouping("split", ["word"])
+    assert (len(first.components), len(builder.build().components)) == (2, 3)
+
+
+def test_a_topology_is_pickled_whole() -> None:
+    builder = words()
+    builder.set_bolt("upper", upper).fields_grouping("split", ["word"])
+    topology = builder.build()
+    topology.tasks("split")
+    again = pickle.loads(pickle.dumps(topology))
+    assert again.fingerprint() == topology.fingerprint()
+    assert again.describe() == topology.describe()
+    assert again.components["split"].config == topology.config
+
+
+PICKLES_ITSELF = """
+import pickle, sys
+from sparkbolt import BasicBolt, TopologyBuilder
+from sparkbolt.api.components import Spout
+class Mine(Spout):
+    outputs = ["x"]
+    def next_tuple(self, collector): ...
+builder = TopologyBuilder("t")
+builder.set_spout("mine", Mine())
+sys.stdout.write(pickle.dumps(builder.build()).hex())
+"""
+
+
+def test_classes_of_main_travel_by_value() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", PICKLES_ITSELF], env=environment, capture_output=True, text=True, check=True
+    )
+    topology = pickle.loads(bytes.fromhex(ran.stdout))
+    assert type(topology.components["mine"].component).__qualname__ == "Mine"
+
+
+def test_a_fingerprint_and_a_description_are_json() -> None:
+    builder = words()
+    builder.set_spout("log", Log())
+    builder.set_bolt("upper", upper).fields_grouping("split", ["word"])
+    topology = builder.build()
+    assert json.loads(json.dumps(topology.fingerprint())) == topology.fingerprint()
+    assert json.loads(json.dumps(topology.describe())) == topology.describe()
+    kinds = {entry["id"]: entry["kind"] for entry in topology.describe()["components"]}
+    assert kinds == {
+        "lines": "spout", "split": "stateless bolt", "log": "partitioned spout", "upper": "stateless bolt",
+    }  # fmt: skip
+
+
+def test_settings_may_change_between_two_runs_but_what_the_checkpoint_holds_may_not() -> None:
+    old = words().build().fingerprint()
+    assert changes(old, words(config=Config(debug=True)).build().fingerprint()) == []
+
+    builder = TopologyBuilder("other")
+    lines = Lines()
+    lines.outputs = {"default": ["line", "path"], "extra": ["x"], "odd": ["why", "where"]}
+    builder.set_spout("lines", lines, 3)
+    builder.set_bolt("split", upper, 3).grouping("lines", FieldsGrouping(["line"])).all_grouping("lines", "extra")
+    builder.set_bolt("new", Count()).shuffle_grouping("split")
+    assert changes(old, builder.build().fingerprint()) == [
+        "the name was 'words' and is now 'other'",
+        "component 'new' is new",
+        "parallelism of 'lines' was 2 and is now 3",
+        "stream 'named' of 'lines' is gone",
+        "stream 'extra' of 'lines' is new",
+        "stream 'default' of 'lines' was {'fields': ['line'], 'direct': False} and is now "
+        "{'fields': ['line', 'path'], 'direct': False}",
+        "subscription 'lines/extra' of 'split' is new",
+        "subscription 'lines/default' of 'split' was shuffle and is now fields(line)",
+    ]
+    assert "component 'new' is gone" in changes(builder.build().fingerprint(), old)

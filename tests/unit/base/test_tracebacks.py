@@ -1,0 +1,198 @@
+"""Tracebacks show the user's frames, and Sparkbolt's in one line."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparkbolt import AsyncBolt, BasicBolt, Bolt, TopologyBuilder
+from sparkbolt.api.pickling import CannotKeepError, Pickling
+from sparkbolt.base.exceptions import TRACEBACK_CHARACTERS_MAX, preparing, text_of
+from sparkbolt.base.tracebacks import FRAMES_MAX, fold, folded, is_ours
+from sparkbolt.errors import PrepareError, StateError
+from sparkbolt.spouts import GeneratorSpout
+from sparkbolt.testing import TopologyTestDriver
+
+FOLDED = "sparkbolt (SPARKBOLT_DEBUG=1 shows all)"
+
+
+def driven(bolt: Any, words: tuple[str, ...] = ("be",)) -> TopologyTestDriver:
+    builder = TopologyBuilder("words")
+    builder.set_spout("words", GeneratorSpout(list, outputs=["word"]))
+    builder.set_bolt("bolt", bolt).global_grouping("words")
+    with TopologyTestDriver(builder.build()) as driver:
+        for word in words:
+            driver.feed("words", [word], message_id=word)
+        driver.run_until_idle()
+    return driver
+
+
+def reported(bolt: Any) -> list[str]:
+    """The lines of the traceback of a bolt's only error, without the marks under them."""
+    [error] = driven(bolt).errors()
+    assert error.traceback is not None
+    return [line for line in error.traceback.splitlines() if line.strip(" ^~")]
+
+
+class Raises(BasicBolt):
+    outputs = ["word"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        json.loads(tup["word"])
+
+
+class Overfull(BasicBolt):
+    outputs = ["word"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        collector.emit([1, 2])
+
+
+class Coroutine(AsyncBolt):
+    outputs = ["word"]
+
+    async def execute(self, tup: Any, collector: Any) -> None:
+        raise ValueError("no")
+
+
+class Unprepared(BasicBolt):
+    def prepare(self, context: Any) -> None:
+        raise ValueError("no")
+
+    def execute(self, tup: Any, collector: Any) -> None: ...
+
+
+def test_what_the_users_code_calls_is_shown_and_nothing_of_sparkbolt() -> None:
+    lines = reported(Raises())
+    assert not any("sparkbolt/" in line or "During handling" in line for line in lines)
+    assert '        json.loads(tup["word"])'.strip() in [line.strip() for line in lines]
+    assert any("json/decoder.py" in line for line in lines)
+    assert lines[-1].startswith("json.decoder.JSONDecodeError: ")
+
+
+def test_the_users_line_is_the_last_one_where_sparkbolt_refuses_a_call() -> None:
+    *_, line, folded_line, text = reported(Overfull())
+    assert line.strip() == "collector.emit([1, 2])"
+    assert folded_line.endswith(FOLDED)
+    assert text.startswith("sparkbolt.errors.EmitError: 'bolt' emitted 2 values")
+
+
+def test_an_event_loop_between_is_folded_too() -> None:
+    lines = reported(Coroutine())
+    assert [line.split(",")[0].strip()[:4] for line in lines[:3]] == ["Trac", "... ", "File"]
+    assert not any("asyncio" in line for line in lines)
+
+
+def test_a_prepare_that_raises_shows_its_line_and_then_the_error_alone() -> None:
+    lines = reported(Unprepared())
+    assert 'raise ValueError("no")' in [line.strip() for line in lines]
+    assert sum(FOLDED in line for line in lines) == 1
+    assert lines[-1].startswith("sparkbolt.errors.PrepareError: prepare of 'bolt' raised ValueError: no, at ")
+
+
+def test_everything_is_shown_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARKBOLT_DEBUG", "1")
+    lines = reported(Overfull())
+    assert any("sparkbolt/worker/" in line for line in lines)
+    assert not any(FOLDED in line for line in lines)
+
+
+def raised(call: Callable[[], object]) -> BaseException:
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def test_a_chain_of_the_users_is_shown_and_links_of_sparkbolt_are_not() -> None:
+    def chain() -> None:
+        try:
+            raise KeyError("theirs")
+        except KeyError as error:
+            raise ValueError("mine") from error
+
+    text = text_of(raised(chain))
+    assert "KeyError: 'theirs'\n\nThe above exception was the direct cause" in text
+
+    def kept() -> None:
+        try:
+            Pickling({}).dumps(json)
+        except CannotKeepError:
+            raise ValueError("mine") from None
+
+    assert text_of(raised(kept)).count("Traceback") == 1
+
+
+def test_a_long_traceback_keeps_its_last_frames() -> None:
+    def deep(level: int) -> None:
+        if level:
+            return deep(level - 1) if level % 2 else other(level - 1)
+        raise ValueError("deep")
+
+    def other(level: int) -> None:
+        deep(level)
+
+    text = text_of(raised(lambda: deep(200)))
+    assert 0 < text.count('File "') <= FRAMES_MAX
+    assert len(text) <= TRACEBACK_CHARACTERS_MAX
+    assert text.endswith("ValueError: deep\n")
+
+
+def names(error: BaseException) -> list[str]:
+    found, trace = [], error.__traceback__
+    while trace is not None:
+        found.append(trace.tb_frame.f_code.co_filename)
+        trace = trace.tb_next
+    return found
+
+
+def test_what_a_test_raises_itself_has_no_frames_of_sparkbolt_inside() -> None:
+    class Holding(Bolt):
+        def prepare(self, context: Any) -> None:
+            self.held = {"lock": threading.Lock()}
+
+        def execute(self, tup: Any, collector: Any) -> None: ...
+
+    error = raised(lambda: driven(Holding()))
+    assert isinstance(error, StateError)
+    assert not any(map(is_ours, names(error)))
+    assert error.__cause__ is None
+
+
+def test_an_exception_of_a_cleanup_shows_the_users_line_and_no_other_exception() -> None:
+    class Unclean(BasicBolt):
+        def execute(self, tup: Any, collector: Any) -> None: ...
+
+        def cleanup(self) -> None:
+            raise OSError("no")
+
+    error = raised(lambda: driven(Unclean()))
+    assert names(error)[-1] == __file__
+    assert error.__context__ is None
+
+
+def test_a_defect_of_sparkbolt_keeps_its_frames() -> None:
+    error = raised(lambda: Pickling.loads(None, b""))  # type: ignore[arg-type]
+    while error.__traceback__ is not None and error.__traceback__.tb_frame.f_code.co_filename == __file__:
+        error.__traceback__ = error.__traceback__.tb_next
+    fold(error)
+    assert [name.rpartition("/")[2] for name in names(error)] == ["pickling.py"]
+    assert "pickling.py" in text_of(error)
+
+
+def test_a_folded_call_raises_the_same_exception() -> None:
+    with pytest.raises(PrepareError) as caught, preparing("prepare of 'b'"):
+        raise ValueError("no")
+    first = caught.value
+
+    @folded
+    def again() -> None:
+        raise first
+
+    assert raised(again) is first
+    assert isinstance(first.__cause__, ValueError)

@@ -1,0 +1,220 @@
+"""The control socket: who may ask, and how little a stranger can take."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkbolt import ConfigError
+from sparkbolt.control import control
+from sparkbolt.control.client import NoAnswerError, NotAllowedError, WrongRequestError, ask
+from sparkbolt.control.control import CONNECTIONS_MAX, REQUEST_BYTES_MAX, ControlServer, tcp_address
+from tests.unit.control.test_home import wait_for
+
+
+class Asked:
+    """Answers with what it was asked."""
+
+    def __init__(self) -> None:
+        self.waits = threading.Event()
+        self.waits.set()
+        self.verbs: list[str] = []
+
+    def __call__(self, verb: str, arguments: Mapping[str, Any], by: str) -> Any:
+        self.verbs.append(verb)
+        if verb == "wait":
+            self.waits.wait()
+        if verb == "wrong":
+            raise ConfigError("a topology knows no request 'wrong'")
+        if verb == "breaks":
+            raise ZeroDivisionError("a defect")
+        return {"verb": verb, "arguments": dict(arguments), "by": by}
+
+
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+@pytest.fixture
+def server(asked: Asked) -> Iterator[ControlServer]:
+    one = ControlServer(asked)
+    yield one
+    asked.waits.set()
+    one.close()
+
+
+def test_a_request_is_answered_over_a_private_socket(server: ControlServer) -> None:
+    answer = ask(server.address, "set", {"key": "x"}, by="alice")
+    assert answer == {"verb": "set", "arguments": {"key": "x"}, "by": "alice"}
+    path = server.address.removeprefix("unix:")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
+
+
+def test_the_socket_is_gone_when_the_topology_is(server: ControlServer) -> None:
+    server.close()
+    assert not os.path.exists(os.path.dirname(server.address.removeprefix("unix:")))
+    with pytest.raises(NoAnswerError, match="cannot be reached"):
+        ask(server.address, "ping")
+
+
+def test_a_folder_with_a_long_path_is_not_used(monkeypatch: pytest.MonkeyPatch, asked: Asked, tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 120)
+    long.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
+    monkeypatch.setattr("tempfile.tempdir", str(long))
+    server = ControlServer(asked, folder=str(long))
+    try:
+        assert len(server.address) < 108
+        assert ask(server.address, "ping")["verb"] == "ping"
+    finally:
+        server.close()
+
+
+def test_errors_come_back_as_sentences_and_the_server_goes_on(server: ControlServer) -> None:
+    with pytest.raises(WrongRequestError, match="knows no request 'wrong'"):
+        ask(server.address, "wrong")
+    with pytest.raises(WrongRequestError, match="ZeroDivisionError: a defect"):
+        ask(server.address, "breaks")
+    assert ask(server.address, "ping")["verb"] == "ping"
+
+
+def test_an_answer_that_does_not_come_in_time_is_not_waited_for(server: ControlServer, asked: Asked) -> None:
+    asked.waits.clear()
+    began = time.monotonic()
+    with pytest.raises(NoAnswerError, match=r"has not answered within 0\.2 s"):
+        ask(server.address, "wait", secs=0.2)
+    assert time.monotonic() - began < 10
+    asked.waits.set()
+
+
+def connected(server: ControlServer) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(30)
+    connection.connect(server.address.removeprefix("unix:"))
+    return connection
+
+
+def said(connection: socket.socket) -> Any:
+    with connection.makefile("rb") as file:
+        return json.loads(file.readline())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"GET / HTTP/1.1", b"[]", b'{"verb": 3}', b"[" * 50_000, b"\xff\xfe", b'{"verb": "x", "arguments": []}',
+     b'{"verb": "x", "arguments": {"by": "root"}}', b"cos\nsystem\n(S'true'\ntR."],
+)  # fmt: skip
+def test_what_is_no_request_gets_a_sentence(server: ControlServer, line: bytes) -> None:
+    with connected(server) as connection:
+        connection.sendall(line + b"\n")
+        assert said(connection)["kind"] == "wrong"
+
+
+def test_a_request_that_is_too_long_ends_the_connection(server: ControlServer) -> None:
+    with connected(server) as connection:
+        connection.sendall(b"x" * (REQUEST_BYTES_MAX + (32 << 10)))
+        assert "at most 65,536 bytes" in said(connection)["error"]
+
+
+def test_who_connects_and_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch, server: ControlServer) -> None:
+    monkeypatch.setattr(control, "REQUEST_SECS", 0.1)
+    with connected(server) as connection:
+        connection.sendall(b'{"verb": ')
+        assert "did not arrive within" in said(connection)["error"]
+
+
+def test_there_is_a_limit_on_connections_and_it_is_given_back(
+    monkeypatch: pytest.MonkeyPatch, server: ControlServer
+) -> None:
+    idle = [connected(server) for _ in range(CONNECTIONS_MAX)]
+    assert wait_for(lambda: len(server._connections) == CONNECTIONS_MAX)
+    with pytest.raises(NoAnswerError, match="connections are open, which is the maximum"):
+        ask(server.address, "ping")
+    for connection in idle:
+        connection.close()
+    assert wait_for(lambda: not server._connections)
+    assert ask(server.address, "ping")["verb"] == "ping"
+
+
+def test_several_requests_may_come_over_one_connection(server: ControlServer) -> None:
+    with connected(server) as connection, connection.makefile("rb") as answers:
+        connection.sendall(b'{"verb": "a"}\n{"verb": "b"}\n')
+        assert [json.loads(answers.readline())["answer"]["verb"] for _ in range(2)] == ["a", "b"]
+
+
+def test_who_asks_is_text_without_control_characters(server: ControlServer) -> None:
+    assert ask(server.address, "ping", by="al\x1b[31mice\n" + "x" * 500)["by"].startswith("al?[31mice?xxx")
+    assert len(ask(server.address, "ping", by="x" * 500)["by"]) == 100
+
+
+# TCP.
+
+
+@pytest.fixture
+def tcp(asked: Asked) -> Iterator[ControlServer]:
+    one = ControlServer(asked, tcp=("127.0.0.1", 0), token="geheim")
+    yield one
+    one.close()
+
+
+def test_over_tcp_the_token_is_needed(tcp: ControlServer) -> None:
+    assert tcp.address.startswith("tcp://127.0.0.1:")
+    assert ask(tcp.address, "ping", token="geheim")["verb"] == "ping"
+    for wrong in (None, "", "Geheim", "geheim ", "gehei"):
+        with pytest.raises(NotAllowedError, match="the token is missing or wrong"):
+            ask(tcp.address, "ping", token=wrong)
+
+
+def test_over_tcp_there_is_always_a_token(asked: Asked) -> None:
+    with pytest.raises(ConfigError, match="needs a token"):
+        ControlServer(asked, tcp=("127.0.0.1", 0), token="")
+
+
+@pytest.mark.parametrize("text", ["tcp://host:99999", "tcp:/host", "http://host:1", "unix:/x", "tcp://a:b:c"])
+def test_an_address_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="expected unix, off, or tcp://HOST:PORT"):
+        tcp_address(text)
+
+
+def test_another_program_at_the_address_is_not_believed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        def answer() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(NoAnswerError, match="cannot be reached"):
+            ask(f"tcp://127.0.0.1:{port}", "ping", secs=10)
+        thread.join()
+
+
+@pytest.mark.parametrize("gone", ["closed", "half closed"])
+def test_a_request_whose_operator_has_gone_is_not_carried_out(server: ControlServer, asked: Asked, gone: str) -> None:
+    asked.waits.clear()
+    with connected(server) as operator:
+        operator.sendall(b'{"verb": "wait"}\n')
+        assert wait_for(lambda: asked.verbs == ["wait"])
+        operator.sendall(b'{"verb": "kill"}\n')
+        if gone == "half closed":  # the answer to the first can be sent, so that the second is read
+            operator.shutdown(socket.SHUT_WR)
+        else:
+            operator.close()
+        asked.waits.set()
+        assert wait_for(lambda: not server._connections)
+    assert asked.verbs == ["wait"]

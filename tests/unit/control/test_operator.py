@@ -1,0 +1,362 @@
+"""The operator: one way to ask, whether a topology runs, has ended, or is in trouble."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkbolt.api.dead_letters import DeadLetter, RawMessage
+from sparkbolt.control.books import EVENTS_FILE, events_in
+from sparkbolt.control.control import ControlServer
+from sparkbolt.control.description import Description
+from sparkbolt.control.documents import ALL_TIME, TopologyState
+from sparkbolt.control.home import AmbiguousTopologyError, Home, UnknownTopologyError
+from sparkbolt.control.operator import Operator
+from sparkbolt.control.steering import Steering
+from sparkbolt.driver.ledger.files import LETTERS_FOLDER
+from sparkbolt.spark.checkpoint_files import open_files
+from sparkbolt.testing import TopologyTestDriver
+from tests.contract.engines import write_checkpoint
+from tests.unit.api.test_dead_letters import letter
+from tests.unit.control.topologies import FakeRunning, entry_of
+from tests.unit.test_stories import fed, topology
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One line has failed, one is open, one was traced and acked."""
+    directory = tmp_path_factory.mktemp("checkpoint")
+    with TopologyTestDriver(topology(lambda tup: tup["line"] == "pair")) as driver:
+        fed(driver, "raise", "pair", "ack", "waits")
+        write_checkpoint(driver._engine, directory)
+        described = Description.of(driver._engine.lane, {"fuse": True})
+    (directory / "description").write_bytes(described.dumps())
+    return directory
+
+
+@pytest.fixture
+def operator(home: Path) -> Operator:
+    return Operator(open_files=open_files)
+
+
+class Running:
+    """A fake topology that is registered and answers."""
+
+    def __init__(self, home: Path, id_: str = "words-1-100", **fields: Any) -> None:
+        self.fake = FakeRunning()
+        self.steering = Steering(self.fake, entry=lambda: self.entry)
+        self.server = ControlServer(self.steering.ask)
+        self.entry = entry_of(id_, control=self.server.address, **fields)
+        Home(str(home)).write(self.entry)
+        self.steering.apply_first()
+        self.steering.begin()
+
+    def close(self) -> None:
+        self.server.close()
+        self.steering.end()
+
+
+@pytest.fixture
+def running(home: Path) -> Iterator[Running]:
+    one = Running(home)
+    yield one
+    one.close()
+
+
+# A topology that runs.
+
+
+def test_a_topology_that_runs_is_asked(operator: Operator, running: Running) -> None:
+    assert [entry["id"] for entry in operator.topologies()] == ["words-1-100"]
+    document = operator.document("words")
+    assert document["live"]
+    assert document["now"]["open_trees"] == 2
+    assert operator.deactivate("words", by="alice")["done"]
+    assert not running.fake.active
+    assert operator.document("words")["entry"]["state"] == TopologyState.INACTIVE
+    assert operator.activate("words", by="alice")["done"]
+    assert operator.set("words", "max-spout-pending", "3", by="alice")["done"]
+    assert operator.trace("words", "a.txt@4", by="alice")["done"]
+    assert operator.rebalance("words", parallelism={"split": 9}, by="alice")["refused"]
+    assert not operator.restart("words", by="alice")["refused"]
+    assert not operator.kill("words", wait_secs=1, by="alice")["refused"]
+    assert running.fake.killed == [1]
+    assert {event["by"] for event in operator.document("words")["events"]} == {None, "alice"}
+
+
+def test_a_topology_that_does_not_answer_is_shown_as_its_checkpoint_knows_it(
+    monkeypatch: pytest.MonkeyPatch, operator: Operator, home: Path, checkpoint: Path
+) -> None:
+    monkeypatch.setattr("sparkbolt.control.operator.ANSWER_SECS", 0.1)
+    entry = entry_of(control="unix:/nowhere/at/all", checkpoint=str(checkpoint))
+    Home(str(home)).write(entry)
+    document = operator.document("words")
+    assert not document["live"]
+    assert document["entry"]["state"] == TopologyState.ACTIVE
+    assert "cannot be reached" in str(document["entry"]["why"])
+    assert document["windows"][ALL_TIME]["components"]["lines"]["failed"] == 1
+    answer = operator.kill("words", by="alice")
+    assert answer["refused"]
+    assert "cannot be reached" in answer["text"]
+
+
+def test_a_topology_on_another_machine_says_how_it_could_be_asked(operator: Operator, home: Path) -> None:
+    beat_ms = int(time.time() * 1000)
+    entry = entry_of(control="unix:/nowhere", host="far", pid_space="far/1", beat_ms=beat_ms)
+    Home(str(home)).write(entry)
+    assert "it runs on far. Run the command there" in operator.activate("words", by="a")["text"]
+
+
+def test_over_tcp_the_token_comes_from_the_home(operator: Operator, home: Path) -> None:
+    token = Home(str(home)).write_token("words-1-100")
+    fake = FakeRunning()
+    steering = Steering(fake, entry=entry_of)
+    steering.begin()
+    server = ControlServer(steering.ask, tcp=("127.0.0.1", 0), token=token)
+    Home(str(home)).write(entry_of(control=server.address))
+    try:
+        assert operator.deactivate("words", by="alice")["done"]
+        (home / "tokens" / "words-1-100").write_text("another")
+        answer = operator.activate("words", by="alice")
+        assert answer["refused"]
+        assert "the token is missing or wrong" in answer["text"]
+    finally:
+        server.close()
+        steering.end()
+
+
+def test_two_of_one_name_are_told_apart_by_their_ids(operator: Operator, running: Running, home: Path) -> None:
+    other = Running(home, "words-2-100")
+    try:
+        with pytest.raises(AmbiguousTopologyError):
+            operator.deactivate("words", by="alice")
+        assert operator.deactivate("words-2-100", by="alice")["done"]
+        assert running.fake.active
+    finally:
+        other.close()
+
+
+# A topology that has ended.
+
+
+@pytest.fixture
+def ended(home: Path, checkpoint: Path, tmp_path: Path) -> Path:
+    """A checkpoint of the test's own, of a topology that has failed."""
+    directory = tmp_path / "state"
+    shutil.copytree(checkpoint, directory)
+    Home(str(home)).write(
+        entry_of("t-1-100", name="t", state=TopologyState.FAILED, why="a bolt raised", checkpoint=str(directory))
+    )
+    return directory
+
+
+def test_a_topology_that_has_ended_is_read_from_its_checkpoint(operator: Operator, ended: Path) -> None:
+    document = json.loads(json.dumps(operator.document("t")))
+    assert not document["live"]
+    assert (document["entry"]["state"], document["entry"]["why"]) == ("failed", "a bolt raised")
+    assert [one["id"] for one in document["components"]] == ["lines", "split", "join", "last", "__acker"]
+    assert document["settings"] == {"fuse": True}
+    assert document["windows"][ALL_TIME]["components"]["split"]["executed"] == 4
+    assert document["now"]["open_trees"] == 1
+    [error] = document["errors"]
+    assert (error["component"], error["text"]) == ("join", "ValueError: asked to")
+    answer = operator.activate("t", by="alice")
+    assert answer["refused"]
+    assert answer["text"] == "topology t-1-100 does not run (a bolt raised): you cannot activate it"
+
+
+def test_a_checkpoint_is_opened_by_its_path_registered_or_not(
+    operator: Operator, ended: Path, checkpoint: Path
+) -> None:
+    assert operator.find(str(ended))["id"] == "t-1-100"
+    entry = operator.find(str(checkpoint))
+    assert (entry["name"], entry["state"], entry["checkpoint"]) == ("t", "ended", str(checkpoint))
+    assert operator.document(str(checkpoint))["now"]["open_trees"] == 1
+    with pytest.raises(UnknownTopologyError, match="is not a checkpoint"):
+        operator.find(str(ended / "ledger"))
+
+
+@pytest.mark.parametrize("damage", ["removed", "emptied", "garbled"])
+def test_a_checkpoint_in_trouble_is_a_sentence_and_no_error(operator: Operator, ended: Path, damage: str) -> None:
+    if damage == "removed":
+        shutil.rmtree(ended)
+    elif damage == "emptied":
+        for path in (ended / "ledger").iterdir():
+            path.unlink()
+    else:
+        (ended / "tasks").write_bytes(b"\xff\x00 no json")
+        (ended / "description").write_bytes(b"[[[[")
+        (ended / EVENTS_FILE).write_bytes(b"\xff{")
+    document = operator.document("t")
+    if damage != "removed":
+        assert "its checkpoint cannot be read" in str(document["entry"]["why"])
+    assert operator.stories("t") == []
+    assert operator.story("t", "33c3a78b9b45efb1") is None
+    assert operator.letters("t") == []
+    assert operator.log("t") == []
+    assert operator.discard("t", ["x"], by="alice")["refused"]
+
+
+# Trees.
+
+
+def test_trees_are_found_by_state_and_by_parts_of_what_is_known(operator: Operator, ended: Path) -> None:
+    [failed] = operator.stories("t", "failed")
+    assert failed["message_id"] == "'raise'"
+    assert [story["message_id"] for story in operator.stories("t", "open")] == [None]
+    [acked] = operator.stories("t", "acked")
+    assert acked["message_id"] == "'pair'"
+    assert operator.stories("t", "failed", search="ASKED TO") == [failed]
+    assert operator.stories("t", "failed", search="nothing like it") == []
+    assert operator.stories("t", "failed", search=acked["root"]) == [acked]  # exact: in any state
+    assert operator.stories("t", "failed", search=f"lines[0]:{acked['sequence']}") == [acked]
+    assert operator.stories("t", "failed", last=0) == []
+    assert operator.stories("t", "no such state") == []
+
+
+def test_one_tree_has_its_other_attempts(operator: Operator, ended: Path) -> None:
+    [failed] = operator.stories("t", "failed")
+    assert operator.story("t", failed["root"]) == {**failed, "other_attempts": []}
+    assert operator.story("t", "0" * 16) is None
+    assert operator.story("t", "nonsense") is None
+    assert operator.story("t", "nonsense@3") is None
+
+
+def test_what_is_asked_again_is_loaded_again_only_if_it_has_changed(
+    operator: Operator, ended: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator.stories("t")
+    monkeypatch.setattr("sparkbolt.control.past.read_ledger", None)
+    assert len(operator.stories("t")) == 1
+
+
+# Dead letters.
+
+
+def put_letters(checkpoint: Path, *letters: DeadLetter, micro_batch: int = 1) -> None:
+    folder = checkpoint / LETTERS_FOLDER
+    folder.mkdir(exist_ok=True)
+    text = "".join(f"{one.to_line()}\n" for one in letters)
+    (folder / f"{micro_batch:09d}.jsonl").write_text(text)
+
+
+def test_letters_are_listed_searched_and_discarded(operator: Operator, ended: Path) -> None:
+    put_letters(ended, letter("a" * 32), letter("b" * 32, position=50))
+    put_letters(ended, letter("c" * 32, position=60), letter("a" * 32), micro_batch=2)
+    assert [one["id"][0] for one in operator.letters("t")] == ["b", "c", "a"]
+    assert [one["id"][0] for one in operator.letters("t", last=1)] == ["a"]
+    assert [one["id"][0] for one in operator.letters("t", search="@50")] == ["b"]
+    answer = operator.discard("t", ["b" * 32, "cc"], by="alice")
+    assert answer["done"]
+    assert [one["id"][0] for one in operator.letters("t", discarded=False)] == ["a"]
+    assert [one["discarded"] for one in operator.letters("t")] == [True, True, False]
+    assert operator.letter("t", "bbb") == operator.letters("t")[0]
+    assert operator.discard("t", ["zzz"], by="alice")["text"] == "no dead letter has an id that begins with zzz"
+    [event] = operator.document("t")["events"]
+    assert (event["kind"], event["by"]) == ("letters", "alice")
+    assert "2 dead letter(s) discarded" in event["text"]
+
+
+def test_a_letter_is_given_again_with_edited_values(operator: Operator, ended: Path, tmp_path: Path) -> None:
+    put_letters(ended, letter("a" * 32, tuples=(("be",),)), letter("b" * 32, tuples=(("bee",),)))
+    into = tmp_path / "again.jsonl"
+    answer = operator.replay("t", ["aaaa"], values={"line": "to be"}, target=str(into), by="alice")
+    assert answer["done"], answer
+    assert [json.loads(line) for line in into.read_text().splitlines()] == [{"line": "to be"}]
+    assert [one["replayed"] for one in operator.letters("t")] == [True, False]
+    assert [one["id"][0] for one in operator.letters("t", replayed=False)] == ["b"]
+    several = operator.replay("t", ["a", "b"], values={"line": "x"}, target=str(into), by="alice")
+    assert "one dead letter at a time" in several["text"]
+    wrong = operator.replay("t", ["b"], values={"lien": "x"}, target=str(into), by="alice")
+    assert "has no field 'lien': did you mean 'line'?" in wrong["text"]
+
+
+def test_a_letter_that_came_from_nowhere_special_needs_a_place_to_go(operator: Operator, ended: Path) -> None:
+    put_letters(ended, letter("a" * 32))
+    answer = operator.replay("t", ["a"], by="alice")
+    assert answer["refused"]
+    assert "dead letter aaaaaaaaaaaa needs a destination" in answer["text"]
+    inside = operator.replay("t", ["a"], target=str(ended / LETTERS_FOLDER / "x"), by="alice")
+    assert "is the file that the dead letters are read from" in inside["text"]
+
+
+def test_what_is_done_with_letters_of_a_topology_that_runs_is_on_its_timeline(
+    operator: Operator, home: Path, ended: Path
+) -> None:
+    put_letters(ended, letter("a" * 32))
+    one = Running(home, "words-9-100", name="t", checkpoint=str(ended))
+    try:
+        assert operator.discard("words-9-100", ["a"], by="alice")["done"]
+        assert [event["kind"] for event in operator.document("words-9-100")["events"]][-1] == "letters"
+    finally:
+        one.close()
+
+
+def test_what_is_done_with_letters_while_a_topology_ends_is_in_its_checkpoint(
+    operator: Operator, home: Path, ended: Path
+) -> None:
+    put_letters(ended, letter("a" * 32))
+    one = Running(home, "words-9-100", name="t", checkpoint=str(ended))
+    try:
+        one.steering.end()  # it still answers, and refuses to note anything
+        assert operator.discard("words-9-100", ["a"], by="alice")["done"]
+        events = events_in((ended / EVENTS_FILE).read_bytes())
+        assert [(event["kind"], event["by"]) for event in events][-1] == ("letters", "alice")
+    finally:
+        one.server.close()
+
+
+def test_letters_are_found_by_what_is_in_their_records(operator: Operator, ended: Path) -> None:
+    read = replace(letter("a" * 32), fields=("name", "tags"), tuples=(("Ann", ["Grün", b"x"]),))
+    unread = replace(letter("b" * 32), fields=(), tuples=(), raw=RawMessage(b'{"name": "bob'))
+    put_letters(ended, read, unread)
+    for search, ids in (("ann", ["a"]), ("grün", ["a"]), ('"BOB', ["b"]), ("carl", [])):
+        assert [one["id"][0] for one in operator.letters("t", search=search)] == ids
+
+
+def test_ten_thousand_letters_are_listed_without_holding_them(operator: Operator, ended: Path) -> None:
+    for batch in range(100):
+        put_letters(ended, *(letter(f"{batch * 100 + one:032d}") for one in range(100)), micro_batch=batch)
+    found = operator.letters("t", last=3)
+    assert [int(one["id"]) for one in found] == [9997, 9998, 9999]
+    answer = operator.discard("t", [f"{one:032d}" for one in range(0, 10_000, 4)], by="alice")
+    assert answer["text"].startswith("2500 dead letter(s) discarded: 000000000000")
+    assert "and 2495 more" in answer["text"]
+
+
+# The log.
+
+
+def test_the_log_is_read_from_its_end_and_by_its_fields(operator: Operator, home: Path, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    Home(str(home)).write(entry_of(log_directory=str(logs)))
+    lines = [
+        {"time_ms": at, "level": "INFO", "component": "split" if at % 2 else None, "text": f"line {at}"}
+        for at in range(9)
+    ]
+    text = "\n".join(map(json.dumps, lines)) + '\nno json\n{"half": '
+    (logs / "words.log").write_text(text)
+    (logs / "words.log.1.gz").write_bytes(b"\x1f\x8b")
+    found = operator.log("words", last=4)
+    assert [entry["text"] for entry in found] == ["line 6", "line 7", "line 8\nno json", '{"half": ']
+    assert [entry["text"] for entry in operator.log("words", component="split", last=2)] == ["line 5", "line 7"]
+    assert [entry["text"] for entry in operator.log("words", search="LINE 3")] == ["line 3"]
+
+
+def test_of_a_large_log_only_the_end_is_read(operator: Operator, home: Path, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    Home(str(home)).write(entry_of(log_directory=str(logs)))
+    with (logs / "words.log").open("wb") as file:
+        file.truncate(1 << 30)  # 1 GB that takes no space
+        file.seek(0, 2)
+        file.write(b'\n{"time_ms": 1, "text": "the end"}\n')
+    assert operator.log("words", last=1)[0]["text"] == "the end"

@@ -1,0 +1,136 @@
+"""What tests of operating share: a running topology that is a fake, behind the same interface as Spark's."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from sparkbolt import BasicBolt, Config, EngineError, Topology, TopologyBuilder
+from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.control.documents import TopologyEntry, TopologyState
+from sparkbolt.control.home import no_gist
+from sparkbolt.control.operable import Places, TopologyView
+from sparkbolt.control.processes import this_process
+from sparkbolt.driver.overrides import Overrides
+from sparkbolt.layout.lane import Lane, lay_out
+from sparkbolt.spouts import GeneratorSpout
+
+
+class Pass(BasicBolt):
+    stateless = True
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        pass
+
+
+def words(name: str = "words", **settings: Any) -> Topology:
+    builder = TopologyBuilder(name, Config(**settings))
+    builder.set_spout("lines", GeneratorSpout(lambda: [["to be"]], outputs=["line"]))
+    builder.set_bolt("split", Pass(), 2).fields_grouping("lines", ["line"])
+    return builder.build()
+
+
+def entry_of(id_: str = "words-1-100", **fields: Any) -> TopologyEntry:
+    """An entry of a topology in this process."""
+    process = this_process()
+    known: TopologyEntry = {
+        "id": id_,
+        "name": "words",
+        "state": TopologyState.ACTIVE,
+        "why": None,
+        "started_ms": 100_000,
+        "ended_ms": None,
+        "beat_ms": 100_000,
+        "exit_code": None,
+        "drained": None,
+        "host": process.host,
+        "user": "alice",
+        "pid": process.pid,
+        "pid_started": process.started,
+        "pid_space": process.space,
+        "checkpoint": None,
+        "directory": None,
+        "control": None,
+        "spark_ui": None,
+        "application_id": None,
+        "master": None,
+        "version": "1",
+        "log_directory": None,
+        "command": [],
+        "gist": no_gist(),
+    }
+    fields.setdefault("directory", fields.get("checkpoint"))
+    return {**known, **fields}  # type: ignore[typeddict-item]
+
+
+class FakeRunning:
+    """An ``Operable`` without an engine; ``busy`` is held while a change has to wait."""
+
+    def __init__(self, topology: Topology | None = None, files: dict[str, bytes] | None = None) -> None:
+        self._lane = lay_out(topology or words(), 2)
+        self.files = {} if files is None else files
+        self.active = True
+        self.stopped = False
+        self.busy = threading.Lock()
+        self.full = False
+        self.overridden: list[Overrides] = []
+        self.killed: list[float] = []
+        self.restarts = 0
+
+    @property
+    def lane(self) -> Lane:
+        return self._lane
+
+    @property
+    def checkpoint(self) -> str | None:
+        return "/state"
+
+    def history(self) -> None:
+        return None
+
+    def flows(self) -> dict[Any, Any]:
+        return {}
+
+    def processes(self) -> list[Any]:
+        return []
+
+    def state_sizes(self) -> dict[str, int]:
+        return {}
+
+    @property
+    def letters_directory(self) -> str | None:
+        return None
+
+    def places(self) -> Places:
+        return Places("local[2]")
+
+    def look(self, patience_secs: float) -> TopologyView:
+        counts = {"lines": ComponentMetrics(emitted=5, acked=3, pending=2), "split": ComponentMetrics(executed=4)}
+        metrics = TopologyMetrics(counts, micro_batches=7, open_trees=2)
+        state = TopologyState.ACTIVE if self.active else TopologyState.INACTIVE
+        return TopologyView(TopologyState.KILLED if self.killed else state, metrics=metrics)
+
+    def set_active(self, active: bool) -> None:
+        if self.stopped:
+            raise EngineError("topology 'words' was stopped and cannot be activated")
+        with self.busy:
+            self.active = active
+
+    def override(self, overrides: Overrides) -> None:
+        with self.busy:
+            self.overridden.append(overrides)
+
+    def kill(self, wait_secs: float, why: str) -> None:
+        self.killed.append(wait_secs)
+
+    def restart(self, why: str) -> None:
+        with self.busy:
+            self.restarts += 1
+
+    def read(self, name: str) -> bytes | None:
+        return self.files.get(name)
+
+    def write(self, name: str, data: bytes) -> None:
+        if self.full:
+            raise OSError(28, "No space left on device")
+        self.files[name] = data

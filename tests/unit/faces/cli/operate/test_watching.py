@@ -1,0 +1,290 @@
+"""``sparkbolt list``, ``stats`` and ``top``: what they show, at which width, and what wrong names are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.control.describe import now_of
+from sparkbolt.control.documents import ALL_TIME, TopologyState
+from sparkbolt.control.operable import TopologyView
+from sparkbolt.errors import SparkboltError
+from sparkbolt.faces.cli import main
+from sparkbolt.faces.cli.operate import watching
+from sparkbolt.faces.cli.operate.overview import worth_showing
+from sparkbolt.faces.cli.operate.statistics import component_lines, stats_lines
+from tests.unit.control.fake import HOME, NOW_MS, FakeOperator, document, entry, now
+
+Printed = Callable[..., str]
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeOperator:
+    found = FakeOperator()
+    monkeypatch.setattr(watching, "operator_of", lambda options: found)
+    monkeypatch.setattr(watching, "now_ms", lambda: NOW_MS)
+    monkeypatch.setenv("COLUMNS", "80")
+    return found
+
+
+@pytest.fixture
+def printed(fake: FakeOperator, capsys: pytest.CaptureFixture[str]) -> Printed:
+    def run(*arguments: str, code: int = 0) -> str:
+        assert main(arguments) == code
+        out, err = capsys.readouterr()
+        return out if code == 0 else err
+
+    return run
+
+
+# list
+
+
+def test_list_shows_what_runs_and_what_has_died_with_their_places(printed: Printed) -> None:
+    assert printed("list") == (
+        "name    state   since          batches  trees/s        lag   open   errors\n"
+        "words   active  2 h 0 min        1,412    1,204  1,234,567  7,666  118,021\n"
+        "    pid 4711 on bolt-1, Spark http://bolt-1:4040\n"
+        "    checkpoint /data/words\n"
+        "orders  dead    2 h 0 min ago       96        0                 6        0\n"
+        "    bolt-1, 2025-12-31 10:20Z\n"
+        "    checkpoint /data/orders\n"
+        "    its process (815) is gone and has not reported how it ended\n"
+    )
+
+
+def test_list_does_not_take_a_home_that_is_not_there_for_one_without_topologies(
+    fake: FakeOperator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.known.clear()
+    fake.home.trouble = f"the home {HOME} cannot be read: there is no such directory"
+    assert main(["list"]) == 0
+    assert capsys.readouterr().out == f"no topology is registered: {fake.home.trouble}\n"
+    assert main(["list", "--json"]) == 0
+    assert capsys.readouterr() == ("", f"sparkbolt: no topology is registered: {fake.home.trouble}\n")
+
+
+def test_list_all_shows_what_has_ended_and_why(printed: Printed) -> None:
+    assert printed("list", "--all").endswith(
+        "    bolt-1, 2026-01-01 02:20Z, exit code 0, no checkpoint\n"
+        "    its spouts are exhausted, and every tree is finished\n"
+    )
+
+
+def test_list_as_json_has_an_entry_a_line(printed: Printed, fake: FakeOperator) -> None:
+    assert [json.loads(line) for line in printed("list", "--all", "--json").splitlines()] == fake.known
+
+
+def test_a_dead_topology_that_was_started_again_is_not_listed(fake: FakeOperator) -> None:
+    again = entry("orders", TopologyState.ACTIVE, 2, started_ms=NOW_MS - 1000)
+    dead = fake.known[1]
+    assert worth_showing([again, dead]) == [again]
+    ended = entry("orders", TopologyState.ENDED, 2, started_ms=NOW_MS - 1000)
+    assert worth_showing([ended, dead]) == []
+
+
+def test_two_topologies_of_one_name_are_listed_by_their_ids(printed: Printed, fake: FakeOperator) -> None:
+    fake.known.append(entry("words", TopologyState.ACTIVE, 2))
+    out = printed("list")
+    assert (
+        "    id words-1-1767262800, pid 4711 on bolt-1, Spark http://bolt-1:4040\n    checkpoint /data/words\n" in out
+    )
+    assert (
+        "    id words-2-1767262800, pid 4711 on bolt-1, Spark http://bolt-1:4040\n    checkpoint /data/words\n" in out
+    )
+
+
+def test_if_nothing_runs_it_is_said_where_was_looked_and_what_has_ended(printed: Printed, fake: FakeOperator) -> None:
+    fake.known = fake.known[2:]
+    assert printed("list") == (
+        f"no topology is running (home: {HOME}); `sparkbolt list --all` shows 1 that have ended\n"
+    )
+    fake.known = []
+    assert printed("list") == f"no topology is running (home: {HOME})\n"
+    assert printed("list", "--json") == ""
+
+
+# stats
+
+
+def test_stats_shows_spouts_bolts_where_the_time_goes_and_the_newest_errors(printed: Printed) -> None:
+    out = printed("stats", "words")
+    assert out.startswith("words: active for 2 h 0 min; last 10 min, 10 min 0 s of it measured")
+    assert "lines  720,000  713,000   7,000          1  1,234,567   1,900   9,100  31.0 s\n" in out
+    assert "enrich     3.60M    3.59M   7,000   7,000  0.97 !          0.32        41.8\n" in out
+    assert "time of micro-batches: level 1 71%, read 11%" in out
+    assert "  4 s ago, enrich[1] (7,000 times): KeyError: 'language'\n" in out
+
+
+def test_stats_of_a_component_shows_its_tasks_and_streams(printed: Printed) -> None:
+    out = printed("stats", "words", "enrich", "--window", "all")
+    assert "bolt enrich, words.Enrich, 2 tasks, reads split by shuffle\n" in out
+    assert "execute latency in ms: p50 0.11, p99 4.90, p999 12.0, max 870\n" in out
+    assert "\nenrich[1] " in out
+    assert "since its first start" in out
+    assert "lines[0]: offsets" not in out
+    assert "lines-1    234,567\n" in printed("stats", "words", "lines")
+
+
+def test_stats_as_json_has_the_window_that_was_asked_for(printed: Printed, fake: FakeOperator) -> None:
+    known = fake.document("words")
+    assert json.loads(printed("stats", "words", "--json", "--window", "all"))["window"] == json.loads(
+        json.dumps(known["windows"][ALL_TIME])
+    )
+    one = json.loads(printed("stats", "words", "lines", "--json"))
+    assert one["numbers"] == known["windows"]["600"]["components"]["lines"]
+    assert {task["component"] for task in one["tasks"]} == {"lines"}
+    assert one["lag"] == {"lines-0": 1_000_000, "lines-1": 234_567}
+
+
+def test_without_the_last_ten_minutes_stats_shows_all_there_is(printed: Printed, fake: FakeOperator) -> None:
+    del fake.document("words")["windows"]["600"]
+    assert "since its first start" in printed("stats", "words")
+    assert "no numbers for that window; it has numbers for: 10800, 86400, all" in printed(
+        "stats", "words", "--window", "600", code=2
+    )
+
+
+@pytest.mark.parametrize("arguments", [["stats", "wrods"], ["stats", "words", "enrihc"], ["stats", "words", "nothing"]])
+def test_a_wrong_name_is_wrong_use_and_told_with_the_nearest(printed: Printed, arguments: list[str]) -> None:
+    said = printed(*arguments, code=2)
+    assert (
+        said
+        == {
+            "wrods": f"sparkbolt: no topology 'wrods' is registered in {HOME}: did you mean 'words'?\n",
+            "enrihc": "sparkbolt: topology 'words' has no component 'enrihc': did you mean 'enrich'?\n",
+            "nothing": "sparkbolt: topology 'words' has no component 'nothing': there is lines, split, enrich, count, "
+            "__acker\n",
+        }[arguments[-1]]
+    )
+
+
+def test_two_running_topologies_of_one_name_are_told_by_their_ids(printed: Printed, fake: FakeOperator) -> None:
+    fake.known.append(entry("words", TopologyState.ACTIVE, 2))
+    assert "2 topologies named 'words' run: use the id of one of them" in printed("stats", "words", code=2)
+
+
+def test_a_topology_that_does_not_answer_or_has_ended_says_so(fake: FakeOperator) -> None:
+    silent = fake.document("words")
+    silent["live"] = False
+    assert "it does not answer: these numbers are from its checkpoint" in stats_lines(silent, "600", NOW_MS, 80)
+    ended = stats_lines(fake.document("nightly"), "600", NOW_MS, 80)
+    assert ended[0].startswith("nightly: ended, 9 h 0 min ago; ")
+    assert "its spouts are exhausted, and every tree is finished" in ended
+
+
+def test_a_topology_that_has_measured_nothing_yet_is_shown_without_numbers(fake: FakeOperator) -> None:
+    new = fake.document("words")
+    new["windows"]["600"] = {
+        "window": "600", "secs": 0.0, "components": {}, "tasks": [], "streams": [], "parts_ms": {}, "micro_batches": 0,
+    }  # fmt: skip
+    new["errors"], new["now"] = [], now()
+    new["now"].update(lag={}, memory=[], state={}, slowest=None, micro_batch=None, waits_for="spouts open")
+    lines = stats_lines(new, "600", NOW_MS, 80)
+    assert "enrich" in lines
+    assert lines[-1] == "spouts open"
+    component_lines(new, "enrich", "600", NOW_MS, 80)
+    new["windows"] = {}
+    with pytest.raises(SparkboltError, match="no numbers for that window; it has numbers for: none yet"):
+        stats_lines(new, "600", NOW_MS, 80)
+
+
+def test_a_window_by_the_time_of_arrival_has_no_watermark(fake: FakeOperator) -> None:
+    words = fake.document("words")
+    counts = {
+        "arrived": ComponentMetrics(windows=2),
+        "sent": ComponentMetrics(windows=2, watermark_ms=NOW_MS, watermark_behind_ms=1500, late_tuples=9),
+    }
+    words["now"] = now_of(TopologyView(TopologyState.ACTIVE, metrics=TopologyMetrics(counts)), NOW_MS)
+    assert words["now"]["watermarks"]["arrived"] == {"windows": 2, "late_tuples": 0}
+    lines = stats_lines(words, "600", NOW_MS, 80)
+    assert any("sent: 9 late tuples in no window: raise with_lag" in line for line in lines)
+    said = [line for line in lines if "watermark 2" in line]
+    assert len(said) == 1
+    assert said[0].startswith("sent: watermark 2")
+    assert any(
+        "sent: 9 late tuples in no window: raise with_lag" in line for line in stats_lines(words, "600", NOW_MS, 80)
+    )
+
+
+@pytest.mark.parametrize("width", [80, 100, 132])
+def test_no_line_is_wider_than_the_terminal(
+    printed: Printed, monkeypatch: pytest.MonkeyPatch, fake: FakeOperator, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    fake.known[0]["name"] = "a-topology-with-a-very-long-name-of-many-words"
+    for arguments in (["list", "--all"], ["stats", fake.known[0]["id"]], ["stats", fake.known[0]["id"], "enrich"]):
+        out = printed(*arguments)
+        assert [line for line in out.splitlines() if len(line) > width] == []
+
+
+def test_output_that_is_not_a_terminal_has_all_columns_and_digits_and_one_line_for_a_row(
+    printed: Printed, monkeypatch: pytest.MonkeyPatch, fake: FakeOperator
+) -> None:
+    monkeypatch.delenv("COLUMNS")
+    name = fake.known[0]["name"] = "a-topology-with-a-very-long-name-of-many-words"
+    listed, numbers = printed("list").splitlines(), printed("stats", fake.known[0]["id"]).splitlines()
+    assert listed[0].split() == ["name", "state", "since", "batches", "trees/s", "lag", "open", "errors"]
+    assert listed[1].split()[0] == name
+    assert "    its process (815) is gone and has not reported how it ended" in listed
+    assert any(line.split()[:3] == ["enrich", "3,600,000", "3,593,000"] for line in numbers), numbers
+
+
+def test_nothing_that_is_shown_can_command_a_terminal(printed: Printed, fake: FakeOperator) -> None:
+    fake.known[1]["why"] = "\x1b[2Jgone\r"
+    assert "\\x1b[2Jgone\\r" in printed("list")
+    known = document(fake.known[0])
+    known["errors"][-1]["text"] = "\x1b]0;title\x07"
+    fake.documents[fake.known[0]["id"]] = known
+    assert "\x1b" not in printed("stats", "words")
+
+
+# again and again
+
+
+def until(times: int) -> Callable[[float], None]:
+    """A sleep that is broken off by Ctrl-C after some times."""
+    left = [times]
+
+    def sleep(secs: float) -> None:
+        left[0] -= 1
+        if left[0] <= 0:
+            raise KeyboardInterrupt
+
+    return sleep
+
+
+def test_what_is_watched_is_written_again_and_again_and_an_error_is_shown_instead(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answers: list[Any] = [["second"], SparkboltError("the disk is gone"), ["fourth"]]
+
+    def look() -> list[str]:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert watching.again_and_again(["first"], look, None, sleep=until(4)) == 0
+    assert capsys.readouterr().out == "first\nsecond\nthe disk is gone\nfourth\n"
+
+
+def test_top_writes_a_line_for_each_topology_where_there_is_no_terminal(
+    printed: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", until(1))
+    monkeypatch.setattr(watching.again_and_again, "__kwdefaults__", {"headed": False, "sleep": until(2)})
+    assert printed("top").splitlines()[:2] == [
+        "2026-01-01 12:20:00.000Z  words-1-1767262800  active  1,204 trees/s  lag 1,234,567  open 7,666  "
+        "acked 12,220,003  failed 118,009  errors 118,021  retries 420",
+        "2026-01-01 12:20:00.000Z  orders-1-1767176400  dead  0 trees/s  lag unknown  open 6  acked 4,090  failed 0  "
+        "errors 0  retries 0",
+    ]
+
+
+def test_a_wrong_name_is_told_before_anything_is_watched(printed: Printed) -> None:
+    assert "no topology 'wrods'" in printed("stats", "wrods", "--watch", code=2)

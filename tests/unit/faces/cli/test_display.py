@@ -1,0 +1,320 @@
+"""What a running topology looks like: lines of JSON, plain lines, the live table at any width."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from sparkbolt import Config, Topology, TopologyBuilder, WindowedBolt
+from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.api.progress import Progress
+from sparkbolt.faces.cli.display import JsonLines, PlainLines, summary_event
+from sparkbolt.faces.cli.live import LiveTable
+from sparkbolt.faces.cli.program import RunOutcome
+from tests.topologies import Split
+from tests.unit.faces.cli.words import Clock, Lines, Sink, build, report
+
+
+def test_each_line_of_json_is_an_object_and_the_last_is_the_summary() -> None:
+    out, clock = io.StringIO(), Clock()
+    display = JsonLines(out, clock)
+    display.starting(build())
+    clock.now = 1.5
+    display.micro_batch(report(0, 10), 3)
+    display.summary(RunOutcome("stopped", 2.0, report(0, 10).metrics, drained=True, retries=3))
+    first, last = (json.loads(line) for line in out.getvalue().splitlines())
+    assert first == {
+        "event": "micro_batch",
+        "micro_batch_id": 0,
+        "elapsed_s": 1.5,
+        "micro_batch_ms": 123.5,
+        "emitted": 10,
+        "executed": 10,
+        "acked": 8,
+        "failed": 0,
+        "open_trees": 2,
+        "retries": 3,
+    }
+    assert last["event"] == "summary"
+    assert (last["outcome"], last["elapsed_s"], last["drained"], last["open_trees"]) == ("stopped", 2.0, True, 2)
+    assert {"emitted": 10, "acked": 8, "failed": 0, "pending": 2}.items() <= last["components"]["lines"].items()
+    assert {"emitted": 0, "executed": 10, "acked": 0, "failed": 0}.items() <= last["components"]["split"].items()
+
+
+def test_a_summary_names_the_failure_and_all_components_even_if_nothing_ran() -> None:
+    event = summary_event(RunOutcome("failed", 0.1, failure="no Java"), build())
+    assert event["failure"] == "no Java"
+    assert list(event["components"]) == ["lines", "split"]
+
+
+class Late(WindowedBolt):
+    outputs = ["count"]
+
+    def execute(self, window: Any, collector: Any) -> None: ...
+
+
+@pytest.mark.parametrize(("late", "count"), [(0, "0"), (168_057, "168,057")])
+def test_late_tuples_are_in_the_last_table_and_in_the_summary_with_what_to_do(late: int, count: str) -> None:
+    builder = TopologyBuilder("late")
+    builder.set_spout("lines", Lines())
+    windowed = Late().with_tumbling_window(timedelta(minutes=10)).with_timestamp_field("line")
+    builder.set_bolt("windows", windowed).global_grouping("lines")
+    topology, out = builder.build(), io.StringIO()
+    counts = {"windows": ComponentMetrics(executed=345_600, late_tuples=late)}
+    outcome = RunOutcome("finished", 2.0, TopologyMetrics(counts, micro_batches=1), drained=True)
+    display = PlainLines(out)
+    display._topology = topology
+    display.summary(outcome)
+    header, _, windows, *rest = out.getvalue().splitlines()
+    assert (header.split()[-1], windows.split()[-1]) == ("late", count)
+    assert any("168,057 late tuples were older than the watermark" in line for line in rest) == bool(late)
+    assert summary_event(outcome, topology)["late_tuples"] == late
+
+
+def test_plain_lines_come_every_five_seconds_at_most() -> None:
+    out, clock = io.StringIO(), Clock()
+    display = PlainLines(out, clock)
+    display.starting(build())
+    for number in range(100):
+        clock.now = number / 10
+        display.micro_batch(report(number, number * 100), 0)
+    lines = [line for line in out.getvalue().splitlines() if "micro-batch" in line]
+    assert len(lines) == 2
+    assert "micro-batch 50  executed 5,000 (1,000/s)  acked 8  failed 0  open 2" in lines[1]
+
+
+def test_the_live_table_shows_counters_rates_and_trees() -> None:
+    clock = Clock()
+    console = Console(file=io.StringIO(), width=120)
+    display = LiveTable(console, clock)
+    display.starting(build())
+    display.started(fake_running())
+    display.micro_batch(report(0, 0), 0)
+    clock.now = 2.0
+    display.micro_batch(report(1, 5000), 7)
+    with console.capture() as drawn:
+        console.print(display.picture())
+    display.close()
+    text = drawn.get()
+    assert "2,500" in text
+    assert "micro-batch 1: 123 ms" in text
+    assert "2 open" in text
+    assert "retries: 7" in text
+
+
+def fake_running(progress: Progress | None = None, **more: Any) -> Any:
+    """What displays ask of a running topology; nothing was committed before."""
+    known = {"waits_for": None, "outages": (), "retries": 0, "metrics": TopologyMetrics, **more}
+    return SimpleNamespace(progress=lambda: progress or Progress(), **known)
+
+
+def drawn(display: LiveTable, console: Console) -> str:
+    with console.capture() as captured:
+        console.print(display.picture())
+    return captured.get()
+
+
+def test_a_restart_shows_at_once_what_was_committed_before() -> None:
+    out, clock, console = io.StringIO(), Clock(), Console(file=io.StringIO(), width=120)
+    live, plain = LiveTable(console, clock), PlainLines(out, clock)
+    running = fake_running(metrics=lambda: report(6, 5000).metrics)
+    for display in (live, plain):
+        display.starting(build())
+        display.started(running)
+        display.look(running)
+    text = drawn(live, console)
+    assert "5,000" in text
+    assert "nothing is committed yet" not in text
+    assert "has read nothing yet" not in text
+    assert "it continues after micro-batch 6  executed 5,000  acked 8  failed 0  open 2" in out.getvalue()
+    live.micro_batch(report(7, 6000), 0)
+    assert "6,000" in drawn(live, console)
+    assert live.rate("executed", live.bolts) == 0, "one commit of this run tells no rate"
+    live.close()
+
+
+def test_what_has_nothing_to_do_for_a_while_waits_for_data() -> None:
+    clock, console = Clock(), Console(file=io.StringIO(), width=120)
+    display = LiveTable(console, clock)
+    display.starting(build())
+    done = report(0, 10)
+    done.metrics.open_trees = 0
+    display.micro_batch(done, 0)
+    for progress, said in ((Progress(1), "running"), (Progress(), "waiting for data"), (Progress(2), "running")):
+        running = fake_running(progress)
+        display.started(running)
+        display.look(running)
+        clock.now += 1
+        display.look(running)
+        assert "  running" in drawn(display, console), "a short break is none"
+        clock.now += 2
+        display.look(running)
+        assert f"  {said}" in drawn(display, console)
+    display.micro_batch(report(3, 10), 0)  # with open trees
+    clock.now += 60
+    display.look(fake_running())
+    assert "  running" in drawn(display, console)
+    display.close()
+
+
+def test_a_bolt_that_is_out_has_a_line_while_it_is_out() -> None:
+    said = "db is out for 40 s (ConnectionError: refused), next probe in 12 s"
+    out, clock, console = io.StringIO(), Clock(), Console(file=io.StringIO(), width=120)
+    live, plain = LiveTable(console, clock), PlainLines(out, clock)
+    for display in (live, plain):
+        display.starting(build())
+        display.started(fake_running())
+        display.micro_batch(report(0, 10), 0)
+    for _ in range(60):
+        clock.now += 0.2
+        for display in (live, plain):
+            display.look(fake_running(outages=[said]))
+    assert said in drawn(live, console)
+    assert out.getvalue().count(said) == 3, "one in five seconds"
+    live.look(fake_running())
+    assert said not in drawn(live, console)
+    live.close()
+
+
+def test_the_live_table_ends_with_the_sentence_and_with_what_to_type_in_one_piece() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    display = LiveTable(console, Clock())
+    display.starting(build())
+    display.close()
+    with console.capture() as captured:
+        display.summary(
+            RunOutcome("finished", 1.0, drained=True, set_aside={"lines": 12}, letters_directory="state/letters")
+        )
+    sentence, aside = captured.get().splitlines()
+    assert sentence == "finished after 1.0 s, 0 micro-batches; 12 set aside after their last attempt"
+    assert aside.startswith("12 messages of lines were set aside: ")
+
+
+def big(number: int) -> Any:
+    """Eight digits, and a name that is too long for any terminal."""
+    metrics = TopologyMetrics(
+        {
+            "lines": ComponentMetrics(emitted=12_345_678, acked=12_340_012, pending=5_666, failed=3),
+            "split-sentences-into-words-and-punctuation": ComponentMetrics(emitted=63_201_243, executed=12_345_678),
+            "count": ComponentMetrics(executed=63_201_243, acked=63_201_240, errors=3),
+        },
+        micro_batches=number + 1,
+        open_trees=5_666,
+        complete_latency_ms=2_345.0,
+        micro_batch_ms=1_234.5,
+    )
+    return SimpleNamespace(promotion=SimpleNamespace(micro_batch_id=number), metrics=metrics)
+
+
+def wide() -> Topology:
+    builder = TopologyBuilder("words", Config(message_timeout_secs=1))
+    builder.set_spout("lines", Lines())
+    builder.set_bolt("split-sentences-into-words-and-punctuation", Split()).shuffle_grouping("lines")
+    builder.set_bolt("count", Sink()).shuffle_grouping("split-sentences-into-words-and-punctuation")
+    return builder.build()
+
+
+def drawn_at(width: int, progress: Progress, *, committed: bool = True) -> list[str]:
+    clock, console = Clock(), Console(file=io.StringIO(), width=width)
+    display = LiveTable(console, clock)
+    display.starting(wide())
+    running = fake_running(progress)
+    display.started(running)
+    if committed:
+        display.micro_batch(big(0), 0)
+        clock.now = 2.0
+        display.micro_batch(big(1), 7)
+    clock.now = 75.0
+    display.look(running)
+    with console.capture() as drawn:
+        console.print(display.picture())
+    display.close()
+    return drawn.get().rstrip().splitlines()
+
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+RUNS = Progress(2, 31.5, 1, 2, {"lines": (1_000, 0), "count": (0, 21_000)})
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_at_no_width_a_number_or_a_header_is_cut(width: int) -> None:
+    lines = drawn_at(width, RUNS)
+    assert max(map(len, lines)) <= width
+    assert "\n".join(line.rstrip() for line in lines) + "\n" == (SNAPSHOTS / f"live_{width}.txt").read_text()
+    words = set(" ".join(lines).split())
+    assert words & {"63.2M", "63,222,243"}
+
+
+@pytest.mark.parametrize(
+    ("progress", "said"),
+    [
+        (Progress(), "waiting for data: lines has read nothing yet"),
+        (Progress(0, 3.2, 1, 2), "micro-batch 0 runs for 3 s: level 1 of 2"),
+        (
+            Progress(0, 3.2, 1, 2, {"count": (0, 21_000)}),
+            "micro-batch 0 runs for 3 s: level 1 of 2, 21,000 executed so far",
+        ),
+        (
+            Progress(0, 31, 1, 2, hung=("count[1] is in execute for 31 s with ['a']",)),
+            "count[1] is in execute for 31 s",
+        ),
+    ],
+)
+def test_before_the_first_commit_the_live_table_says_what_is_going_on(progress: Progress, said: str) -> None:
+    assert said in " ".join(drawn_at(80, progress, committed=False))
+
+
+def test_what_a_long_micro_batch_has_done_so_far_is_in_the_table() -> None:
+    (count,) = (line for line in drawn_at(120, RUNS) if line.startswith("count"))
+    assert "63,222,243" in count
+
+
+def test_what_is_committed_meanwhile_is_not_counted_twice() -> None:
+    (count,) = (line for line in drawn_at(120, replace(RUNS, micro_batch_id=1)) if line.startswith("count"))
+    assert "63,201,243" in count
+
+
+def test_plain_lines_go_on_within_a_long_micro_batch_and_say_once_that_nothing_comes() -> None:
+    out, clock = io.StringIO(), Clock()
+    display = PlainLines(out, clock)
+    display.starting(build())
+    for progress, until in ((Progress(), 60), (Progress(0, 12.0, 1, 1, {"split": (0, 5)}), 70)):
+        running = fake_running(progress)
+        while clock.now < until:
+            clock.now += 0.25
+            display.look(running)
+    *_, waits, first, second = out.getvalue().splitlines()
+    assert waits == "    5.0 s  waiting for data: lines has read nothing yet"
+    assert first == "   60.2 s  micro-batch 0 runs for 12 s: level 1 of 1, 5 executed so far"
+    assert second.startswith("   65.2 s  micro-batch 0 runs")
+
+
+def test_a_reader_that_has_gone_closes_the_display_and_raises_nothing() -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    display = JsonLines(Gone())
+    display.starting(build())
+    display.micro_batch(report(0, 1), 0)
+    assert display.is_closed
+
+
+def test_no_color_turns_colors_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    def written() -> str:
+        out = io.StringIO()
+        console = Console(file=out, force_terminal=True, color_system="standard", width=80)
+        LiveTable(console).summary(RunOutcome("failed", 2.0, failure="no Java"))
+        return out.getvalue()
+
+    assert "\x1b[1;31mfailed" in written()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[1mfailed" in written()

@@ -1,0 +1,223 @@
+"""The command line's grammar: how topologies are named, what wrong use is told, what the help says."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparkbolt import Topology
+from sparkbolt.errors import WrongUseError
+from sparkbolt.faces.cli import main, program
+from sparkbolt.faces.cli.arguments import seconds
+from sparkbolt.faces.cli.locate import BrokenModuleError, load_topology, look_in
+
+MODULE = """
+from sparkbolt import TopologyBuilder
+from tests.unit.faces.cli.words import Lines, Split, build
+topology = build()
+builder = TopologyBuilder("b")
+builder.set_spout("lines", Lines())
+broken = TopologyBuilder("c")
+number = 3
+def wanting(argument):
+    return topology
+
+
+def raising():
+    return 1 / 0
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    name = "topologies_of_a_test"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    (tmp_path / "needy_of_a_test.py").write_text("import no_such_module_at_all\n")
+    (tmp_path / "wrong_of_a_test.py").write_text("def f(:\n")
+    (tmp_path / "misspelt_of_a_test.py").write_text("from tests.unit.faces.cli.words import misspelt\n\nmisspelt()\n")
+    for call in ("run", "start"):
+        (tmp_path / f"{call}s_of_a_test.py").write_text(f"from {name} import topology\ntopology.{call}()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield name
+    sys.modules.pop(name, None)
+
+
+def test_a_duration_is_seconds_minutes_or_hours() -> None:
+    assert [seconds(text) for text in ("30s", "5m", "1h", "1.5", "2")] == [30, 300, 3600, 1.5, 2]
+
+
+@pytest.mark.parametrize("attribute", ["topology", "builder", "build", "builder.build"])
+def test_a_topology_a_builder_and_a_function_name_a_topology(module: str, attribute: str) -> None:
+    assert isinstance(load_topology(f"{module}:{attribute}"), Topology)
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("{}", "expected module:attribute"),
+        ("{}:", "expected module:attribute"),
+        ("{}.py:topology", "did you mean {}:topology?"),
+        ("{}:topolgy", "did you mean 'topology'?"),
+        ("{}:number", "is of type int, expected a Topology"),
+        ("{}:Lines", "is the class Lines, expected a Topology"),
+        ("no_such_module_at_all:topology", "there is no module 'no_such_module_at_all'"),
+        ("runs_of_a_test:topology", "'runs_of_a_test' starts topology 'words' while it is imported"),
+        ("starts_of_a_test:topology", 'put what starts it under `if __name__ == "__main__":`'),
+    ],
+)
+def test_wrong_use_is_a_sentence_and_exit_code_2(
+    module: str, reference: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(WrongUseError) as raised:
+        load_topology(reference.format(module))
+    assert said.format(module) in str(raised.value)
+    assert main(["check", reference.format(module)]) == 2
+    out = capsys.readouterr()
+    assert out.out == ""
+    assert said.format(module) in out.err
+    assert "Traceback" not in out.err
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("{}:raising", r"ZeroDivisionError: .* \(.*topologies_of_a_test\.py, line \d+\)$"),
+        ("{}:wanting", r"wanting cannot be called: TypeError: wanting\(\) missing 1 .* argument: 'argument'$"),
+        ("needy_of_a_test:topology", "needs module 'no_such_module_at_all'"),
+        ("wrong_of_a_test:topology", "line 1"),
+        (
+            "misspelt_of_a_test:topology",
+            r"did you mean 'fields_grouping'\? \(.*/tests/unit/faces/cli/words\.py, line \d+\)$",
+        ),
+    ],
+)
+def test_a_module_that_raises_is_a_sentence_and_exit_code_1(
+    module: str, reference: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(BrokenModuleError, match=said):
+        load_topology(reference.format(module))
+    assert main(["run", reference.format(module)]) == 1
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_py_files_are_found_by_the_program_that_names_them(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with zipfile.ZipFile("deps.zip", "w") as file:
+        file.writestr("zipped_of_a_test.py", "X = 1")
+    Path("below").mkdir()
+    Path("below", "single_of_a_test.py").write_text("Y = 2")
+    look_in(["deps.zip", "below/single_of_a_test.py", "hdfs://host/far.zip"])
+    assert importlib.import_module("zipped_of_a_test").X + importlib.import_module("single_of_a_test").Y == 3
+    assert main(["run", f"{module}:topology", "--py-files", "deps.zip,gone.py"]) == 2
+    assert capsys.readouterr().err == "sparkbolt: --py-files names 'gone.py', which does not exist\n"
+
+
+def test_debug_shows_the_traceback(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["graph", f"{module}:raising", "--debug"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_mistakes_of_a_topology_are_listed_with_exit_code_1(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", f"{module}:broken"]) == 1
+    assert "there is no spout" in capsys.readouterr().out
+    assert main(["check", f"{module}:broken", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["mistakes"] == ["there is no spout: a topology needs at least one"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["fly"], ["run"], ["run", "a:b", "--for", "3x"], ["run", "a:b", "--for", "0s"], ["run", "a:b", "--conf", "x"]],
+)
+def test_wrong_arguments_are_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert "usage: sparkbolt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "a:b", "--set", "c=1"], "run: error: unrecognized arguments: --set c=1\n"),
+        (["run", "a:b", "--checkpont", "st"], "run: error: unrecognized arguments: --checkpont st: did you mean '--ch"),
+        (
+            ["checkpoint", "repair", "st", "--dryrun=1"],
+            "repair: error: unrecognized arguments: --dryrun=1: did you mean '-",
+        ),
+        (["graph", "a:b", "more"], "graph: error: unrecognized arguments: more\n"),
+    ],
+)
+def test_what_a_command_does_not_know_is_told_with_its_own_usage_and_the_nearest_option(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    text = capsys.readouterr().err
+    assert text.startswith(f"usage: sparkbolt {arguments[0]} ")
+    assert said in text
+
+
+def test_a_misspelt_command_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["chck", "a:b"]) == 2
+    assert capsys.readouterr().err.endswith("argument COMMAND: invalid choice: 'chck': did you mean 'check'?\n")
+
+
+ELSEWHERE = ("list", "top", "stats", "tail", "activate", "deactivate", "kill", "restart", "set", "rebalance", "trace")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [[], ["run"], ["dlq", "replay"], ["explain"], ["simulate"], ["ui"], *([name] for name in ELSEWHERE)],
+)
+def test_help_fits_80_columns(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*command, "--help"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+def test_the_help_of_dlq_names_every_place_that_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("list", "show", "replay"):
+        assert main(["dlq", command, "--help"]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert "the checkpoint of the topology; file:PATH or PATH; or kafka:HOST:PORT/TOPIC" in said
+    assert "kafka:HOST:PORT[/TOPIC] for messages of Kafka in a checkpoint" in said
+
+
+def test_version_and_help_are_exit_code_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("sparkbolt ")
+    assert main(["--help"]) == 0
+    assert "exit codes:" in capsys.readouterr().out
+
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def test_every_exit_code_of_a_run_is_in_the_help_and_in_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
+    codes = {value for name, value in vars(program).items() if name.startswith("EXIT_")}
+    assert codes == {0, 1, 2, 3, 4, 130}
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out.partition("exit codes:")[2].partition("environment:")[0]
+    assert {int(number) for number in re.findall(r"\d+", said)} == codes
+    page = (DOCS / "metrics-and-logs.md").read_text(encoding="utf-8")
+    table = page.partition("| exit code | mean")[2].partition("\n\n")[0]
+    assert {int(number) for number in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == codes
+
+
+def test_how_long_a_stop_waits_for_a_micro_batch_is_the_same_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    secs = f"{program.DRAIN_SECS:g}"
+    assert main(["run", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"before it is cancelled and left for replay (default: {secs}s)" in said
+    assert f"None for {secs} seconds" in " ".join((Topology.run.__doc__ or "").split())
+    for page, sentence in (
+        ("metrics-and-logs.md", "micro-batch that still runs {} s later"),
+        ("differences-from-storm.md", "do not wait for a micro-batch that still runs after {} s,"),
+    ):
+        assert sentence.format(secs) in " ".join((DOCS / page).read_text(encoding="utf-8").split()), page

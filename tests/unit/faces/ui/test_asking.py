@@ -1,0 +1,190 @@
+"""Many who ask the same cost as much as one, and one that hangs does not keep others from their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from sparkbolt.control.documents import TopologyState
+from sparkbolt.faces.ui import asking as module
+from sparkbolt.faces.ui.asking import FRESH_SECS, AmbiguousTopology, Asking, LateAnswerError, UnknownTopology
+from tests.unit.control.fake import NOW_MS, entry
+from tests.unit.faces.ui.operators import UiOperator
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.secs = 100.0
+
+    def __call__(self) -> float:
+        return self.secs
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def asking(operator: UiOperator, clock: Clock) -> Asking:
+    return Asking(operator, clock=clock)  # type: ignore[arg-type]  # a fake
+
+
+def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(coroutine)
+
+
+async def all_of(*coroutines: Coroutine[Any, Any, Any]) -> list[Any]:
+    return await asyncio.gather(*coroutines, return_exceptions=True)
+
+
+def test_twenty_who_ask_at_once_ask_the_topology_once(asking: Asking, operator: UiOperator) -> None:
+    found = run(all_of(*(asking.document("words") for _ in range(20))))
+    assert [each["entry"]["name"] for each in found] == ["words"] * 20
+    assert operator.calls.count(("document", operator.known[0]["id"])) == 1
+    assert operator.calls.count(("topologies", "")) == 1
+
+
+def test_an_answer_serves_those_who_ask_within_a_second_and_not_later(
+    asking: Asking, operator: UiOperator, clock: Clock
+) -> None:
+    run(asking.document("words"))
+    clock.secs += FRESH_SECS / 2
+    run(asking.document("words"))
+    assert len([call for call in operator.calls if call[0] == "document"]) == 1
+    clock.secs += FRESH_SECS
+    run(asking.document("words"))
+    assert len([call for call in operator.calls if call[0] == "document"]) == 2
+
+
+def test_other_questions_have_other_answers(asking: Asking) -> None:
+    failed, opened = run(all_of(asking.stories("words", "failed"), asking.stories("words", "open")))
+    assert {story["state"] for story in failed} == {"failed"}
+    assert {story["state"] for story in opened} == {"open"}
+
+
+def test_after_a_change_the_topology_is_asked_again(asking: Asking, operator: UiOperator) -> None:
+    run(asking.document("words"))
+    answer = run(asking.change("words", "kill", wait_secs=3.0, by="ann"))
+    run(asking.document("words"))
+    assert answer["done"]
+    assert operator.asked == [("kill", operator.known[0]["id"], 3.0, "ann")]
+    assert len([call for call in operator.calls if call[0] == "document"]) == 2
+
+
+@pytest.mark.parametrize("name", ["nothing", "/etc", "../../etc/passwd", "file:///etc", "", "words/../words"])
+def test_only_what_is_listed_is_asked_for(asking: Asking, operator: UiOperator, name: str) -> None:
+    with pytest.raises(UnknownTopology, match="no topology"):
+        run(asking.document(name))
+    assert [call for call in operator.calls if call[0] != "topologies"] == []
+
+
+def test_a_name_means_the_run_that_runs_or_else_the_newest(asking: Asking, operator: UiOperator) -> None:
+    operator.known.append(entry("orders", TopologyState.ENDED, 2, started_ms=NOW_MS - 5000))
+    assert run(asking.entry("orders"))["id"] == operator.known[-1]["id"]
+    assert run(asking.entry("words"))["state"] == "active"
+
+
+def test_a_name_that_two_runs_have_is_refused_with_their_ids(asking: Asking, operator: UiOperator) -> None:
+    operator.known.append(entry("words", TopologyState.ACTIVE, 2))
+    with pytest.raises(AmbiguousTopology, match=operator.known[-1]["id"]):
+        run(asking.change("words", "kill", by="ann"))
+    assert operator.asked == []
+    assert run(asking.change(operator.known[-1]["id"], "kill", by="ann"))["done"]
+
+
+def test_a_topology_that_hangs_is_told_of_and_others_answer(
+    asking: Asking, operator: UiOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ANSWER_SECS", 0.05)
+    operator.gate, operator.hangs = threading.Event(), operator.known[0]["id"]
+    questions = [asking.stories("words", search=str(number)) for number in range(10)]
+    found = run(all_of(*questions))
+    assert all(isinstance(each, LateAnswerError) for each in found)
+    assert len([call for call in operator.calls if call[0] == "stories"]) <= module.TOPOLOGY_CALLS_MAX
+    monkeypatch.setattr(module, "ANSWER_SECS", 60.0)
+    assert run(asking.document("orders"))["entry"]["name"] == "orders"
+    operator.gate.set()
+
+
+def test_a_change_that_was_not_answered_is_not_told_as_undone(
+    asking: Asking, operator: UiOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHANGE_SECS", 0.05)
+    operator.gate = threading.Event()
+    with pytest.raises(LateAnswerError, match="the change may still apply"):
+        run(asking.change("words", "activate", by="ann"))
+    operator.gate.set()
+
+
+def test_an_error_of_the_operator_reaches_all_who_asked_and_is_not_kept(asking: Asking, operator: UiOperator) -> None:
+    operator.raises = OSError("the directory is away")
+    found = run(all_of(asking.document("words"), asking.document("words")))
+    assert [str(each) for each in found] == ["the directory is away"] * 2
+    operator.raises = None
+    assert run(asking.document("words"))["entry"]["name"] == "words"
+
+
+def test_checkpoints_that_are_given_are_listed_beside_and_asked_by_their_path(operator: UiOperator) -> None:
+    shown = operator.known.pop(2)
+    asked: list[str] = []
+    original = operator.document
+
+    def document(topology: str) -> Any:
+        asked.append(topology)
+        return operator.documents[shown["id"]] if topology == "/data/old" else original(topology)
+
+    operator.document = document  # type: ignore[method-assign]
+    asking = Asking(operator, ["/data/old"])  # type: ignore[arg-type]
+    assert shown["id"] in [each["id"] for each in run(asking.topologies())]
+    assert run(asking.document(shown["id"]))["entry"]["id"] == shown["id"]
+    assert set(asked) == {"/data/old"}
+
+
+def test_a_topology_that_is_known_by_its_checkpoint_only_has_an_id_that_is_no_path(operator: UiOperator) -> None:
+    place = "/data/old words"
+    shown = {**operator.known[0], "id": place, "name": "old"}
+    original = operator.document
+
+    def document(topology: str) -> Any:
+        return {**original("nightly"), "entry": shown} if topology == place else original(topology)
+
+    operator.document = document  # type: ignore[method-assign]
+    asking = Asking(operator, [place])  # type: ignore[arg-type]
+    id_ = run(asking.topologies())[-1]["id"]
+    assert "/" not in id_
+    assert run(asking.document(id_))["entry"]["id"] == id_
+    assert run(asking.document("old"))["entry"]["id"] == id_
+    with pytest.raises(UnknownTopology):
+        run(asking.document(place))
+
+
+def test_a_checkpoint_that_cannot_be_read_hides_no_other(
+    operator: UiOperator, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = operator.document
+
+    def document(topology: str) -> Any:
+        if topology == "/data/gone":
+            raise OSError("the disk is away")
+        return original(topology)
+
+    operator.document = document  # type: ignore[method-assign]
+    asking = Asking(operator, ["/data/gone"])  # type: ignore[arg-type]
+    for _ in range(3):
+        assert len(run(asking.topologies())) == len(operator.known)
+    assert [record.getMessage() for record in caplog.records] == [
+        "checkpoint /data/gone cannot be read, and is not listed until it can: the disk is away"
+    ]
+
+
+def test_answers_that_are_kept_are_bounded(asking: Asking, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ANSWERS_MAX", 5)
+    for number in range(20):
+        clock.secs += FRESH_SECS / 3
+        run(asking.stories("words", search=str(number)))
+    assert len(asking._known) <= 5

@@ -1,0 +1,224 @@
+"""A stream of changes tells each change once, goes on after an interruption, and ends with its reader or topology."""
+
+from __future__ import annotations
+
+import copy
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+
+from sparkbolt.control.documents import EventDocument
+from sparkbolt.faces.ui import changes as module
+from sparkbolt.faces.ui import make_app
+from sparkbolt.faces.ui.changes import Cursor, Reader
+from tests.unit.control.fake import NOW_MS
+from tests.unit.faces.ui.operators import SCRIPT, TOKEN, UiOperator
+from tests.unit.faces.ui.serving import Serving, until
+
+
+def parsed(events: list[str]) -> list[tuple[str, Any, str]]:
+    """(name, data, id) of each."""
+    found = []
+    for text in events:
+        assert text.endswith("\n\n")
+        lines = dict(line.partition(": ")[::2] for line in text.strip().split("\n"))
+        found.append((lines["event"], json.loads(lines["data"]), lines.get("id", "")))
+    return found
+
+
+def happened(time_ms: int, text: str) -> EventDocument:
+    return EventDocument(time_ms=time_ms, kind="set", text=text, by=None)
+
+
+@pytest.fixture
+def words(operator: UiOperator) -> Any:
+    return copy.deepcopy(operator.documents[operator.known[0]["id"]])
+
+
+def test_it_begins_with_the_state_and_the_numbers_and_not_with_the_past(words: Any) -> None:
+    assert [name for name, _, _ in parsed(Reader(None).events(words))] == ["state", "numbers"]
+
+
+def test_what_has_not_changed_is_not_told_again(words: Any) -> None:
+    reader = Reader(None)
+    reader.events(words)
+    assert reader.events(copy.deepcopy(words)) == []
+
+
+def test_each_change_is_told_once(words: Any) -> None:
+    reader = Reader(None)
+    reader.events(words)
+    words["entry"]["state"] = "inactive"
+    words["events"].append(happened(NOW_MS, "spouts emit nothing"))
+    words["errors"][-1] = {**words["errors"][-1], "time_ms": NOW_MS, "text": f"{SCRIPT}\n\ndata: forged"}
+    words["now"]["open_trees"] += 1
+    found = parsed(reader.events(words))
+    assert [name for name, _, _ in found] == ["state", "happened", "error-reported", "numbers"]
+    assert found[1][1]["text"] == "spouts emit nothing"
+    assert found[2][1]["text"] == f"{SCRIPT}\n\ndata: forged"  # and it is one event
+    assert found[3][1]["now"]["open_trees"] == 7_667
+    assert reader.events(words) == []
+
+
+def test_two_events_of_one_moment_are_both_told(words: Any) -> None:
+    reader = Reader(None)
+    words["events"].append(happened(NOW_MS, "one"))
+    reader.events(words)
+    words["events"].append(happened(NOW_MS, "two"))
+    assert [data["text"] for name, data, _ in parsed(reader.events(words)) if name == "happened"] == ["two"]
+
+
+def test_a_reader_goes_on_where_it_was_interrupted_even_by_another_process(words: Any) -> None:
+    last_id = parsed(Reader(None).events(words))[-1][2]
+    words["events"] += [happened(NOW_MS + 1, "while it was away"), happened(NOW_MS + 2, "too")]
+    again = parsed(Reader(Cursor.of_text(last_id)).events(words))
+    assert [data["text"] for name, data, _ in again if name == "happened"] == ["while it was away", "too"]
+    newest = parsed(Reader(Cursor.of_text(again[-1][2])).events(words))
+    assert [name for name, _, _ in newest] == ["state", "numbers"]
+
+
+@pytest.mark.parametrize("text", ["", "x", "1.2.3", "1.2.3.4.5", "-1.0.0.0", "1.2.3.\u0664", "9" * 100 + ".0.0.0"])
+def test_an_id_that_is_none_begins_anew(text: str) -> None:
+    assert Cursor.of_text(text) is None
+
+
+# ---- over HTTP
+
+
+class Stream:
+    """One reader of a stream, as a browser reads it."""
+
+    def __init__(self, server: Serving, topology: str = "words", last_id: str = "") -> None:
+        self.socket = server.raw()
+        again = f"Last-Event-ID: {last_id}\r\n" if last_id else ""
+        head = f"GET /api/v2/topologies/{topology}/changes HTTP/1.1\r\nHost: localhost:{server.port}\r\n{again}\r\n"
+        self.socket.sendall(head.encode())
+        self.text = ""
+
+    def read_until(self, text: str) -> str:
+        while text not in self.text:
+            data = self.socket.recv(65536)
+            assert data, f"the stream ended: {self.text[-500:]}"
+            self.text += data.decode()
+        return self.text
+
+    def read_to_end(self) -> str:
+        while not self.text.endswith("0\r\n\r\n"):
+            data = self.socket.recv(65536)
+            assert data
+            self.text += data.decode()
+        return self.text
+
+    def close(self) -> None:
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
+
+@pytest.fixture
+def app(operator: UiOperator, monkeypatch: pytest.MonkeyPatch) -> Starlette:
+    monkeypatch.setattr(module, "LOOK_SECS", 0.05)
+    return make_app(operator, token=TOKEN)  # type: ignore[arg-type]  # a fake
+
+
+@pytest.fixture
+def server(app: Starlette) -> Iterator[Serving]:
+    with Serving(app) as server:
+        yield server
+
+
+def test_twenty_readers_see_a_change_and_cost_as_much_as_one(
+    server: Serving, app: Starlette, operator: UiOperator
+) -> None:
+    streams = [Stream(server) for _ in range(20)]
+    for stream in streams:
+        head = stream.read_until("event: numbers")
+        assert "text/event-stream" in head
+        assert "retry: 3000" in head
+    document = operator.documents[operator.known[0]["id"]]
+    document["events"].append(happened(NOW_MS, "a change for all"))
+    for stream in streams:
+        assert stream.read_until("a change for all").count("a change for all") == 1
+    # Each looked more than twice, and an answer serves all for a second.
+    asked = len([call for call in operator.calls if call[0] == "document"])
+    assert asked < 2 * len(streams)
+    for stream in streams:
+        stream.close()
+    until(lambda: not app.state.streams)
+
+
+def test_a_silent_stream_beats_like_a_heart(server: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HEARTBEAT_SECS", 0.1)
+    stream = Stream(server)
+    stream.read_until(": still here\n\n")
+    stream.close()
+
+
+def test_a_topology_that_does_not_answer_is_told_and_the_stream_goes_on(server: Serving, operator: UiOperator) -> None:
+    stream = Stream(server)
+    stream.read_until("event: numbers")
+    operator.raises = OSError("the directory is away")
+    stream.read_until("the directory is away")
+    operator.raises = None
+    operator.documents[operator.known[0]["id"]]["events"].append(happened(NOW_MS, "it is back"))
+    stream.read_until("it is back")
+    stream.close()
+
+
+def test_a_stream_ends_when_its_topology_has_ended_and_is_not_begun_again(
+    server: Serving, operator: UiOperator
+) -> None:
+    stream = Stream(server, "nightly")
+    text = stream.read_to_end()
+    assert '"state":"ended"' in text
+    last_id = text.rpartition("id: ")[2].partition("\n")[0]
+    again = Stream(server, "nightly", last_id)
+    assert again.read_until("\r\n\r\n").startswith("HTTP/1.1 204")
+    for each in (stream, again):
+        each.close()
+
+
+def test_streams_are_bounded(server: Serving, app: Starlette, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STREAMS_MAX", 1)
+    one = Stream(server)
+    one.read_until("event: numbers")
+    status, _, body = server.get("/api/v2/topologies/words/changes")
+    assert status == 503
+    assert "close some pages" in body.decode()
+    one.close()
+    until(lambda: not app.state.streams)
+
+
+def test_streams_are_bounded_even_if_many_are_asked_for_at_once(
+    server: Serving, app: Starlette, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STREAMS_MAX", 3)
+    streams = [Stream(server) for _ in range(12)]  # asked for before any answer is read
+    heads = [stream.read_until("\r\n\r\n").split()[1] for stream in streams]
+    assert (heads.count("200"), heads.count("503")) == (3, 9)
+    for stream in streams:
+        stream.close()
+    until(lambda: not app.state.streams)
+
+
+def test_who_only_asks_for_the_head_gets_no_stream(server: Serving, app: Starlette) -> None:
+    with server.raw() as client:
+        client.sendall(
+            f"HEAD /api/v2/topologies/words/changes HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n".encode()
+        )
+        assert client.recv(10_000).startswith(b"HTTP/1.1 200")
+    assert not app.state.streams
+
+
+def test_the_stream_of_an_unknown_topology_is_an_error(server: Serving) -> None:
+    assert server.get("/api/v2/topologies/none/changes")[0] == 404
+
+
+def test_the_server_ends_although_streams_are_open(app: Starlette) -> None:
+    with Serving(app) as server:
+        stream = Stream(server)
+        stream.read_until("event: numbers")
+    stream.socket.close()

@@ -1,0 +1,505 @@
+"""What people see of topologies in a browser: pages whole, empty, in trouble, and with names that try to break out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from sparkbolt.control.documents import TopologyDocument
+from sparkbolt.faces.ui.app import make_app
+from sparkbolt.faces.ui.asking import LateAnswerError
+from sparkbolt.faces.ui.page_routes import page_options
+from sparkbolt.faces.ui.pages import path_of
+from tests.unit.faces.ui import shop
+from tests.unit.faces.ui.shop import CLICKS, NASTY, NIGHTLY, NOW_MS, ORDERS, STOCK, Shop
+
+TOKEN = "a-token-of-the-shop"
+BASE = f"/topologies/{ORDERS}"
+LETTER = f"{1:032x}"
+PAGES = [
+    "/",
+    "/login",
+    BASE,
+    f"{BASE}?window=86400&since=1d",
+    f"{BASE}/components/orders",
+    f"{BASE}/components/enrich?window=:all-time",
+    f"{BASE}/components/revenue",
+    f"{BASE}/components/__acker",
+    f"{BASE}/micro-batches",
+    f"{BASE}/errors",
+    f"{BASE}/trees",
+    f"{BASE}/trees?state=late",
+    f"{BASE}/trees?state=open",
+    f"{BASE}/trees?state=acked",
+    f"{BASE}/trees/{shop.root(3)}",
+    f"{BASE}/dead-letters",
+    f"{BASE}/dead-letters?show=all",
+    f"{BASE}/dead-letters/{LETTER}",
+    f"{BASE}/kafka?since=30d",
+    f"{BASE}/settings",
+    f"{BASE}/log",
+    f"{BASE}/do/kill",
+]
+VOID = ["br", "hr", "img", "input", "link", "meta", "path", "circle", "rect"]
+
+
+class Page(HTMLParser):
+    """What a page contains: its elements, whether they are closed, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.words = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in VOID:
+            return
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(f"</{tag}> at {self.getpos()}")
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def client_of(operator: Any, *, logged_in: bool = True) -> TestClient:
+    app = make_app(operator, token=TOKEN, **page_options(), clock=lambda: NOW_MS / 1000)
+    client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
+    if logged_in:
+        assert client.post("/login", data={"token": TOKEN}, follow_redirects=False).status_code == 303
+    return client
+
+
+def seen(operator: Any, path: str, status: int = 200) -> Page:
+    answer = client_of(operator).get(path)
+    assert answer.status_code == status, answer.text
+    return Page(answer.text)
+
+
+def test_what_answers_a_form_is_not_renewed_since_it_has_no_url_of_its_own() -> None:
+    client = client_of(Shop())
+    letter = client.get(f"{BASE}/dead-letters/{LETTER}").text
+    csrf = re.search(r'name="csrf" value="([^"]+)"', letter)
+    assert csrf
+    form = {"csrf": csrf[1], f"letter-{LETTER}": "on"}
+    confirm = client.post(f"{BASE}/do/replay", data=form, headers={"Origin": "http://localhost"})
+    assert confirm.status_code == 200
+    assert "<body data-still>" in confirm.text
+    assert "<body>" in letter
+
+
+@pytest.mark.parametrize("path", ["/", BASE])
+def test_a_home_that_cannot_be_read_is_said_on_every_page(path: str) -> None:
+    operator = Shop()
+    operator.trouble = "the home /shared cannot be read: its content is gone"
+    words = seen(operator, path).words
+    assert "the home /shared cannot be read: its content is gone. The pages show the last known state" in words
+    assert "cannot be read" not in seen(Shop(), path).words
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_whole_and_can_be_used_with_a_keyboard_and_a_screen_reader(path: str) -> None:
+    page = seen(Shop(), path)
+    assert page.wrong == []
+    assert page.open == []
+    assert len(page.all("h1")) == 1
+    assert page.all("html")[0]["lang"] == "en"
+    assert {"href": "#main", "class": "skip"} in page.all("a")
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert all(head.get("scope") in ("row", "col") for head in page.all("th"))
+    labelled = {label.get("for") for label in page.all("label")}
+    for control in [*page.all("input"), *page.all("select"), *page.all("textarea")]:
+        if control.get("type") not in ("hidden", "checkbox"):
+            assert control["id"] in labelled, control
+    for attributes in (each for _, each in page.elements):
+        for name in ("aria-labelledby", "aria-describedby"):
+            if name in attributes:
+                assert attributes[name] in ids
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_no_page_has_scripts_or_styles_in_it_or_takes_anything_from_elsewhere(path: str) -> None:
+    page = seen(Shop(), path)
+    for tag, attributes in page.elements:
+        assert tag != "style"
+        assert not [name for name in attributes if name == "style" or name.startswith("on")], (tag, attributes)
+        if tag in ("script", "link", "img"):
+            assert (attributes.get("src") or attributes.get("href") or "").startswith("/static/")
+    assert all(script.get("src") for script in page.all("script"))
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if "login" not in path])
+def test_names_values_and_errors_do_not_become_part_of_a_page(path: str) -> None:
+    operator = Shop()
+    document = operator.documents[ORDERS]
+    _rename(document)
+    answer = client_of(operator).get(path.replace("/enrich", f"/{'%3Cb%3Enrich'}"))
+    assert answer.status_code == 200
+    assert NASTY not in answer.text
+    assert "<b>nrich" not in answer.text
+    assert "\"'><i>" not in answer.text
+
+
+def _rename(document: TopologyDocument) -> None:
+    """Names and sentences that try to break out, wherever a topology has some."""
+    document["entry"].update(name="\"'><i>", why=NASTY, host=NASTY, user=NASTY)
+    for one in document["components"]:
+        one["type"] = NASTY
+        if one["id"] == "enrich":
+            one["id"] = "<b>nrich"
+        for way in one["inputs"]:
+            way["component"] = way["component"].replace("enrich", "<b>nrich")
+            way["fields"] = [NASTY]
+    document["events"][0].update(text=NASTY, by=NASTY, kind=NASTY)
+    document["settings"][NASTY] = NASTY
+    document["now"].update(trouble=NASTY, outages=[NASTY], hung=[NASTY], waits_for=NASTY)
+    document["now"]["lag"] = {"orders": {NASTY: 7}}
+
+
+@pytest.mark.parametrize("topology", [CLICKS, STOCK, NIGHTLY])
+@pytest.mark.parametrize("part", ["", "micro-batches", "errors", "trees", "dead-letters", "kafka", "settings", "log"])
+def test_pages_of_topologies_that_rest_died_or_ended_say_what_to_do(topology: str, part: str) -> None:
+    page = seen(Shop(), path_of(topology, part))
+    assert page.wrong == []
+    if part in ("micro-batches", "trees", "dead-letters", "log"):
+        assert any("empty" in (attributes.get("class") or "") for attributes in page.all("p"))
+
+
+def test_a_topology_of_which_nothing_is_known_yet_is_shown() -> None:
+    operator = Shop()
+    document = operator.documents[ORDERS]
+    document.update(components=[], windows={}, errors=[], events=[], settings={})
+    document["now"].update(lag={}, memory=[], state={}, slowest=None, micro_batch=None, watermarks={}, pending={})
+    for part in ("", "micro-batches", "trees", "dead-letters", "kafka", "settings", "log", "errors"):
+        assert seen(operator, path_of(ORDERS, part)).wrong == []
+
+
+def test_a_home_without_topologies_says_how_to_start_one() -> None:
+    operator = Shop()
+    operator.known = []
+    assert "sparkbolt run" in seen(operator, "/").words
+
+
+def test_the_list_is_searched_by_name_and_host() -> None:
+    page = seen(Shop(), "/?q=STOCK")
+    assert len([head for head in page.all("th") if head["scope"] == "row"]) == 1
+    assert "No topology has" in seen(Shop(), "/?q=nowhere").words
+
+
+def test_a_dead_topology_says_so_and_offers_no_action() -> None:
+    page = seen(Shop(), path_of(STOCK))
+    assert "The topology is dead: its process (815 on shop-1) is gone" in page.words
+    assert not [link for link in page.all("a") if "/do/" in (link.get("href") or "")]
+
+
+def test_a_topology_that_does_not_answer_says_that_its_numbers_are_old() -> None:
+    operator = Shop()
+    operator.documents[ORDERS]["live"] = False
+    assert "The topology did not answer" in seen(operator, BASE).words
+
+
+def test_what_is_not_there_is_told_with_what_to_do() -> None:
+    for path in ("/topologies/none", f"{BASE}/components/none", f"{BASE}/trees/none", f"{BASE}/dead-letters/none"):
+        page = seen(Shop(), path, 404)
+        assert "none" in page.words
+        assert "/" in [link["href"] for link in page.all("a")]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(LateAnswerError("no answer within 5 s"), 503), (OSError("Stale file handle"), 503), (RuntimeError(NASTY), 500)],
+)
+def test_an_error_of_what_is_asked_becomes_a_page(
+    error: Exception, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = Shop()
+
+    def fails(*arguments: Any, **options: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(operator, "document", fails)
+    answer = client_of(operator).get(BASE)
+    assert answer.status_code == status
+    assert NASTY not in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def rows_of(page: Page) -> int:
+    return len([head for head in page.all("th") if head["scope"] == "row"])
+
+
+def test_two_hundred_components_have_a_row_each() -> None:
+    operator = Shop()
+    document = operator.documents[ORDERS]
+    spout, first = document["components"][0], document["components"][2]
+    bolts = [{**first, "id": f"bolt-{number}", "level": 1 + number // 40, "fused_with": None} for number in range(199)]
+    for number, one in enumerate(bolts):
+        sender = "orders" if number < 40 else f"bolt-{number - 40}"
+        one["inputs"] = [shop.way(sender, "SHUFFLE")]
+    document["components"] = [spout, *bolts]  # type: ignore[list-item]
+    page = seen(operator, BASE)
+    links = [link["href"] for link in page.all("a")]
+    assert {f"{BASE}/components/bolt-{number}" for number in range(199)} <= set(links)
+    assert len([link for link in page.all("a") if (link.get("class") or "").startswith("box ")]) == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "at_first", "at_last"),
+    [(f"{BASE}/trees?state=failed", 50, "page=20"), (f"{BASE}/trees?state=open", 70, "page=20"),
+     (f"{BASE}/dead-letters?show=all", 50, "page=20")],
+)  # fmt: skip
+def test_a_thousand_failures_come_in_pages(path: str, at_first: int, at_last: str) -> None:
+    operator = Shop(trees=1000, letters=1000)
+    page = seen(operator, path)
+    assert 50 <= rows_of(page) <= at_first
+    assert "Older" in page.words
+    last = seen(operator, f"{path}&{at_last}")
+    assert rows_of(last) >= 50
+    assert "Older" not in last.words
+
+
+@pytest.mark.parametrize(
+    "query", ["page=0", "page=-1", "page=x", "page=99999999", "window=7", "since=ever", "state=no"]
+)
+def test_a_query_that_makes_no_sense_shows_the_usual_page(query: str) -> None:
+    assert client_of(Shop()).get(f"{BASE}/trees?{query}").status_code == 200
+    assert client_of(Shop()).get(f"{BASE}?{query}").status_code == 200
+
+
+def test_a_component_with_a_slash_in_its_name_has_a_page() -> None:
+    operator = Shop()
+    operator.documents[ORDERS]["components"][3]["id"] = "a/b c"
+    assert "a/b c" in seen(operator, path_of(ORDERS, "components", "a/b c")).words
+
+
+def test_open_trees_are_grouped_by_who_holds_them() -> None:
+    page = seen(Shop(), f"{BASE}/trees?state=open")
+    assert "revenue[1]" in page.words
+    links = [link["href"] or "" for link in page.all("a")]
+    assert any("holder=revenue" in link for link in links)
+    held = seen(Shop(), f"{BASE}/trees?state=open&holder=nobody[0]")
+    assert "No tree is open" in held.words
+
+
+@pytest.mark.parametrize("late", [0, 37])
+def test_late_tuples_are_red_on_the_pages_of_the_topology_and_of_the_bolt(late: int) -> None:
+    operator = Shop()
+    operator.documents[ORDERS]["now"]["watermarks"]["revenue"]["late_tuples"] = late
+    pages = [client_of(operator).get(path).text for path in (BASE, f"{BASE}/components/revenue")]
+    assert ['Late tuples</dt><dd class="bad">' in page for page in pages] == [late > 0] * 2
+
+
+def test_the_slowest_tree_is_a_link_only_if_its_story_was_kept() -> None:
+    operator = Shop()
+    slowest = operator.documents[ORDERS]["now"]["slowest"]
+    for root, is_kept in ((slowest["root"], True), ("f" * 16, False)):
+        slowest["root"] = root
+        page = seen(operator, f"{BASE}/trees")
+        assert any((link["href"] or "").endswith(f"/trees/{root}") for link in page.all("a")) == is_kept
+        assert ("its hops were not recorded" in page.words) != is_kept
+
+
+def test_late_trees_have_used_more_than_half_of_their_time() -> None:
+    assert rows_of(seen(Shop(trees=5), f"{BASE}/trees?state=late")) == 1  # 14.1 s of 30 s is not late, 15.8 s is
+    assert "more than half" in seen(Shop(trees=0), f"{BASE}/trees?state=late").words
+
+
+def test_who_is_not_logged_in_sees_everything_but_no_forms_that_change() -> None:
+    client = client_of(Shop(), logged_in=False)
+    for path in PAGES:
+        page = Page(client.get(path).text)
+        changing = [form for form in page.all("form") if form.get("method") == "post"]
+        assert [form for form in changing if form.get("action") not in ("/login", f"{BASE}/do/replay")] == [] or (
+            "settings" in path
+        ), path
+        if path not in ("/login",):
+            assert "Log in" in page.words
+
+
+def test_times_name_their_moment_for_browsers() -> None:
+    page = seen(Shop(), BASE)
+    stamps = [str(time["datetime"]) for time in page.all("time")]
+    assert stamps
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", stamp) for stamp in stamps)
+
+
+# What is done.
+
+
+def acted(operator: Shop, path: str, form: dict[str, str], read: Callable[[Page], None] | None = None) -> Page:
+    """Send a form as the browser does, with the CSRF token of a page; then confirm it."""
+    client = client_of(operator)
+    page = Page(client.get(f"{BASE}/settings").text)
+    csrf = next(field["value"] or "" for field in page.all("input") if field.get("name") == "csrf")
+    answer = client.post(path, data={**form, "csrf": csrf})
+    assert operator.asked == []
+    asked = Page(answer.text)
+    if read:
+        read(asked)
+    hidden = {str(field["name"]): field["value"] or "" for field in asked.all("input") if field.get("type") == "hidden"}
+    if hidden.get("confirmed") != "yes":
+        return asked
+    return Page(client.post(path, data=hidden).text)
+
+
+@pytest.mark.parametrize(
+    ("action", "form", "asked"),
+    [
+        ("activate", {}, ("activate", ORDERS)),
+        ("deactivate", {}, ("deactivate", ORDERS)),
+        ("restart", {}, ("restart", ORDERS)),
+        ("kill", {"wait_secs": "20"}, ("kill", ORDERS, 20.0)),
+        ("kill", {}, ("kill", ORDERS, None)),
+        ("set", {"key": "log-level", "value": "debug"}, ("set", ORDERS, "log-level", "debug", None)),
+        (
+            "set",
+            {"key": "max-spout-pending", "value": "9", "component": "orders"},
+            ("set", ORDERS, "max-spout-pending", "9", "orders"),
+        ),
+        (
+            "rebalance",
+            {"component": "enrich", "parallelism": "12"},
+            ("rebalance", ORDERS, {"parallelism": {"enrich": 12}}),
+        ),
+        ("trace", {"message": "orders/3@41"}, ("trace", ORDERS, "orders/3@41", None)),
+        ("replay", {"letter-aa": "on", "letter-bb": "on"}, ("replay", ORDERS, ["aa", "bb"], None)),
+        ("replay", {"letter-aa": "on", "target": "again.jsonl"}, ("replay", ORDERS, ["aa"], None, "again.jsonl")),
+        ("discard", {"letter-aa": "on"}, ("discard", ORDERS, ["aa"])),
+    ],
+)
+def test_an_action_is_done_once_it_was_confirmed(action: str, form: dict[str, str], asked: tuple[Any, ...]) -> None:
+    operator = Shop()
+    page = acted(operator, f"{BASE}/do/{action}", form)
+    assert operator.asked == [asked]
+    assert "done" in page.words
+
+
+def test_a_refusal_is_shown_with_its_sentence() -> None:
+    operator = Shop()
+    operator.refusal = f"the parallelism of a bolt that keeps state cannot be changed {NASTY}"
+    page = acted(operator, f"{BASE}/do/rebalance", {"component": "revenue", "parallelism": "8"})
+    assert "Rebalance: refused" in page.words
+    assert operator.refusal in page.words
+
+
+def test_an_edited_letter_is_given_again_with_what_was_changed_only() -> None:
+    operator = Shop()
+    form = {f"letter-{LETTER}": "on", "field-0": '"c-1"', "field-1": '"k-7"', "field-2": "1"}
+    acted(operator, f"{BASE}/do/replay", form)
+    assert operator.asked == [("replay", ORDERS, [LETTER], {"customer": "c-1", "sku": "k-7"})]
+
+
+def test_a_letter_that_was_not_edited_is_given_again_as_it_is() -> None:
+    operator = Shop()
+    form = {f"letter-{LETTER}": "on", "field-0": f'"{NASTY}"', "field-1": "null", "field-2": "1"}
+    acted(operator, f"{BASE}/do/replay", form)
+    assert operator.asked == [("replay", ORDERS, [LETTER], None)]
+
+
+def test_a_mistake_in_a_record_is_shown_beside_what_was_typed() -> None:
+    operator = Shop()
+
+    def shows_it(page: Page) -> None:
+        assert "customer is not JSON" in page.words
+        assert "c-1 without quotes" in page.words
+
+    form = {f"letter-{LETTER}": "on", "field-0": "c-1 without quotes", "field-1": '"k-7"', "field-2": "1"}
+    acted(operator, f"{BASE}/do/replay", form, shows_it)
+    assert operator.asked == []
+
+
+def test_a_message_that_could_not_be_read_is_edited_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = Shop()
+    broken = {**shop.letter(1), "tuples": [], "fields": []}
+    broken["raw"] = {**broken["raw"], "value": {"$bytes": "eyJzdW0iOg=="}}
+    monkeypatch.setattr(operator, "letters", lambda *arguments, **options: [broken])
+    page = seen(operator, f"{BASE}/dead-letters/{LETTER}")
+    assert '{"sum":' in page.words
+    acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "raw-value": '{"sum": 1}'})
+    assert operator.asked == [("replay", ORDERS, [LETTER], {"$value": '{"sum": 1}'})]
+    operator.asked.clear()
+    acted(operator, f"{BASE}/do/replay", {f"letter-{LETTER}": "on", "raw-value": '{"sum":'})
+    assert operator.asked == [("replay", ORDERS, [LETTER], None)]
+
+
+def test_a_topology_that_is_known_by_its_checkpoint_only_has_pages() -> None:
+    operator = Shop()
+    one = shop.entry(NIGHTLY, "ended", id="/data/old words", why="it is known by its checkpoint only")
+    operator.known.append(one)
+    operator.documents[one["id"]] = shop.document(one)
+    links = [link["href"] or "" for link in seen(operator, "/").all("a")]
+    path = next(link for link in links if "~" in link)
+    for part in ("", "/trees", "/components/enrich", "/log"):
+        assert "/data/old words" in seen(operator, path + part).words
+    seen(operator, "/topologies/~zz", 404)
+
+
+@pytest.mark.parametrize(
+    ("action", "form"),
+    [
+        ("replay", {}),
+        ("discard", {}),
+        ("set", {"key": "password", "value": "x"}),
+        ("set", {"key": "log-level", "value": " "}),
+        ("trace", {"message": " "}),
+        ("rebalance", {"component": "enrich", "parallelism": "many"}),
+        ("rebalance", {}),
+        ("kill", {"wait_secs": "soon"}),
+    ],
+)
+def test_a_form_that_says_too_little_changes_nothing_and_says_what_is_expected(
+    action: str, form: dict[str, str]
+) -> None:
+    operator = Shop()
+    assert "refused" in acted(operator, f"{BASE}/do/{action}", {**form, "confirmed": "yes"}).words
+    assert operator.asked == []
+
+
+def test_a_wrong_token_is_told_on_the_page_that_asks_for_it() -> None:
+    answer = client_of(Shop(), logged_in=False).post("/login", data={"token": NASTY, "next": f"{BASE}/log"})
+    assert answer.status_code == 401
+    page = Page(answer.text)
+    assert "This token is wrong." in page.words
+    assert NASTY not in answer.text
+    assert f"{BASE}/log" in [field.get("value") for field in page.all("input")]
+
+
+def test_nothing_is_changed_by_a_link_without_the_token_or_without_the_csrf_text() -> None:
+    operator = Shop()
+    stranger, friend = client_of(operator, logged_in=False), client_of(operator)
+    assert stranger.post(f"{BASE}/do/kill", data={"confirmed": "yes"}).status_code == 401
+    assert friend.post(f"{BASE}/do/kill", data={"confirmed": "yes"}).status_code == 403
+    assert friend.get(f"{BASE}/do/kill?confirmed=yes").status_code == 200
+    assert friend.get(f"{BASE}/do/replay").status_code == 404
+    assert friend.get(f"{BASE}/do/nothing").status_code == 404
+    assert operator.asked == []
+
+
+def test_a_topology_of_which_only_the_checkpoint_is_known_has_no_start_and_no_process() -> None:
+    operator = Shop()
+    entry = operator.known[0]
+    entry.update({"started_ms": 0, "ended_ms": 1_000, "beat_ms": 1_000, "pid": 0, "user": "", "host": ""})
+    for path in ("/", f"/topologies/{entry['id']}"):
+        text = client_of(operator).get(path).text
+        assert "1970-01-01 00:00:00" not in text
+        assert "pid 0" not in text

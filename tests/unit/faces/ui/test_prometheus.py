@@ -1,0 +1,183 @@
+"""What Prometheus reads has conventional names and units, every number of the documents, and an exemplar."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+from prometheus_client.parser import text_string_to_metric_families as plain_metrics
+from starlette.testclient import TestClient
+
+from sparkbolt.control.documents import ALL_TIME, TopologyState
+from sparkbolt.faces.ui import asking
+from sparkbolt.faces.ui.prometheus import BUCKETS_SECS, buckets
+from tests.unit.control.fake import NOW_MS, ROOT, entry
+from tests.unit.faces.ui.operators import HOSTILE, SCRIPT, UiOperator
+
+OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+def samples(client: TestClient) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """By name and labels. Two samples of the same would be an error of Prometheus."""
+    text = client.get("/metrics").text
+    found: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+    for family in plain_metrics(text):
+        for sample in family.samples:
+            key = (sample.name, frozenset(sample.labels.items()))
+            assert key not in found, key
+            found[key] = sample.value
+    return found
+
+
+def value(client: TestClient, name: str, **labels: str) -> float:
+    return samples(client)[name, frozenset({"topology": "words", **labels}.items())]
+
+
+def families(client: TestClient) -> dict[str, Any]:
+    answer = client.get("/metrics", headers={"accept": OPEN_METRICS})
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    return {family.name: family for family in open_metrics(answer.text)}
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "expected"),
+    [
+        ("sparkbolt_topology_up", {}, 1),
+        ("sparkbolt_topology_answers", {}, 1),
+        ("sparkbolt_topology_state", {"state": "active"}, 1),
+        ("sparkbolt_topology_state", {"state": "dead"}, 0),
+        ("sparkbolt_topology_start_time_seconds", {}, NOW_MS / 1000 - 7200),
+        ("sparkbolt_tuples_emitted_total", {"component": "lines", "stream": "default"}, 12_240_000),
+        (
+            "sparkbolt_tuples_executed_total",
+            {"component": "split", "sender": "lines", "stream": "default"},
+            12_240_000,
+        ),
+        ("sparkbolt_tuples_failed_total", {"component": "enrich", "sender": "split", "stream": "default"}, 7_000),
+        ("sparkbolt_trees_failed_total", {"component": "lines", "stream": "default"}, 119_000),
+        ("sparkbolt_trees_retried_total", {"component": "lines"}, 118_983),
+        ("sparkbolt_messages_set_aside_total", {"component": "lines"}, 17),
+        ("sparkbolt_errors_total", {"component": "enrich"}, 7_000),
+        ("sparkbolt_execute_seconds_total", {"component": "split"}, 257.04),
+        ("sparkbolt_capacity_ratio", {"component": "enrich"}, 0.97),
+        ("sparkbolt_open_trees", {}, 7_666),
+        ("sparkbolt_waiting_retries", {}, 420),
+        ("sparkbolt_pending_trees", {"component": "lines"}, 7_666),
+        ("sparkbolt_lag_positions", {"component": "lines", "source": "lines-1"}, 234_567),
+        ("sparkbolt_memory_bytes", {"process": "jvm"}, 1_400 << 20),
+        ("sparkbolt_state_rows", {}, 88_000),
+        ("sparkbolt_state_bytes", {}, 31 << 20),
+        ("sparkbolt_watermark_lag_seconds", {"component": "count"}, 5),
+        ("sparkbolt_late_tuples_total", {"component": "count"}, 9),
+        ("sparkbolt_open_windows", {"component": "count"}, 4),
+        ("sparkbolt_micro_batches_total", {}, 118 * 17),
+        ("sparkbolt_micro_batch_part_seconds_total", {"part": "level 1"}, 402 * 17),
+        ("sparkbolt_outages", {}, 0),
+        ("sparkbolt_hung_calls", {}, 0),
+        ("sparkbolt_complete_latency_seconds_bucket", {"component": "lines", "le": "1.0"}, 10),
+        ("sparkbolt_complete_latency_seconds_bucket", {"component": "lines", "le": "2.5"}, 80),
+        ("sparkbolt_complete_latency_seconds_bucket", {"component": "lines", "le": "+Inf"}, 100),
+        ("sparkbolt_complete_latency_seconds_count", {"component": "lines"}, 100),
+        ("sparkbolt_complete_latency_seconds_sum", {"component": "lines"}, 231),
+        ("sparkbolt_execute_latency_seconds_bucket", {"component": "enrich", "le": "0.00025"}, 4000),
+    ],
+)
+def test_every_number_has_its_name_unit_and_labels(
+    client: TestClient, name: str, labels: dict[str, str], expected: float
+) -> None:
+    assert value(client, name, **labels) == pytest.approx(expected)
+
+
+def test_what_a_topology_is_stands_in_labels_of_one_metric(client: TestClient, operator: UiOperator) -> None:
+    id_ = operator.known[0]["id"]
+    assert value(client, "sparkbolt_topology_info", id=id_, host="bolt-1", user="ann", version="0.1.0") == 1
+
+
+def test_names_follow_the_conventions(client: TestClient) -> None:
+    for name, family in families(client).items():
+        assert re.fullmatch(r"sparkbolt_[a-z_]+", name)
+        assert family.documentation
+        assert not re.search(r"_(ms|millis|kb|mb|count|total)$", name)
+        for sample in family.samples:
+            assert sample.name.endswith("_total") == (family.type == "counter")
+        if family.type == "histogram":
+            assert name.endswith("_seconds")
+
+
+def test_a_dead_topology_is_told_as_down_and_one_that_ended_is_gone(client: TestClient) -> None:
+    found = samples(client)
+    topologies = {dict(labels)["topology"] for _, labels in found}
+    assert found["sparkbolt_topology_up", frozenset({("topology", "orders")})] == 0
+    assert "nightly" not in topologies
+    assert ("sparkbolt_open_trees", frozenset({("topology", "orders")})) not in found
+
+
+def test_the_slowest_tree_is_named_by_its_bucket(client: TestClient) -> None:
+    family = families(client)["sparkbolt_complete_latency_seconds"]
+    [sample] = [sample for sample in family.samples if sample.exemplar and sample.labels["topology"] == "words"]
+    assert sample.labels["le"] == "60.0"
+    assert sample.exemplar.labels == {"root": ROOT}
+    assert sample.exemplar.value == 31.0045
+
+
+def test_who_asks_for_the_plain_format_gets_no_exemplar(client: TestClient) -> None:
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert ROOT not in answer.text
+
+
+def test_a_histogram_has_the_same_bounds_whatever_the_document_has() -> None:
+    few, many = buckets([[4.0, 2]]), buckets([[float(ms), 1] for ms in range(1, 2000)])
+    assert [each[0] for each in few] == [each[0] for each in many]
+    assert len(few) == len(BUCKETS_SECS) + 1
+    assert many[-1][1] == 1999
+    counts = [each[1] for each in many]
+    assert counts == sorted(counts)
+
+
+def test_a_bound_that_is_ours_stays_in_its_bucket() -> None:
+    assert dict(each[:2] for each in buckets([[0.1, 1], [1000.0, 1]]))["1.0"] == 2
+    assert dict(each[:2] for each in buckets([[0.1, 1]]))["0.0001"] == 1
+
+
+def test_two_topologies_of_one_name_are_told_apart(client: TestClient, operator: UiOperator) -> None:
+    second = entry("words", TopologyState.ACTIVE, 2, started_ms=NOW_MS - 1000)
+    operator.known.append(second)
+    operator.documents[second["id"]] = {**operator.documents[operator.known[0]["id"]], "entry": second}
+    names = {dict(labels)["topology"] for name, labels in samples(client) if name == "sparkbolt_open_trees"}
+    assert {"words", operator.known[0]["id"]} <= names
+
+
+def test_texts_of_others_are_values_of_labels(client: TestClient) -> None:
+    found = samples(client)  # it is parsed, so that a quote or a line feed in a name forged nothing
+    assert {dict(labels)["topology"] for _, labels in found} == {"words", "orders", HOSTILE}
+    assert SCRIPT not in {name for name, _ in found}
+
+
+def test_a_topology_that_hangs_does_not_keep_others_from_the_scrape(
+    client: TestClient, operator: UiOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "ANSWER_SECS", 0.2)
+    operator.gate, operator.hangs = threading.Event(), operator.known[-1]["id"]
+    found = samples(client)
+    assert found["sparkbolt_topology_answers", frozenset({("topology", HOSTILE)})] == 0
+    assert found["sparkbolt_topology_answers", frozenset({("topology", "words")})] == 1
+    operator.gate.set()
+
+
+def test_a_component_of_which_only_sums_are_known_is_told_without_its_streams(
+    client: TestClient, operator: UiOperator
+) -> None:
+    operator.documents[operator.known[0]["id"]]["windows"][ALL_TIME]["streams"] = []
+    assert value(client, "sparkbolt_trees_failed_total", component="lines", stream="") == 119_000
+    assert value(client, "sparkbolt_tuples_executed_total", component="split", sender="", stream="") == 12_240_000
+    assert value(client, "sparkbolt_tuples_emitted_total", component="split", stream="") == 61_200_000
+
+
+def test_a_document_without_buckets_has_no_histogram(client: TestClient) -> None:
+    found = samples(client)
+    topologies = {dict(labels)["topology"] for name, labels in found if name.endswith("_bucket")}
+    assert topologies == {"words"}

@@ -1,0 +1,222 @@
+"""Our own interface answers with the documents as they are, and tells what has become of a change."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from sparkbolt.api.dead_letters import Attempt, DeadLetter
+from sparkbolt.api.story import Hop, Story
+from sparkbolt.api.tree_life import TreeState
+from sparkbolt.base.codec import required_fields
+from sparkbolt.control.documents import Answer
+from sparkbolt.faces.ui.rest import by_holder
+from sparkbolt.faces.ui.rest_types import HopValue, LetterValue, StoryValue
+from tests.unit.control.fake import NOW_MS, ROOT
+from tests.unit.faces.ui.operators import SCRIPT, UiOperator
+
+WORDS = "/api/v2/topologies/words"
+
+
+def get(client: TestClient, path: str, **parameters: Any) -> Any:
+    answer = client.get(path, params=parameters)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_documents_are_answered_as_they_are(client: TestClient, operator: UiOperator) -> None:
+    assert get(client, WORDS) == operator.document("words")
+    assert get(client, f"{WORDS}/series") == operator.series("words")
+    assert get(client, f"{WORDS}/micro-batches", last=3)[0]["parts"][0] == ["plan", 0.0, 30.0]
+    assert get(client, f"{WORDS}/lag") == {"lines": {"lines-0": 1_000_000, "lines-1": 234_567}}
+    assert get(client, f"{WORDS}/log", component="enrich")[0]["component"] == "enrich"
+    assert get(client, f"{WORDS}/settings")["settings"]["message_timeout_secs"] == 30.0
+
+
+def test_topologies_that_have_ended_are_listed_on_demand(client: TestClient) -> None:
+    everything = [each["name"] for each in get(client, "/api/v2/topologies")]
+    running = [each["name"] for each in get(client, "/api/v2/topologies", ended="false")]
+    assert {"orders", "nightly"} <= set(everything)
+    assert {"orders", "nightly"} & set(running) == set()
+
+
+def test_a_topology_is_found_by_its_id_too(client: TestClient, operator: UiOperator) -> None:
+    id_ = operator.known[0]["id"]
+    assert get(client, f"/api/v2/topologies/{id_}")["entry"]["id"] == id_
+
+
+def test_stories_are_searched_by_state_and_text(client: TestClient) -> None:
+    assert {each["state"] for each in get(client, f"{WORDS}/stories", state="open", search="")} == {"open"}
+    assert get(client, f"{WORDS}/stories", search="KeyError")[0]["root"] == ROOT
+    assert get(client, f"{WORDS}/stories", search="no such reason") == []
+    assert get(client, f"{WORDS}/stories/{ROOT}")["other_attempts"] == []
+    assert client.get(f"{WORDS}/stories/0000").status_code == 404
+
+
+def test_open_trees_are_listed_by_who_holds_them(client: TestClient) -> None:
+    found = get(client, f"{WORDS}/open-trees")
+    assert found["open_trees"] == 7_666
+    assert [(each["holder"], each["trees"], each["tuples"]) for each in found["holders"]] == [
+        ("count[0]", 2, 4),
+        ("count[1]", 1, 2),
+    ]
+    assert found["holders"][0]["oldest_ms"] == NOW_MS - 9_000
+
+
+def test_a_tree_that_nobody_has_told_to_hold_has_no_holder() -> None:
+    [holder] = by_holder([{"hops": [], "started_ms": None}])
+    assert (holder["holder"], holder["trees"], holder["oldest_ms"]) == ("", 1, None)
+
+
+def test_letters_are_listed_and_shown(client: TestClient) -> None:
+    letters = get(client, f"{WORDS}/letters", replayed="0")
+    assert [each["replayed"] for each in letters] == [False, False]
+    assert letters[0]["values"] == {"value": SCRIPT}
+    assert get(client, f"{WORDS}/letters/{letters[0]['id']}") == letters[0]
+    assert (
+        client.get(f"{WORDS}/letters/none").json()["detail"]
+        == "there is no dead letter 'none'; GET .../letters lists them"
+    )
+
+
+def test_windowed_bolts_tell_their_watermarks(client: TestClient) -> None:
+    [bolt] = get(client, f"{WORDS}/windows")
+    assert bolt == {
+        "component": "count",
+        "watermark_ms": NOW_MS - 5000,
+        "behind_ms": 5000,
+        "windows": 4,
+        "late_tuples": 9,
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "what"),
+    [
+        ("stories?state=lost", "failed, open, acked"),
+        ("stories?last=0", "from 1 to 10000"),
+        ("log?last=10001", "from 1 to 10000"),
+        ("series?since_ms=-5", "from 0 on"),
+        ("letters?replayed=perhaps", "is not true or false"),
+        (f"log?search={'x' * 1001}", "1000 at most"),
+    ],
+)
+def test_a_parameter_that_is_none_is_told_with_what_it_may_be(client: TestClient, path: str, what: str) -> None:
+    answer = client.get(f"{WORDS}/{path}")
+    assert answer.status_code == 400
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert what in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "asked"),
+    [
+        ("activate", None, ("activate",)),
+        ("deactivate", {}, ("deactivate",)),
+        ("kill", None, ("kill", None)),
+        ("kill", {"wait_secs": 2.5}, ("kill", 2.5)),
+        ("restart", None, ("restart",)),
+        ("settings", {"key": "log-level", "value": "debug"}, ("set", "log-level", "debug", None)),
+        (
+            "settings",
+            {"key": "log-level", "value": "debug", "component": "split"},
+            ("set", "log-level", "debug", "split"),
+        ),
+        ("rebalance", {"executors": {"split": 7}}, ("rebalance", {"parallelism": {"split": 7}, "workers": None})),
+        ("trace", {"message": "lines-0@7"}, ("trace", "lines-0@7", None)),
+        ("letters/replay", {"ids": ["a", "b"]}, ("replay", ["a", "b"], None)),
+        ("letters/a/replay", {"values": {"word": SCRIPT}}, ("replay", ["a"], {"word": SCRIPT})),
+        ("letters/a/replay", None, ("replay", ["a"], None)),
+        ("letters/a/replay", {"target": "/again.jsonl"}, ("replay", ["a"], None, "/again.jsonl")),
+        ("letters/replay", {"ids": ["a"], "target": "/again.jsonl"}, ("replay", ["a"], None, "/again.jsonl")),
+        ("letters/discard", {"ids": ["a"]}, ("discard", ["a"])),
+    ],
+)
+def test_changes_reach_the_operator_with_what_was_said(
+    writer: TestClient, operator: UiOperator, path: str, body: Any, asked: tuple[Any, ...]
+) -> None:
+    answer = writer.post(f"{WORDS}/{path}", json=body) if body is not None else writer.post(f"{WORDS}/{path}")
+    assert answer.status_code == 200, answer.text
+    [(what, topology, *more)] = operator.asked
+    assert (what, *more[:-1]) == asked
+    assert topology == operator.known[0]["id"]
+    assert more[-1] == "rest from testclient"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "what"),
+    [
+        ("settings", {"key": "log-level"}, "the body has no value"),
+        ("settings", {"key": 1, "value": "x"}, "key is not a string"),
+        ("kill", {"wait_secs": "soon"}, "wait_secs is not a number"),
+        ("kill", {"wait_secs": -1}, "not a number of seconds"),
+        ("kill", {"wait": 1}, "'wait', which is not one of wait_secs"),
+        ("activate", {"x": 1}, "'x', which is not one of none"),
+        ("letters/replay", {"ids": "a"}, "ids is not an array"),
+        ("letters/replay", {"ids": [1]}, "ids[0] is not a string"),
+        ("rebalance", {"executors": {"split": True}}, "split is not an integer"),
+        ("letters/discard", [], "the body is not an object"),
+    ],
+)
+def test_a_body_of_another_shape_changes_nothing(
+    writer: TestClient, operator: UiOperator, path: str, body: Any, what: str
+) -> None:
+    answer = writer.post(f"{WORDS}/{path}", json=body)
+    assert answer.status_code == 400
+    assert what in answer.json()["detail"]
+    assert operator.asked == []
+
+
+def test_not_a_number_is_no_number_of_seconds(writer: TestClient, operator: UiOperator) -> None:
+    for text in (b'{"wait_secs": NaN}', b'{"wait_secs": Infinity}'):
+        answer = writer.post(f"{WORDS}/kill", content=text, headers={"content-type": "application/json"})
+        assert answer.status_code == 400
+    assert operator.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (Answer(done=True, refused=False, text="it is so"), 200),
+        (Answer(done=False, refused=False, text="when its open trees have finished"), 202),
+        (Answer(done=False, refused=True, text="it does not run"), 409),
+    ],
+)
+def test_the_status_tells_what_has_become_of_a_change(
+    writer: TestClient, operator: UiOperator, answer: Answer, status: int
+) -> None:
+    operator.answers["restart"] = answer
+    found = writer.post(f"{WORDS}/restart")
+    assert (found.status_code, found.json()) == (status, answer)
+
+
+def test_a_change_of_what_is_not_there_is_told(writer: TestClient) -> None:
+    answer = writer.post("/api/v2/topologies/none/kill")
+    assert answer.status_code == 404
+    assert "no topology" in answer.json()["detail"]
+
+
+def test_a_directory_that_is_away_is_told_and_found_again(client: TestClient, operator: UiOperator) -> None:
+    operator.raises = OSError("the directory is away")
+    answer = client.get(WORDS)
+    assert answer.status_code == 503
+    assert "try again" in answer.json()["detail"]
+    operator.raises = None
+    assert client.get(WORDS).status_code == 200
+
+
+def required(kind: type) -> set[str]:
+    return set(required_fields(kind))
+
+
+def test_the_types_of_stories_and_letters_are_those_that_are_stored() -> None:
+    story = Story(7, "lines", 0, TreeState.OPEN, hops=(Hop(7, 1, 2, 1, "split", 0),)).to_json()
+    assert set(story) == required(StoryValue)
+    assert set(story["hops"][0]) == required(HopValue)
+    attempt = Attempt(1, ROOT, "exception", "no", "count", 0, 7, 1000, 1500)
+    letter = DeadLetter("5f", "words", "a1", "lines", 0, (attempt,))
+    assert set(letter.to_json()) == required(LetterValue)
+    assert {each.name for each in dataclasses.fields(letter)} == required(LetterValue)

@@ -1,0 +1,387 @@
+"""Whoever is not meant to read or change something does not, and what they chose is never a part of a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from sparkbolt.errors import ConfigError
+from sparkbolt.faces.ui import make_app
+from sparkbolt.faces.ui import security as module
+from sparkbolt.faces.ui.security import ANSWER_HEADERS, BODY_BYTES_MAX, SESSION_SECS, Sessions
+from tests.unit.faces.ui.operators import HOSTILE, NOW_SECS, SCRIPT, TOKEN, UiOperator
+
+HOST = "localhost:8088"
+ORIGIN = f"http://{HOST}"
+ACTIVATE = "/api/v2/topologies/words/activate"
+CHANGES = [
+    "/api/v1/topology/words/activate",
+    "/api/v1/topology/words/deactivate",
+    "/api/v1/topology/words/kill/0",
+    "/api/v1/topology/words/rebalance/0",
+    *(f"/api/v2/topologies/words/{what}" for what in ("activate", "deactivate", "kill", "restart", "settings")),
+    *(f"/api/v2/topologies/words/{what}" for what in ("rebalance", "trace", "letters/replay", "letters/discard")),
+    "/api/v2/topologies/words/letters/x/replay",
+    "/logout",
+]
+PAGES = [
+    "/api/v1/topology/summary",
+    "/api/v2/topologies",
+    "/metrics",
+    "/login",
+    "/nothing",
+    "/api/v1/nothing",
+    "/api/v2/nothing",
+]
+
+
+def make_client(operator: UiOperator, **options: Any) -> TestClient:
+    app = make_app(operator, token=TOKEN, clock=lambda: NOW_SECS, **options)  # type: ignore[arg-type]  # a fake
+    return TestClient(app, base_url=ORIGIN, raise_server_exceptions=False, follow_redirects=False)
+
+
+@pytest.fixture
+def browser(operator: UiOperator) -> Iterator[TestClient]:
+    """A browser that has logged in."""
+    with make_client(operator, routes=[Route("/csrf", csrf_of)]) as client:
+        answer = client.post("/login", data={"token": TOKEN, "next": "/csrf"}, headers={"origin": ORIGIN})
+        assert answer.status_code == 303
+        client.headers["origin"] = ORIGIN
+        yield client
+
+
+async def csrf_of(request: Request) -> PlainTextResponse:
+    return PlainTextResponse(request.state.csrf)
+
+
+# ---- Host
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:8088", "localhost.evil.example", "127.0.0.1.nip.io:8088", "", "user@localhost"],
+)
+@pytest.mark.parametrize("path", PAGES)
+def test_a_name_that_another_site_has_led_here_is_refused(client: TestClient, host: str, path: str) -> None:
+    assert client.get(path, headers={"host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:9999", "127.0.0.1:8088", "[::1]:8088", "LOCALHOST.:1"])
+def test_the_names_of_this_machine_are_answered(client: TestClient, host: str) -> None:
+    assert client.get("/api/v2/topologies", headers={"host": host}).status_code == 200
+
+
+def test_a_name_that_was_allowed_is_answered(operator: UiOperator) -> None:
+    with make_client(operator, allowed_hosts=["storm.example"]) as client:
+        assert client.get("/metrics", headers={"host": "storm.example:80"}).status_code == 200
+        assert client.get("/metrics").status_code == 421
+
+
+# ---- the token
+
+
+@pytest.mark.parametrize("path", CHANGES)
+def test_nothing_is_changed_without_the_token(client: TestClient, operator: UiOperator, path: str) -> None:
+    answer = client.post(path, json={})
+    assert answer.status_code == 401
+    assert operator.asked == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["Bearer wrong", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer ", f"Basic {TOKEN}", TOKEN, "Bearer \xff"],
+)
+def test_nothing_is_changed_with_another_token(client: TestClient, operator: UiOperator, given: str) -> None:
+    answer = client.post(ACTIVATE, headers={"authorization": given.encode("latin-1")})
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+    assert operator.asked == []
+
+
+def test_with_the_token_a_change_is_made_and_is_known_to_come_from_there(
+    writer: TestClient, operator: UiOperator
+) -> None:
+    assert writer.post(ACTIVATE).json()["done"]
+    assert operator.asked == [("activate", operator.known[0]["id"], "rest from testclient")]
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+def test_other_methods_change_nothing(writer: TestClient, operator: UiOperator, method: str) -> None:
+    assert writer.request(method, ACTIVATE).status_code == 405
+    assert operator.asked == []
+
+
+def test_no_answer_lets_another_site_read_it(client: TestClient) -> None:
+    answer = client.get("/api/v1/topology/summary", headers={"origin": "https://evil.example"})
+    assert not [name for name in answer.headers if name.startswith("access-control-")]
+    assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+    for path in ("/api/v1/topology/summary?callback=steal", "/api/v1/topology/words?callback=steal"):
+        assert "steal(" not in client.get(path).text
+        assert "error" in client.get(path).json()
+
+
+def test_a_private_server_shows_nothing_without_the_token(operator: UiOperator) -> None:
+    with make_client(operator, private=True) as client:
+        assert [client.get(path).status_code for path in PAGES] == [401, 401, 401, 200, 401, 401, 401]
+        assert client.get("/api/v2/topologies", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+        page = client.get("/topology/words?window=600", headers={"accept": "text/html"})
+        assert (page.status_code, page.headers["location"]) == (303, "/login?next=/topology/words%3Fwindow%3D600")
+        client.post("/login", data={"token": TOKEN}, headers={"origin": ORIGIN})
+        assert client.get("/api/v2/topologies").status_code == 200
+
+
+def test_a_token_that_could_be_guessed_is_refused(operator: UiOperator) -> None:
+    with pytest.raises(ConfigError, match="16 or more"):
+        make_app(operator, token="short")  # type: ignore[arg-type]
+
+
+# ---- sessions of browsers
+
+
+def test_a_browser_logs_in_and_changes_something(browser: TestClient, operator: UiOperator) -> None:
+    csrf = browser.get("/csrf").text
+    assert browser.post(ACTIVATE, headers={"x-csrf-token": csrf}).json()["done"]
+    assert browser.post(ACTIVATE, data={"csrf": csrf}).json()["done"]
+    assert [asked[-1] for asked in operator.asked] == ["ui from testclient"] * 2
+
+
+def test_the_session_is_kept_from_scripts_and_other_sites(operator: UiOperator) -> None:
+    with make_client(operator) as client:
+        answer = client.post("/login", data={"token": TOKEN}, headers={"origin": ORIGIN})
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert cookie.startswith("sparkbolt_session_8088=")
+    assert TOKEN not in cookie
+
+
+@pytest.mark.parametrize("csrf", ["", "wrong", "0" * 64, "\xff"])
+def test_a_session_without_its_pages_csrf_token_changes_nothing(
+    browser: TestClient, operator: UiOperator, csrf: str
+) -> None:
+    assert browser.post(ACTIVATE, headers={"x-csrf-token": csrf.encode("latin-1")}).status_code == 403
+    assert browser.post(ACTIVATE, data={"csrf": csrf}).status_code == 403
+    assert operator.asked == []
+
+
+def test_the_csrf_token_of_another_session_is_refused(operator: UiOperator) -> None:
+    found = []
+    for _ in range(2):
+        with make_client(operator, routes=[Route("/csrf", csrf_of)]) as client:
+            client.post("/login", data={"token": TOKEN}, headers={"origin": ORIGIN})
+            found.append(client.get("/csrf").text)
+            if len(found) == 2:
+                assert client.post(ACTIVATE, headers={"x-csrf-token": found[0]}).status_code == 403
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://localhost:3000", "http://localhost", f"{ORIGIN}.evil.example"]
+)
+@pytest.mark.parametrize("who", ["browser", "writer"])
+def test_a_page_of_another_site_changes_nothing(
+    request: pytest.FixtureRequest, operator: UiOperator, origin: str, who: str
+) -> None:
+    client: TestClient = request.getfixturevalue(who)
+    csrf = client.get("/csrf").text if who == "browser" else ""
+    assert client.post(ACTIVATE, headers={"origin": origin, "x-csrf-token": csrf}).status_code == 403
+    assert client.post("/login", data={"token": TOKEN}, headers={"origin": origin}).status_code == 403
+    assert operator.asked == []
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_what_a_browser_says_of_another_site_is_believed(browser: TestClient, operator: UiOperator, site: str) -> None:
+    csrf = browser.get("/csrf").text
+    headers = {"x-csrf-token": csrf, "sec-fetch-site": site}
+    assert browser.post(ACTIVATE, headers=headers).status_code == 403
+    assert operator.asked == []
+
+
+def test_a_session_ends_with_its_time_with_another_token_and_with_logout(browser: TestClient) -> None:
+    now = [1000.0]
+    sessions = Sessions(TOKEN, clock=lambda: now[0])
+    session = sessions.begin()
+    assert sessions.holds(session)
+    assert not Sessions("another-token-0123", clock=lambda: now[0]).holds(session)
+    now[0] += SESSION_SECS + 1
+    assert not sessions.holds(session)
+    csrf = browser.get("/csrf").text
+    assert csrf
+    assert browser.post("/logout", headers={"x-csrf-token": csrf}).status_code == 303
+    assert browser.get("/csrf").text == ""
+
+
+@pytest.mark.parametrize(
+    "cookie", ["", "x", "9999999999.aa.bb", "9999999999.aa." + "0" * 64, "..", "x.y.\x80", "\u0661.a.b"]
+)
+def test_a_session_that_was_made_up_is_none(cookie: str) -> None:
+    assert not Sessions(TOKEN).holds(cookie)
+
+
+def test_a_wrong_token_at_the_login_is_told(client: TestClient) -> None:
+    answer = client.post("/login", data={"token": "wrong"}, headers={"origin": ORIGIN})
+    assert answer.status_code == 401
+    assert "This token is wrong" in answer.text
+    assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "leads_to", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"]
+)
+def test_the_login_leads_to_no_other_site(operator: UiOperator, leads_to: str) -> None:
+    with make_client(operator) as client:
+        answer = client.post("/login", data={"token": TOKEN, "next": leads_to}, headers={"origin": ORIGIN})
+        assert answer.headers["location"] == "/"
+        assert "evil" not in client.get("/login", params={"next": leads_to}).text
+
+
+# ---- bodies
+
+
+@pytest.mark.parametrize("size", [BODY_BYTES_MAX + 1, 10 * BODY_BYTES_MAX])
+def test_a_body_that_is_too_large_is_not_read(writer: TestClient, operator: UiOperator, size: int) -> None:
+    answer = writer.post(ACTIVATE, content=b"x" * size, headers={"content-type": "application/json"})
+    assert answer.status_code == 413
+
+    def pieces() -> Iterator[bytes]:
+        yield from (b"x" * 65536 for _ in range(size // 65536 + 1))
+
+    assert writer.post(ACTIVATE, content=pieces()).status_code == 413
+    assert operator.asked == []
+
+
+def test_a_body_of_a_type_that_any_site_can_send_is_refused(writer: TestClient, operator: UiOperator) -> None:
+    for kind in ("text/plain", "multipart/form-data; boundary=x", "application/xml"):
+        answer = writer.post(ACTIVATE, content=b"{}", headers={"content-type": kind})
+        assert answer.status_code == 415
+    assert operator.asked == []
+
+
+@pytest.mark.parametrize("body", [b"{", b"[" * 100_000, b'"x"', b"\xff", b"[]"])
+def test_a_body_that_is_no_json_object_is_told(writer: TestClient, operator: UiOperator, body: bytes) -> None:
+    for path in (ACTIVATE, "/api/v1/topology/words/rebalance/0"):
+        answer = writer.post(path, content=body, headers={"content-type": "application/json"})
+        assert answer.status_code in (400, 500)
+        assert "body" in answer.text
+    assert operator.asked == []
+
+
+def test_a_form_with_too_many_fields_is_refused(writer: TestClient) -> None:
+    answer = writer.post("/login", data={str(number): "x" for number in range(2000)})
+    assert answer.status_code == 400
+
+
+# ---- what others chose is never markup
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_answer_forbids_scripts_and_frames(client: TestClient, path: str) -> None:
+    headers = client.get(path).headers
+    for name, value in ANSWER_HEADERS.items():
+        assert headers[name] == value
+    policy = headers["content-security-policy"]
+    assert "unsafe-" not in policy
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert headers["cache-control"] == "no-store"
+
+
+def test_an_unexpected_error_forbids_them_too_and_says_no_more_than_its_text(
+    client: TestClient, operator: UiOperator
+) -> None:
+    operator.raises = RuntimeError(SCRIPT)
+    for path in ("/api/v1/topology/words", "/api/v2/topologies/words", "/metrics"):
+        answer = client.get(path)
+        assert answer.status_code == 500
+        assert answer.headers["content-security-policy"] == ANSWER_HEADERS["content-security-policy"]
+        assert "html" not in answer.headers["content-type"]
+        assert "Traceback" not in answer.text
+
+
+def test_texts_that_are_scripts_stay_values(client: TestClient, operator: UiOperator) -> None:
+    hostile = quote(HOSTILE, safe="")
+    assert "/" in HOSTILE  # no path leads to it by name, and its id is the same with a number
+    id_ = operator.known[-1]["id"]
+    found = [
+        client.get("/api/v1/topology/summary"),
+        client.get("/api/v2/topologies"),
+        client.get("/api/v2/topologies/words/stories"),
+        client.get("/api/v2/topologies/words/letters"),
+        client.get(f"/api/v1/topology/{hostile}"),
+        client.get(f"/api/v1/topology/words/component/{quote(SCRIPT)}"),
+        client.get(f"/api/v2/topologies/{quote(id_)}"),
+        client.get(f"/{quote(SCRIPT)}"),
+        client.get("/metrics"),
+    ]
+    for answer in found:
+        assert answer.headers["content-type"].partition(";")[0] in (
+            "application/json",
+            "application/problem+json",
+            "text/plain",
+        )
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        if "json" in answer.headers["content-type"]:
+            json.loads(answer.text)
+    assert SCRIPT in found[0].text  # the value is there, as it is
+
+
+def test_the_login_page_escapes_what_a_request_brought(client: TestClient) -> None:
+    text = client.get("/login", params={"next": f'/{SCRIPT}"'}).text
+    assert SCRIPT not in text
+    assert "&lt;script&gt;" in text
+    assert 'value="/&lt;script' in text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v2/topologies/..%2f..%2fetc%2fpasswd",
+        "/api/v2/topologies/%2e%2e/series",
+        "/api/v1/topology/..%2f..%2fetc/component/x",
+        "/api/v1/topology/%2Fetc%2Fpasswd",
+        "/api/v2/topologies/file:%2F%2F%2Fetc",
+        "/api/v2/topologies/words/letters/..%2F..%2Fx",
+        "/api/v2/topologies/words/stories/..%2F..%2Fx",
+        "/static/..%2f..%2fetc%2fpasswd",
+    ],
+)
+def test_ids_are_no_paths(client: TestClient, operator: UiOperator, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code in (404, 500)
+    known = {entry["id"] for entry in operator.known}
+    assert {asked for what, asked in operator.calls if what != "topologies"} <= known
+
+
+def test_a_slow_body_is_given_up(operator: UiOperator, monkeypatch: pytest.MonkeyPatch) -> None:
+    import anyio
+
+    monkeypatch.setattr(module, "BODY_SECS_MAX", 0.05)
+    app = make_app(operator, token=TOKEN)  # type: ignore[arg-type]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        await anyio.sleep_forever()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"host", HOST.encode()), (b"authorization", f"Bearer {TOKEN}".encode())]
+    scope = {"type": "http", "method": "POST", "path": ACTIVATE, "raw_path": ACTIVATE.encode(), "query_string": b""}
+    anyio.run(app, {**scope, "headers": headers, "scheme": "http", "server": ("localhost", 8088)}, receive, send)
+    assert sent[0]["status"] == 408
+    assert operator.asked == []
+
+
+def test_web_sockets_are_refused(client: TestClient) -> None:
+    from starlette.websockets import WebSocketDisconnect
+
+    with pytest.raises(WebSocketDisconnect), client.websocket_connect("/api/v2/topologies"):
+        pass

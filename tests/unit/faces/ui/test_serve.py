@@ -1,0 +1,191 @@
+"""The process that listens: where, with which token, and how long it lets a client dawdle."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import stat
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from sparkbolt.errors import ConfigError
+from sparkbolt.faces.ui import make_app, serve
+from sparkbolt.faces.ui.serve import is_loopback, kept_token, token_directory
+from sparkbolt.spark.checkpoint_files import open_files
+from tests.unit.faces.ui.operators import TOKEN, UiOperator
+from tests.unit.faces.ui.serving import Serving
+
+module = sys.modules["sparkbolt.faces.ui.serve"]  # by its name it is the function
+
+
+# ---- the token
+
+
+def test_the_token_is_random_kept_and_the_users_alone(tmp_path: Path) -> None:
+    token = kept_token(tmp_path / "home")
+    assert len(token) >= 32
+    assert kept_token(tmp_path / "home") == token
+    assert kept_token(tmp_path / "other") != token
+    [file] = (tmp_path / "home").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    kept_token(tmp_path)
+    [file] = tmp_path.iterdir()
+    file.chmod(0o644)
+    with pytest.raises(ConfigError, match="other users can read"):
+        kept_token(tmp_path)
+
+
+def test_a_token_that_somebody_led_elsewhere_is_refused(tmp_path: Path) -> None:
+    kept_token(tmp_path)
+    [file] = tmp_path.iterdir()
+    file.unlink()
+    (tmp_path / "mine").write_text("a-token-of-somebody-else\n")
+    (tmp_path / "mine").chmod(0o600)
+    file.symlink_to(tmp_path / "mine")
+    with pytest.raises(OSError, match=r"[Ss]ymbolic|levels"):
+        kept_token(tmp_path)
+
+
+def test_a_file_without_a_token_is_told(tmp_path: Path) -> None:
+    kept_token(tmp_path)
+    [file] = tmp_path.iterdir()
+    file.write_text("")
+    with pytest.raises(ConfigError, match="contains no token"):
+        kept_token(tmp_path)
+
+
+def test_without_a_local_home_the_token_is_of_this_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARKBOLT_HOME", "s3://bucket/home")
+    assert token_directory(None) is None
+    assert kept_token(None) != kept_token(None)
+    monkeypatch.setenv("SPARKBOLT_HOME", str(tmp_path))
+    assert token_directory(None) == tmp_path
+    assert token_directory(f"file://{tmp_path}") == tmp_path
+    monkeypatch.delenv("SPARKBOLT_HOME")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert token_directory(None) == tmp_path / "sparkbolt"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.2", "::", "storm.example"])
+def test_other_addresses_are_no_loopback(host: str) -> None:
+    assert not is_loopback(host)
+
+
+@pytest.mark.parametrize(("host", "status"), [("127.0.0.1", 200), ("192.168.1.2", 401)])
+def test_what_is_not_on_loopback_shows_nothing_without_the_token(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, operator: UiOperator, host: str, status: int
+) -> None:
+    found = []
+    said: list[str] = []
+
+    def run(app: object, *arguments: object) -> None:
+        found.append(app)
+        arguments[-1]("http://there/")  # type: ignore[operator]
+
+    monkeypatch.setattr(module, "run", run)
+    monkeypatch.setattr(module, "Operator", lambda home, open_files: operator)
+    monkeypatch.setenv("SPARKBOLT_UI_TOKEN", TOKEN)
+    serve(host, 0, str(tmp_path), open_files=lambda path: None, say=said.append)  # type: ignore[arg-type, return-value]
+    assert said == [f"Sparkbolt's UI is at http://there/\nlog in with this token to make changes: {TOKEN}"]
+    assert list(tmp_path.iterdir()) == []  # a token that was given is not kept
+    with TestClient(found[0], base_url=f"http://{host}:8088") as client:  # type: ignore[arg-type]
+        assert client.get("/api/v2/topologies").status_code == status
+
+
+def test_a_port_that_is_taken_is_an_error(operator: UiOperator) -> None:
+    app = make_app(operator, token=TOKEN)  # type: ignore[arg-type]
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(OSError, match=r"[Aa]ddress"):
+        module.run(app, "127.0.0.1", other.getsockname()[1], print)
+
+
+# ---- clients that dawdle, and many of them
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HEAD_SECS_MAX", 0.2)
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HT", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: "])
+@pytest.mark.usefixtures("impatient")
+def test_a_head_that_does_not_come_is_given_up(operator: UiOperator, begun: bytes) -> None:
+    with Serving(make_app(operator, token=TOKEN)) as server, server.raw() as client:  # type: ignore[arg-type]
+        client.sendall(begun)
+        assert client.recv(1000) == b""  # it is closed, not answered
+        assert server.get("/metrics")[0] == 200
+
+
+@pytest.mark.usefixtures("impatient")
+def test_the_second_head_of_a_connection_is_given_up_too(operator: UiOperator) -> None:
+    with Serving(make_app(operator, token=TOKEN)) as server, server.raw() as client:  # type: ignore[arg-type]
+        client.sendall(f"GET /nothing HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n".encode())
+        answer = b""
+        while not answer.endswith(b"Not Found\n"):
+            answer += client.recv(10_000)
+        client.sendall(b"GET /noth")
+        assert client.recv(1000) == b""
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_answer_that_takes_longer_than_a_head_may_is_given(operator: UiOperator) -> None:
+    operator.gate = threading.Event()
+    with Serving(make_app(operator, token=TOKEN)) as server, server.raw() as client:  # type: ignore[arg-type]
+        head = f"GET /api/v2/topologies/words HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n"
+        client.sendall(head.encode())
+        threading.Timer(0.5, operator.gate.set).start()
+        assert client.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_a_hundred_connections_that_say_nothing_do_not_keep_others_out(operator: UiOperator) -> None:
+    with Serving(make_app(operator, token=TOKEN)) as server:  # type: ignore[arg-type]
+        silent = [server.raw() for _ in range(100)]
+        for client in silent:
+            client.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
+        assert server.get("/api/v2/topologies")[0] == 200
+        for client in silent:
+            client.close()
+
+
+def test_a_head_that_is_too_large_is_refused(operator: UiOperator) -> None:
+    with Serving(make_app(operator, token=TOKEN)) as server, server.raw() as client:  # type: ignore[arg-type]
+        answer = b""
+        with contextlib.suppress(ConnectionError):  # it may close before all of it is sent
+            client.sendall(b"GET /metrics HTTP/1.1\r\nX-Large: " + b"x" * (20 * module.HEAD_BYTES_MAX))
+            answer = client.recv(1000)
+        assert not answer or answer.startswith(b"HTTP/1.1 400")
+        assert server.get("/metrics")[0] == 200
+
+
+def test_it_says_no_more_about_itself_than_it_must(operator: UiOperator) -> None:
+    with Serving(make_app(operator, token=TOKEN)) as server:  # type: ignore[arg-type]
+        _, headers, _ = server.get("/api/v2/topologies")
+        assert "server" not in headers
+
+
+def test_two_that_ask_in_one_connection_are_answered_apart(operator: UiOperator) -> None:
+    with Serving(make_app(operator, token=TOKEN)) as server, server.raw() as client:  # type: ignore[arg-type]
+        one = f"GET /nothing HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n".encode()
+        client.sendall(one + one.replace(b"localhost", b"evil.example"))
+        answers = b""
+        while answers.count(b"HTTP/1.1") < 2 or not answers.endswith(b"\n"):
+            answers += client.recv(10_000)
+        assert b"HTTP/1.1 404" in answers
+        assert b"HTTP/1.1 421" in answers
+
+
+def test_a_checkpoint_that_is_none_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(module, "run", lambda app, host, port, ready: ready("http://there/"))
+    monkeypatch.setenv("SPARKBOLT_UI_TOKEN", TOKEN)
+    place = str(tmp_path / "nothing")
+    serve("127.0.0.1", 0, str(tmp_path), checkpoints=[place], open_files=open_files, say=said.append)
+    assert said[0].startswith(f"{place} is not a checkpoint or the name of a topology: ")
+    assert said[0].endswith("; the UI shows it as soon as it exists")
+    assert len(said) == 2

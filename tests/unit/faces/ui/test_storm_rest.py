@@ -1,0 +1,288 @@
+"""What Storm's interface has, ours has, under its names, of its types and with its errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from sparkbolt.control.documents import Answer, TopologyState
+from tests.unit.control.fake import NOW_MS, entry
+from tests.unit.faces.ui.operators import UiOperator
+
+INT, STR, NUMBER, BOOL, LIST, DICT = (int,), (str,), (int, float), (bool,), (list,), (dict,)
+LATENCY = "a latency, or a capacity"
+MAYBE_INT, MAYBE_STR = (int, type(None)), (str, type(None))
+
+ERROR = {"lastError": STR, "errorHost": STR, "errorPort": MAYBE_INT, "errorTime": MAYBE_INT}
+ERROR |= {"errorLapsedSecs": MAYBE_INT, "errorWorkerLogLink": STR}
+COUNTS = {"emitted": INT, "transferred": INT, "acked": INT, "failed": INT}
+REQUESTED = {"requestedMemOnHeap": NUMBER, "requestedMemOffHeap": NUMBER, "requestedCpu": NUMBER}
+ASSIGNED = {
+    "assignedMemOnHeap": NUMBER,
+    "assignedMemOffHeap": NUMBER,
+    "assignedTotalMem": NUMBER,
+    "assignedCpu": NUMBER,
+}
+EXECUTED = {"executed": INT, "executeLatency": LATENCY, "processLatency": LATENCY}
+UPTIME = {"uptime": STR, "uptimeSeconds": INT}
+LINE = {**COUNTS, **REQUESTED, **ERROR, "executors": INT, "tasks": INT}
+EXECUTOR = {"id": STR, "encodedId": STR, "host": STR, "port": INT, "workerLogLink": STR, **UPTIME, **COUNTS}
+STATS = {"window": STR, "windowPretty": STR, **COUNTS}
+WORKER: dict[str, Any] = {
+    "supervisorId": STR, "host": STR, "port": INT, "topologyId": STR, "topologyName": STR, "executorsTotal": INT,
+    "assignedMemOnHeap": NUMBER, "assignedMemOffHeap": NUMBER, "assignedCpu": NUMBER, "componentNumTasks": DICT,
+    "workerLogLink": STR, **UPTIME,
+}  # fmt: skip
+HEAD: dict[str, Any] = {
+    "id": STR, "name": STR, "status": STR, "tasksTotal": INT, "workersTotal": INT, "executorsTotal": INT,
+    "replicationCount": INT, "owner": STR, **UPTIME, **REQUESTED, **ASSIGNED,
+}  # fmt: skip
+SUPERVISOR: dict[str, Any] = {
+    "id": STR, "host": STR, "slotsTotal": INT, "slotsUsed": INT, "totalMem": NUMBER, "totalCpu": NUMBER,
+    "usedMem": NUMBER, "usedCpu": NUMBER, **UPTIME,
+}  # fmt: skip
+STREAM = {"stream_id": STR, "value": INT}
+CAME = {"component_id": STR, **STREAM}
+COMPONENT: dict[str, Any] = {
+    "id": STR, "encodedId": STR, "name": STR, "executors": INT, "tasks": INT, "topologyId": STR, "topologyStatus": STR,
+    "encodedTopologyId": STR, "window": STR, "componentType": STR, "windowHint": STR, "debug": BOOL,
+    "samplingPct": NUMBER, "eventLogLink": STR, "profilingAndDebuggingCapable": BOOL, "profileActionEnabled": BOOL,
+    "profilerActive": LIST, "schedulerDisplayResource": BOOL, **REQUESTED,
+    "componentErrors": [
+        {"errorTime": INT, "errorHost": STR, "errorPort": INT, "errorLapsedSecs": INT, "error": STR,
+         "errorWorkerLogLink": STR},
+    ],
+}  # fmt: skip
+# From docs/STORM-UI-REST-API.md of Storm 2: the fields of each answer, and their types.
+FIELDS: dict[str, dict[str, Any]] = {
+    "cluster/summary": {
+        "stormVersion": STR, "supervisors": INT, "topologies": INT, "slotsTotal": INT, "slotsUsed": INT,
+        "slotsFree": INT, "executorsTotal": INT, "tasksTotal": INT, "schedulerDisplayResource": BOOL,
+        "totalMem": NUMBER, "totalCpu": NUMBER, "availMem": NUMBER, "availCpu": NUMBER,
+        "memAssignedPercentUtil": STR, "cpuAssignedPercentUtil": STR,
+    },
+    "supervisor/summary": {"supervisors": [SUPERVISOR], "schedulerDisplayResource": BOOL},
+    "nimbus/summary": {
+        "nimbuses": [
+            {"host": STR, "port": INT, "status": STR, "nimbusUpTime": STR, "nimbusUpTimeSeconds": STR,
+             "nimbusLogLink": STR, "version": STR}
+        ]
+    },
+    "history/summary": {"topo-history": LIST},
+    "topology/summary": {"topologies": [HEAD], "schedulerDisplayResource": BOOL},
+    "topology/words": {
+        **HEAD, "msgTimeout": INT, "window": STR, "windowHint": STR, "debug": BOOL, "samplingPct": NUMBER,
+        "schedulerDisplayResource": BOOL, "configuration": DICT, "workers": [WORKER],
+        "topologyStats": [{**STATS, "completeLatency": LATENCY}],
+        "spouts": [{**LINE, "spoutId": STR, "encodedSpoutId": STR, "completeLatency": LATENCY}],
+        "bolts": [{**LINE, **EXECUTED, "boltId": STR, "encodedBoltId": STR, "capacity": LATENCY}],
+    },
+    "topology/words/metrics": {
+        "window": STR, "windowHint": STR, "window-hint": STR,
+        "spouts": [
+            {"id": STR, "emitted": [STREAM], "transferred": [STREAM], "acked": [STREAM], "failed": [STREAM],
+             "complete_ms_avg": [{"stream_id": STR, "value": LATENCY}]}
+        ],
+        "bolts": [
+            {"id": STR, "emitted": [STREAM], "transferred": [STREAM], "acked": [CAME], "failed": [CAME],
+             "executed": [CAME], "process_ms_avg": [{**CAME, "value": LATENCY}],
+             "executed_ms_avg": [{**CAME, "value": LATENCY}]}
+        ],
+    },
+    "topology/words/component/lines": {
+        **COMPONENT,
+        "spoutSummary": [{**STATS, "completeLatency": LATENCY}],
+        "outputStats": [{"stream": STR, **COUNTS, "completeLatency": LATENCY}],
+        "executorStats": [{**EXECUTOR, "completeLatency": LATENCY}],
+    },
+    "topology/words/component/enrich": {
+        **COMPONENT,
+        "boltStats": [{**STATS, **EXECUTED, "capacity": LATENCY}],
+        "inputStats": [
+            {"component": STR, "encodedComponentId": STR, "stream": STR, **EXECUTED, "acked": INT, "failed": INT}
+        ],
+        "outputStats": [{"stream": STR, "emitted": INT, "transferred": INT}],
+        "executorStats": [{**EXECUTOR, **EXECUTED, "capacity": LATENCY}],
+    },
+}  # fmt: skip
+
+
+def check(value: Any, wanted: Any, place: str) -> None:
+    """A value has the fields that are wanted, each of its type."""
+    if wanted == LATENCY:
+        assert isinstance(value, str), place
+        assert value == f"{float(value):.3f}", place
+    elif isinstance(wanted, dict):
+        for name, kind in wanted.items():
+            assert name in value, f"{place}.{name}"
+            check(value[name], kind, f"{place}.{name}")
+    elif isinstance(wanted, list):
+        assert value or "bolts[]" in place, f"{place} is empty"  # a bolt may emit nothing
+        for each in value:
+            check(each, wanted[0], f"{place}[]")
+    else:
+        assert isinstance(value, wanted), f"{place}: {value!r}"
+        assert not isinstance(value, bool) or wanted == BOOL, place
+
+
+def get(client: TestClient, path: str) -> Any:
+    answer = client.get(f"/api/v1/{path}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize("path", FIELDS)
+def test_every_page_has_storms_fields_of_storms_types(client: TestClient, path: str) -> None:
+    page = get(client, path)
+    check(page, FIELDS[path], path)
+    assert "error" not in page  # by this readers know an error
+
+
+def test_a_topologys_page_has_its_numbers(client: TestClient) -> None:
+    page = get(client, "topology/words?window=600")
+    assert [page[name] for name in ("window", "windowHint", "status", "msgTimeout")] == ["600", "10m 0s", "ACTIVE", 30]
+    assert (page["uptime"], page["uptimeSeconds"]) == ("2h 0m 0s", 7200)
+    [spout] = page["spouts"]
+    assert spout["completeLatency"] == "2310.000"
+    assert spout["acked"] == 713_000
+    enrich = next(bolt for bolt in page["bolts"] if bolt["boltId"] == "enrich")
+    assert [enrich[name] for name in ("capacity", "executeLatency", "processLatency")] == ["0.970", "0.320", "41.800"]
+    assert (enrich["lastError"], enrich["errorLapsedSecs"]) == ("KeyError: 'language'", 4)
+    split = next(bolt for bolt in page["bolts"] if bolt["boltId"] == "split")
+    assert (split["lastError"], split["errorPort"], split["errorTime"]) == ("", None, None)
+
+
+def test_the_sums_of_a_topology_are_of_its_spouts_trees(client: TestClient) -> None:
+    stats = {line["window"]: line for line in get(client, "topology/words")["topologyStats"]}
+    assert list(stats) == ["600", "10800", "86400", ":all-time"]
+    assert [line["windowPretty"] for line in stats.values()] == ["10m 0s", "3h 0m 0s", "1d 0h 0m 0s", "All time"]
+    assert stats["600"]["acked"] == 713_000
+    assert stats["600"]["failed"] == 7_000
+    assert stats["600"]["completeLatency"] == "2310.000"
+
+
+def test_the_window_that_was_asked_for_comes_first(client: TestClient) -> None:
+    for window in ("10800", "60"):
+        assert get(client, f"topology/words?window={window}")["topologyStats"][0]["window"] == window
+        page = get(client, f"topology/words/component/enrich?window={window}")
+        assert page["boltStats"][0]["window"] == window
+
+
+def test_system_components_are_shown_on_demand(client: TestClient) -> None:
+    bolts = [bolt["boltId"] for bolt in get(client, "topology/words")["bolts"]]
+    with_system = [bolt["boltId"] for bolt in get(client, "topology/words?sys=1")["bolts"]]
+    assert "__acker" not in bolts
+    assert with_system == [*bolts, "__acker"]
+
+
+def test_any_other_window_is_counted_from_the_history(client: TestClient, operator: UiOperator) -> None:
+    original = operator.series
+
+    def series(topology: str, since_ms: int | None = None, until_ms: int | None = None) -> Any:
+        found = original(topology, since_ms, until_ms)
+        for point in found["points"]:
+            point["components"]["enrich"] = {"emitted": 99, "executed": 100, "acked": 98, "failed": 2, "execute_ms": 50}
+        return found
+
+    operator.series = series  # type: ignore[method-assign]
+    page = get(client, "topology/words?window=60")
+    enrich = next(bolt for bolt in page["bolts"] if bolt["boltId"] == "enrich")
+    assert page["windowHint"] == "1m 0s"
+    assert [enrich[name] for name in ("emitted", "executed", "acked", "failed")] == [594, 600, 588, 12]
+    assert enrich["executeLatency"] == "0.500"
+    assert page["spouts"][0]["emitted"] == 72_000
+    [stream] = get(client, "topology/words/component/enrich?window=60")["inputStats"]
+    assert stream["executed"] == 600
+
+
+def test_a_window_that_is_not_known_is_not_taken_for_another(client: TestClient, operator: UiOperator) -> None:
+    del operator.documents[operator.known[0]["id"]]["windows"]["600"]
+    page = get(client, "topology/words?window=600")
+    assert [page["window"], page["topologyStats"][0]["window"]] == ["600", "600"]
+    assert page["spouts"][0]["emitted"] == 720_000  # from the history: 60 steps of 12,000
+    lines = {line["window"]: line["emitted"] for line in get(client, "topology/words")["topologyStats"]}
+    assert lines["600"] == 0
+
+
+@pytest.mark.parametrize("window", ["x", "-1", "0", "1e3", "99999999999", "\u0663"])
+def test_a_window_that_is_none_is_an_error(client: TestClient, window: str) -> None:
+    answer = client.get("/api/v1/topology/words", params={"window": window})
+    assert answer.status_code == 500
+    assert "window" in answer.json()["errorMessage"]
+
+
+@pytest.mark.parametrize("path", ["topology/no", "topology/words/component/no", "topology/no/metrics"])
+def test_what_is_not_there_is_storms_error(client: TestClient, path: str) -> None:
+    answer = client.get(f"/api/v1/{path}")
+    assert answer.status_code == 500
+    assert answer.json()["error"] == "500 Server Error"
+    assert "no" in answer.json()["errorMessage"]
+
+
+def test_any_other_path_is_not_found(client: TestClient) -> None:
+    assert client.get("/api/v1/topology/words/visualization").status_code == 404
+    assert client.get("/api/v1/topology/words/activate").status_code == 405
+
+
+def test_a_dead_topology_is_listed_until_it_is_started_again(client: TestClient, operator: UiOperator) -> None:
+    listed = {each["name"]: each["status"] for each in get(client, "topology/summary")["topologies"]}
+    assert listed["words"] == "ACTIVE"
+    assert listed["orders"] == "DEAD"
+    assert "nightly" not in listed  # it ended well
+    history = get(client, "history/summary")["topo-history"]
+    assert [id_.partition("-")[0] for id_ in history[:3]] == ["words", "orders", "nightly"]
+    assert get(client, "topology/nightly")["status"] == "KILLED"
+
+
+def test_a_topology_whose_start_is_unknown_has_no_uptime(client: TestClient, operator: UiOperator) -> None:
+    operator.known[2]["started_ms"] = 0
+    page = get(client, "topology/nightly")
+    assert (page["uptime"], page["uptimeSeconds"]) == ("", 0)
+
+
+def test_a_dead_run_is_not_listed_beside_a_new_one(client: TestClient, operator: UiOperator) -> None:
+    again = entry("orders", TopologyState.ACTIVE, 2, started_ms=NOW_MS - 1000)
+    operator.known.append(again)
+    operator.documents[again["id"]] = {**operator.documents[operator.known[1]["id"]], "entry": again}
+    listed = [each for each in get(client, "topology/summary")["topologies"] if each["name"] == "orders"]
+    assert [each["status"] for each in listed] == ["ACTIVE"]
+
+
+@pytest.mark.parametrize(
+    ("path", "operation", "asked"),
+    [
+        ("activate", "activate", ("activate",)),
+        ("deactivate", "deactivate", ("deactivate",)),
+        ("kill/30", "kill", ("kill", 30.0)),
+        ("rebalance/0", "rebalance", ("rebalance", {})),
+    ],
+)
+def test_changes_are_made_as_storms(
+    writer: TestClient, operator: UiOperator, path: str, operation: str, asked: tuple[Any, ...]
+) -> None:
+    id_ = operator.known[0]["id"]
+    answer = writer.post(f"/api/v1/topology/{id_}/{path}")
+    assert answer.json() == {"topologyOperation": operation, "topologyId": id_, "status": "success"}
+    [(what, topology, *more)] = operator.asked
+    assert ((what, *more[:-1]), topology) == (asked, id_)
+
+
+def test_the_options_of_a_rebalance_reach_the_operator(writer: TestClient, operator: UiOperator) -> None:
+    body = {"rebalanceOptions": {"numWorkers": 2, "executors": {"split": 7}}, "callback": "foo"}
+    writer.post("/api/v1/topology/words/rebalance/0", json=body)
+    assert operator.asked[0][2] == {"workers": 2, "parallelism": {"split": 7}}
+
+
+def test_a_change_that_is_refused_is_an_error_with_the_reason(writer: TestClient, operator: UiOperator) -> None:
+    operator.answers["rebalance"] = Answer(done=False, refused=True, text="the parallelism of split is fixed")
+    answer = writer.post("/api/v1/topology/words/rebalance/0")
+    assert answer.status_code == 500
+    assert answer.json() == {"error": "500 Server Error", "errorMessage": "the parallelism of split is fixed"}
+
+
+@pytest.mark.parametrize("path", ["kill/x", "kill/-1", "kill/1e9", "rebalance/soon"])
+def test_a_wait_that_is_no_number_changes_nothing(writer: TestClient, operator: UiOperator, path: str) -> None:
+    assert writer.post(f"/api/v1/topology/words/{path}").status_code == 500
+    assert operator.asked == []

@@ -1,0 +1,218 @@
+"""Durable attributes: what survives, what is shared, what is refused."""
+
+import threading
+import types
+from collections import Counter
+
+import pytest
+
+from sparkbolt.api.pickling import Pickling
+from sparkbolt.api.tuples import Origin, Tuple
+from sparkbolt.errors import StateError
+from sparkbolt.worker.state.snapshots import DurableAttributes
+from sparkbolt.worker.state.task_state import KeyValueTable
+
+
+class Bolt:
+    """Any object with attributes will do."""
+
+
+def make(**attributes):
+    bolt = Bolt()
+    vars(bolt).update(attributes)
+    return bolt
+
+
+def test_attributes_are_put_back_over_what_prepare_made():
+    first = make(counts=Counter())
+    durable = DurableAttributes(first, "count")
+    first.counts["be"] += 2
+    data = durable.capture()
+    second = make(counts=Counter(), new="made by prepare")
+    DurableAttributes(second, "count").restore(data)
+    assert vars(second) == {"counts": Counter(be=2), "new": "made by prepare"}
+
+
+def test_shared_references_survive():
+    shared = [1]
+    bolt = make(one=shared, two={"also": shared})
+    durable = DurableAttributes(bolt, "b")
+    durable.restore(durable.capture())
+    bolt.one.append(2)
+    assert bolt.two == {"also": [1, 2]}
+
+
+def test_nothing_of_a_failed_attempt_is_left():
+    bolt = make(seen=[1], door="open")
+    durable = DurableAttributes(bolt, "b", transient=["door"])
+    bolt.seen.append(2)
+    bolt.extra = "uncommitted"
+    bolt.door = "closed"
+    durable.restore(None)
+    assert vars(bolt) == {"seen": [1], "door": "closed"}
+    bolt.seen.append(3)
+    data = durable.capture()
+    bolt.seen.append(4)
+    bolt.extra = "uncommitted"
+    durable.restore(data)
+    assert vars(bolt) == {"seen": [1, 3], "door": "closed"}
+
+
+def test_what_the_engine_owns_is_put_back_as_it_is():
+    state, context = KeyValueTable(), object()
+    bolt = make(state=state, inside=[state, {"c": context}])
+    bolt.me = bolt
+    bolt.bound = bolt.__init__
+    durable = DurableAttributes(bolt, "b", owned={"key_value": state, "context": context})
+    data = durable.capture()
+    vars(bolt).clear()
+    durable.restore(data)
+    assert bolt.state is state
+    assert bolt.inside[0] is state
+    assert bolt.inside[1]["c"] is context
+    assert bolt.me is bolt
+    assert bolt.bound.__self__ is bolt
+
+
+def test_an_attribute_that_cannot_be_pickled_is_named():
+    with pytest.raises(StateError) as caught:
+        DurableAttributes(make(fine=1, lock=threading.Lock()), "join")
+    for part in ("'join'", "'lock'", "_thread.lock", "transient = ['lock']", "prepare"):
+        assert part in str(caught.value)
+    DurableAttributes(make(fine=1, lock=threading.Lock()), "join", transient=["lock"])
+
+
+def test_a_local_function_is_refused_by_name():
+    with pytest.raises(StateError, match="'job'"):
+        DurableAttributes(make(job=lambda: 1), "b")
+
+
+def main_module(source: str) -> dict:
+    module = types.ModuleType("__main__")
+    exec(source, vars(module))
+    return vars(module)
+
+
+SOURCE = """
+class Visit:
+    class Page:
+        pass
+    def __init__(self, n):
+        self.n = n
+    def worth(self):
+        return {factor} * self.n
+
+def helper():
+    return {factor}
+
+def make_local():
+    class Local:
+        pass
+    return Local()
+"""
+
+
+def test_classes_and_functions_of_main_are_found_by_name_so_that_new_code_meets_old_values():
+    old, new = main_module(SOURCE.format(factor=1)), main_module(SOURCE.format(factor=10))
+    first = make(visit=old["Visit"](3), kind=old["Visit"], page=old["Visit"].Page(), call=old["helper"])
+    data = DurableAttributes(first, "b", namespace=old).capture()
+    second = make()
+    DurableAttributes(second, "b", namespace=new).restore(data)
+    assert second.visit.worth() == 30
+    assert second.kind is new["Visit"]
+    assert type(second.page) is new["Visit"].Page
+    assert second.call() == 10
+
+
+def test_a_class_of_main_that_has_no_findable_name_is_refused():
+    globals_ = main_module(SOURCE.format(factor=1))
+    for namespace in (globals_, {}):
+        with pytest.raises(StateError, match=r"'thing'.*top level"):
+            DurableAttributes(make(thing=globals_["make_local"]()), "b", namespace=namespace)
+
+
+def test_a_snapshot_whose_class_is_gone_is_told():
+    old = main_module(SOURCE.format(factor=1))
+    data = DurableAttributes(make(visit=old["Visit"](3)), "b", namespace=old).capture()
+    with pytest.raises(StateError, match="bolt 'b': its snapshot cannot be read"):
+        DurableAttributes(make(), "b").restore(data)
+
+
+def test_a_kept_tuple_comes_back_with_its_anchors():
+    bolt = make(held=Tuple.of(Origin("lines", 0, "default", ("line",)), ["to be"], ((5, 6),)))
+    durable = DurableAttributes(bolt, "join")
+    durable.restore(durable.capture())
+    assert bolt.held["line"] == "to be"
+    assert bolt.held.anchors == ((5, 6),)
+
+
+def test_a_large_snapshot_is_warned_of_once():
+    bolt = make(text="")
+    durable = DurableAttributes(bolt, "b", warn_bytes=1000)
+    assert durable.warning() is None
+    bolt.text = "x" * 2000
+    durable.capture()
+    assert "KeyValueState" in (durable.warning() or "")
+    durable.capture()
+    assert durable.warning() is None
+
+
+def test_equal_attributes_give_equal_bytes():
+    bolt = make(counts={"a": 1})
+    durable = DurableAttributes(bolt, "b")
+    assert durable.capture() == durable.capture()
+
+
+def test_an_owned_object_is_read_by_its_pickling_only():
+    thing = object()
+    data = Pickling({}, {"thing": thing}).dumps([thing])
+    assert Pickling({}, {"thing": 7}).loads(data) == [7]
+
+
+@pytest.mark.parametrize("transient", [(), ("counts",)])
+def test_an_attribute_that_becomes_a_key_value_state_is_refused_under_its_name(transient):
+    before = make(counts=Counter(be=2), other=1)
+    data = DurableAttributes(before, "count").capture()
+    state = KeyValueTable()
+    owned = {"key_value_state": state}
+    now = DurableAttributes(make(counts=state, other=1), "count", owned=owned, transient=transient)
+    with pytest.raises(StateError, match=r"'counts' is a KeyValueState now.*give the state another name.*state\.md"):
+        now.restore(data)
+    renamed = make(table=state, counts=Counter())
+    DurableAttributes(renamed, "count", owned={"key_value_state": state}).restore(data)
+    assert (renamed.table, renamed.counts) == (state, Counter(be=2))
+
+
+def test_a_key_value_state_that_becomes_an_attribute_is_refused_under_its_name():
+    state = KeyValueTable()
+    data = DurableAttributes(make(counts=state), "count", owned={"key_value_state": state}).capture()
+    now = DurableAttributes(make(counts=Counter()), "count", owned={"key_value_state": state})
+    with pytest.raises(StateError, match=r"'counts' is an attribute of its own now.*give the attribute another name"):
+        now.restore(data)
+    late = make(counts=None)  # which is set from the state later
+    DurableAttributes(late, "count", owned={"key_value_state": state}).restore(data)
+    assert late.counts is state
+
+
+def test_an_attribute_that_was_deleted_does_not_come_back_until_it_is_set_again():
+    def prepared():
+        bolt = make(first=True, count=0)
+        return bolt, DurableAttributes(bolt, "b")
+
+    bolt, durable = prepared()
+    whole = durable.capture()
+    del bolt.first
+    data = durable.capture()
+    durable.restore(data)
+    assert vars(bolt) == {"count": 0}
+    assert durable.capture() == data
+    bolt, durable = prepared()
+    durable.restore(data)
+    assert vars(bolt) == {"count": 0}
+    bolt.first = False
+    again = durable.capture()
+    bolt, durable = prepared()
+    durable.restore(again)
+    assert vars(bolt) == {"first": False, "count": 0}
+    assert durable.restore(whole) is None
+    assert vars(bolt) == {"first": True, "count": 0}

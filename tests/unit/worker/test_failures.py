@@ -1,0 +1,35 @@
+"""What is kept of an exception of user code."""
+
+from __future__ import annotations
+
+import contextlib
+
+from sparkbolt.base.exceptions import REASON_CHARACTERS_MAX, text_of
+from sparkbolt.worker.failures import failure_of
+
+
+def test_a_reason_is_as_long_as_a_reason_may_be():
+    reason = failure_of(ValueError("x" * 1_000_000)).reason
+    assert len(reason) == REASON_CHARACTERS_MAX
+    assert reason.startswith("ValueError: xxx")
+    assert reason.endswith("...")
+
+
+def test_an_exception_whose_text_raises_fails_its_tuple_and_nothing_else():
+    class OddError(Exception):
+        def __str__(self) -> str:
+            return self.args[1]
+
+    failure = failure_of(OddError("one"))
+    assert failure.reason == "OddError: <its text raises>"
+    assert "OddError" in failure.traceback
+
+
+def test_an_exception_that_is_raised_again_and_again_is_told_by_its_end() -> None:
+    error = ValueError("the same each time")
+    for _ in range(500):
+        with contextlib.suppress(ValueError):
+            raise error
+    text = text_of(error)
+    assert "repeated 27 more times" in text, "three are shown, of the thirty that are looked at"
+    assert text.endswith("ValueError: the same each time\n")

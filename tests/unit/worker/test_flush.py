@@ -1,0 +1,355 @@
+"""``flush``: once a task and micro-batch, behind all that the task got, and heard like everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sparkbolt import BasicBolt, Bolt, ColumnBolt, Config, PartitionedSpout, Range, Spout, TopologyBuilder, WindowedBolt
+from sparkbolt.layout.lane import lay_out
+from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.testing import TopologyTestDriver
+
+FLUSHED: list[tuple[int, int, list[int]]] = []
+"""(micro-batch, task, what it had gathered) of each flush."""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_flushed() -> None:
+    FLUSHED.clear()
+
+
+class Numbers(PartitionedSpout):
+    """Three sources of thirty numbers each; each micro-batch reads some of each."""
+
+    outputs = ["n"]
+    first_budget = 15
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
+        starts = {source: progress.get(source, 0) for source in "abc"}
+        return [Range("abc".index(source) % 2, source, at, min(at + 5, 30)) for source, at in starts.items() if at < 30]
+
+    def read(self, range_: Range) -> Iterator[tuple[int, list[int]]]:
+        for position in range(range_.start, range_.end):
+            yield position, ["abc".index(range_.source) * 30 + position]
+
+    def finished(self, progress: Mapping[str, int]) -> bool:
+        return all(progress.get(source) == 30 for source in "abc")
+
+
+class Fed(Spout):
+    outputs = ["n"]
+
+    def next_tuple(self, collector: Any) -> None:
+        """The driver feeds it."""
+
+
+class Gathering(BasicBolt):
+    """Writes, as a file would be, what came under the name of the micro-batch and the task."""
+
+    outputs = ["sum"]
+    stateless = True
+
+    def prepare(self, context: Any) -> None:
+        self.context = context
+        self.gathered: list[int] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.gathered.append(tup["n"])
+
+    def flush(self) -> Iterator[list[int]]:
+        FLUSHED.append((self.context.micro_batch_id, self.context.task, self.gathered))
+        yield [sum(self.gathered)]
+        self.gathered = []
+
+
+class Anywhere(Gathering):
+    flush_anywhere = True
+
+
+class Totals(BasicBolt):
+    outputs = ["total"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        collector.emit([tup["sum"]])
+
+
+def run(bolt: BasicBolt, parallelism: int, cores: int = 2) -> tuple[LocalEngine, list[list[int]]]:
+    builder = TopologyBuilder("flushing")
+    builder.set_spout("numbers", Numbers(), parallelism=2)
+    builder.set_bolt("write", bolt, parallelism=parallelism).shuffle_grouping("numbers")
+    builder.set_bolt("sink", Totals()).shuffle_grouping("write")
+    emitted: list[list[int]] = []
+
+    def capture(component: str, index: int, stream: str, columns: Any) -> None:
+        if component == "sink":
+            emitted.extend(list(row) for row in zip(*columns, strict=True))
+
+    engine = LocalEngine(builder.build(), cores=cores, capture=capture)
+    while engine.step() is not None:
+        pass
+    assert engine.ledger.metrics.of("numbers").acked == 90
+    return engine, emitted
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 5])
+@pytest.mark.parametrize("cores", [1, 3])
+def test_no_two_flushes_of_a_stateless_bolt_have_the_same_name(parallelism: int, cores: int) -> None:
+    engine, emitted = run(Gathering(), parallelism, cores)
+    assert "write" not in engine.lane.fused_into
+    names = [(micro_batch_id, task) for micro_batch_id, task, _ in FLUSHED]
+    assert len(set(names)) == len(names)
+    assert sorted(n for _, _, gathered in FLUSHED for n in gathered) == list(range(90))
+    assert all(gathered for _, _, gathered in FLUSHED)
+    assert sorted(emitted) == sorted([sum(gathered)] for _, _, gathered in FLUSHED)
+
+
+def test_a_bolt_that_says_so_is_fused_and_flushed_once_a_range() -> None:
+    engine, emitted = run(Anywhere(), 1)
+    assert engine.lane.fused_into["write"] == "numbers"
+    assert len(FLUSHED) == 18
+    assert sorted(n for _, _, gathered in FLUSHED for n in gathered) == list(range(90))
+    assert sorted(emitted) == sorted([sum(gathered)] for _, _, gathered in FLUSHED)
+
+
+class Between(Anywhere):
+    """Sits between two fused bolts: gets rows while its producer is flushed, and is flushed behind it."""
+
+    outputs = ["n"]
+
+    def flush(self) -> Iterator[list[int]]:
+        for n in self.gathered:
+            yield [n]
+        self.gathered = []
+
+
+def test_what_a_fused_bolt_emits_in_flush_reaches_a_fused_bolt_before_it_is_flushed() -> None:
+    builder = TopologyBuilder("flushing")
+    builder.set_spout("numbers", Numbers(), parallelism=2)
+    builder.set_bolt("z", Between(), parallelism=2).shuffle_grouping("numbers")
+    builder.set_bolt("a", Between(), parallelism=2).shuffle_grouping("z")
+    builder.set_bolt("write", Anywhere()).shuffle_grouping("a")
+    builder.set_bolt("sink", Totals()).shuffle_grouping("write")
+    engine = LocalEngine(builder.build())
+    while engine.step() is not None:
+        pass
+    assert set(engine.lane.fused_into) == {"z", "a", "write", "sink"}
+    assert sorted(n for _, _, gathered in FLUSHED for n in gathered) == list(range(90))
+    assert len(FLUSHED) == 18
+
+
+# What a flush emits is anchored where it says so.
+
+
+class Batching(Bolt):
+    """Holds its tuples, and emits one for all of them in flush, anchored to them."""
+
+    outputs = ["n"]
+
+    def prepare(self, context: Any) -> None:
+        self.held: list[Any] = []
+        self.collector: Any = None
+
+    transient = ("collector",)
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.collector = collector
+        self.held.append(tup)
+
+    def flush(self) -> None:
+        self.collector.emit([len(self.held)], anchors=self.held)
+        for tup in self.held:
+            self.collector.ack(tup)
+        self.collector.report_error("flushed")
+        self.held = []
+
+
+class Judge(Bolt):
+    outputs = ["n"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup["n"] == 3:
+            collector.fail(tup, "three")
+        else:
+            collector.ack(tup)
+
+
+def test_what_flush_emits_keeps_the_trees_of_its_anchors_open() -> None:
+    builder = TopologyBuilder("batching", Config(max_attempts=1))
+    builder.set_spout("numbers", Fed())
+    builder.set_bolt("batch", Batching()).shuffle_grouping("numbers")
+    builder.set_bolt("judge", Judge()).shuffle_grouping("batch")
+    with TopologyTestDriver(builder.build()) as driver:
+        for n in range(3):
+            driver.feed("numbers", [n], message_id=n)
+        driver.run_until_idle()
+        assert driver.acked("numbers") == []
+        assert [(tree.message_id, tree.reason) for tree in driver.failed("numbers")] == [(n, "three") for n in range(3)]
+        driver.feed("numbers", [4], message_id=4)
+        driver.run_until_idle()
+        assert driver.acked("numbers") == [4]
+        assert [error.text for error in driver.errors()] == ["flushed", "flushed"]
+
+
+class Keeping(BasicBolt):
+    """Emits in flush by the collector that it got last."""
+
+    outputs = {"default": ["n"], "named": ["n", "m"]}
+    transient = ("collector",)
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.collector = collector
+
+    def flush(self) -> None:
+        self.collector.emit([1])
+        self.collector.emit([1, 2], stream="named")
+
+
+class Whole(ColumnBolt):
+    """The same, in columns."""
+
+    outputs = {"default": ["n"], "named": ["n", "m"]}
+    transient = ("collector",)
+
+    def execute(self, batch: Any, collector: Any) -> None:
+        self.collector = collector
+
+    def flush(self) -> None:
+        self.collector.emit([[1]])
+        self.collector.emit([[1], [2]], stream="named")
+
+
+@pytest.mark.parametrize("bolt", [Keeping(), Whole()])
+def test_a_collector_that_is_kept_emits_in_flush_what_is_anchored_to_nothing(bolt: Any) -> None:
+    builder = TopologyBuilder("keeping", Config(max_attempts=1))
+    builder.set_spout("numbers", Fed())
+    builder.set_bolt("keep", bolt).shuffle_grouping("numbers")
+    builder.set_bolt("forget", Forgetting()).shuffle_grouping("keep").shuffle_grouping("keep", stream="named")
+    with TopologyTestDriver(builder.build()) as driver:
+        for n in range(2):
+            driver.feed("numbers", [n], message_id=n)
+            driver.run_until_idle()
+        assert driver.acked("numbers") == [0, 1]
+        assert (driver.emitted("keep"), driver.emitted("keep", "named")) == ([[1]] * 2, [[1, 2]] * 2)
+        assert driver.executed("forget") == 4
+
+
+class Forgetting(Bolt):
+    stateless = True
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        """Neither acks nor fails: a tree that was anchored to it would stay open."""
+
+
+class Raising(BasicBolt):
+    outputs = ["n"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        collector.emit([tup["n"]])
+
+    def flush(self) -> Iterator[list[int]]:
+        yield [7]
+        raise OSError("the disk is full")
+
+
+def test_a_flush_that_raises_fails_what_the_task_got() -> None:
+    builder = TopologyBuilder("raising", Config(max_attempts=1))
+    builder.set_spout("numbers", Fed())
+    builder.set_bolt("raise", Raising()).shuffle_grouping("numbers")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.feed("numbers", [1], message_id=1)
+        driver.run_until_idle()
+        assert [tree.reason for tree in driver.failed("numbers")] == ["OSError: the disk is full"]
+        assert driver.emitted("raise") == [[1], [7]]
+
+
+# When it is called.
+
+
+class Holding(Bolt):
+    """Keeps its tuples for ever, and counts its flushes."""
+
+    def prepare(self, context: Any) -> None:
+        self.context = context
+        self.held: list[Any] = []
+
+    transient = ("context",)
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.held.append(tup)
+
+    def flush(self) -> None:
+        FLUSHED.append((self.context.micro_batch_id, self.context.task, []))
+
+
+def test_flush_is_not_called_where_the_task_got_nothing() -> None:
+    builder = TopologyBuilder("holding", Config(max_attempts=1))
+    builder.set_spout("numbers", Fed())
+    builder.set_bolt("hold", Holding(), parallelism=2).fields_grouping("numbers", ["n"])
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.feed("numbers", [1], message_id=1)
+        driver.run_until_idle()
+        assert len(FLUSHED) == 1
+        driver.advance(timedelta(seconds=40))  # those who hold what times out are asked in a micro-batch without rows
+        assert [tree.cause for tree in driver.failed("numbers")] == ["timeout"]
+        assert len(FLUSHED) == 1
+
+
+class Writing(WindowedBolt):
+    """Gathers its windows, and writes them in flush."""
+
+    outputs = ["ends"]
+
+    def prepare(self, context: Any) -> None:
+        self.ends: list[int] = []
+
+    def execute(self, window: Any, collector: Any) -> None:
+        self.ends.append(len(window.get()))
+
+    def flush(self) -> Iterator[list[Any]]:
+        FLUSHED.append((0, 0, self.ends))
+        yield [self.ends]
+        self.ends = []
+
+
+def test_flush_of_a_windowed_bolt_follows_the_windows_of_its_micro_batch() -> None:
+    builder = TopologyBuilder("windows")
+    builder.set_spout("numbers", Fed())
+    second = timedelta(seconds=1)
+    windowed = Writing().with_tumbling_window(second).with_timestamp_field("n").with_watermark_interval(second / 2)
+    builder.set_bolt("write", windowed).shuffle_grouping("numbers")
+    builder.set_bolt("forget", Holding()).shuffle_grouping("write")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.feed("numbers", [500], message_id=1)
+        driver.run_until_idle()
+        assert [ends for _, _, ends in FLUSHED if ends] == []
+        driver.advance(second)
+        driver.feed("numbers", [5500], message_id=2)
+        driver.run_until_idle()
+        assert [ends for _, _, ends in FLUSHED if ends] == [[1]]
+        assert driver.emitted("write")[-1] == [[1]]
+        assert sorted(driver.acked("numbers")) == [1, 2]
+
+
+def test_windows_on_arrival_that_end_in_a_micro_batch_without_rows_are_flushed() -> None:
+    builder = TopologyBuilder("windows")
+    builder.set_spout("numbers", Fed())
+    builder.set_bolt("write", Writing().with_tumbling_window(timedelta(seconds=1))).shuffle_grouping("numbers")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.feed("numbers", [1], message_id=1)
+        driver.run_until_idle()
+        driver.advance(timedelta(seconds=3))
+        assert [ends for _, _, ends in FLUSHED if ends] == [[1]]
+
+
+def test_check_says_why_a_bolt_with_a_flush_runs_by_itself() -> None:
+    from sparkbolt.faces.cli.check import fusion_reason
+
+    builder = TopologyBuilder("flushing")
+    builder.set_spout("numbers", Numbers())
+    builder.set_bolt("write", Gathering()).shuffle_grouping("numbers")
+    topology = builder.build()
+    assert "its flush runs once" in fusion_reason(topology.components["write"], lay_out(topology, 2))

@@ -1,0 +1,287 @@
+"""Inlets: rows that something else brings are kept, started, retried and written as dead letters by their tasks."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from sparkbolt import BasicBolt, Committer, Config, TopologyBuilder, bolt
+from sparkbolt.api.inlets import InletSpout
+from sparkbolt.api.topology import Topology
+from sparkbolt.api.tuples import DEFAULT_STREAM
+from sparkbolt.base.ids import AGAIN, OWN_LETTERS, split_key
+from sparkbolt.driver.ledger.ledger import Promotion
+from sparkbolt.errors import EngineError
+from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.sim.report import simulate
+from sparkbolt.sim.subject import SimulationError
+from sparkbolt.testing import TopologyTestDriver
+from sparkbolt.wire.frames import Frame, Moment, encode
+from sparkbolt.wire.plan import MicroBatchPlan
+from sparkbolt.worker.results import Row
+
+
+class Brought(InletSpout):
+    outputs = ["id", "n"]
+    message_id = "id"
+
+    def frame(self, spark: Any) -> Any:
+        raise AssertionError("no Spark here")
+
+
+class Refuses(BasicBolt):
+    """Fails a row as often as its number says."""
+
+    outputs = ["id"]
+
+    def prepare(self, context: Any) -> None:
+        self.tries: dict[str, int] = {}
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        tries = self.tries[tup["id"]] = self.tries.get(tup["id"], 0) + 1
+        if tries <= tup["n"]:
+            raise ValueError(f"try {tries} of {tup['id']}")
+        collector.emit([tup["id"]])
+
+
+@bolt(outputs=[])
+def ends(tup: Any) -> None:
+    """The end."""
+
+
+class Engine(LocalEngine):
+    """A local engine to which rows can be brought, as Spark brings them."""
+
+    frames: Sequence[tuple[int, Sequence[tuple[str, int]]]] = ()
+
+    def bring(self, *frames: tuple[int, Sequence[tuple[str, int]]]) -> None:
+        """Bring frames of rows with the next micro-batch: (index of the task, rows)."""
+        self.frames = frames
+
+    def step(self) -> Promotion | None:
+        """Run the next plan; one that reads nothing if only rows are there."""
+        mono_s = self.now_ms / 1000
+        if self.frames and self.coordinator.next_plan(self.now_ms, mono_s) is None:
+            self.coordinator.plan_nothing(self.now_ms, mono_s)
+        promotion = super().step()
+        self.frames = ()
+        return promotion
+
+    def first_rows(self, plan: MicroBatchPlan) -> list[Row]:
+        """The clocks, and what was brought."""
+        tasks, stream = self.lane.topology.tasks("rows"), self.lane.topology.stream_index("rows", DEFAULT_STREAM)
+        rows = super().first_rows(plan)
+        for piece, (index, brought) in enumerate(self.frames):
+            columns = [list(column) for column in zip(*brought, strict=True)]
+            frame = Frame(tasks[index], stream, piece, 0, len(brought), columns)
+            moment = Moment(plan.micro_batch_id, plan.now_ms)
+            rows.append((self.lane.dests[tasks[index]], encode(frame, moment)))
+        return rows
+
+
+def topology(dead_letters: Any = None, **settings: Any) -> Topology:
+    builder = TopologyBuilder("inlet", Config(max_attempts=3, **settings))
+    given = {} if dead_letters is None else {"dead_letters": dead_letters}
+    builder.set_spout("rows", Brought(), parallelism=2, **given)
+    builder.set_bolt("refuses", Refuses(), parallelism=2).fields_grouping("rows", ["id"])
+    last = builder.set_bolt("ends", ends).shuffle_grouping("refuses")
+    if dead_letters == "stream:dead":
+        last.shuffle_grouping("rows", "dead")
+    return builder.build()
+
+
+def run_out(engine: Engine) -> list[Promotion]:
+    """Run until nothing is due any more, also not later."""
+    found = []
+    for _ in range(200):
+        promotion = engine.step()
+        if promotion is not None:
+            found.append(promotion)
+            continue
+        due = engine.next_due_ms()
+        if due is None or not (engine.coordinator.retries or engine.ledger.outbox_acks.first()):
+            return found
+        engine.now_ms = max(engine.now_ms + 1, due)
+    raise AssertionError("it never comes to an end")
+
+
+def kept(engine: Engine) -> int:
+    """How many segments the tasks of the inlet hold besides their tables."""
+    dests = [engine.lane.dests[task] for task in engine.lane.inlet_tasks]
+    names = [name for dest in dests if dest in engine.stores for name in engine.stores[dest].keys()]  # noqa: SIM118
+    return sum("__trees/" in name for name in names)
+
+
+def test_rows_are_acked_retried_from_state_and_given_up_with_a_letter_that_has_their_id() -> None:
+    engine = Engine(topology())
+    engine.bring((0, [("a", 0), ("b", 1)]), (1, [("c", 9)]))
+    promotions = run_out(engine)
+    rows = engine.ledger.metrics.components["rows"]
+    assert (rows.acked, rows.failed, rows.retried, rows.set_aside, rows.dead_letters) == (2, 4, 3, 1, 1)
+    assert engine.ledger.open_trees == 0
+    assert kept(engine) == 0, "what is settled is dropped"
+    [line] = b"".join(engine.letters).splitlines()
+    letter = json.loads(line)
+    assert (letter["message_id"], letter["source"], letter["position"]) == ("'c'", "kept-1", 0)
+    assert [attempt["reason"] for attempt in letter["attempts"]] == [f"ValueError: try {n} of c" for n in (1, 2, 3)]
+    failed = [tree for promotion in promotions for tree in promotion.failed]
+    assert ["message 'c'" in tree.story for tree in failed if "of c" in tree.story] == [False, True, True]
+    keys = [split_key(tree.key)[1] for tree in failed]
+    assert any(key < AGAIN for key in keys)
+    assert any(AGAIN <= key < OWN_LETTERS for key in keys)
+
+
+def test_letters_go_to_a_stream_or_to_a_function_and_wait_until_it_takes_them() -> None:
+    taken: list[Any] = []
+
+    def take(letter: Any) -> None:
+        taken.append(letter)
+        if len(taken) == 1:
+            raise OSError("not now")
+
+    engine = Engine(topology("stream:dead"))
+    engine.bring((0, [("a", 9), ("b", 0)]))
+    run_out(engine)
+    assert engine.ledger.metrics.components["rows"].dead_letters == 1
+    assert engine.ledger.metrics.components["ends"].executed == 2
+    assert kept(engine) == 0
+
+    engine = Engine(topology(take))
+    engine.bring((0, [("a", 9), ("b", 0)]))
+    run_out(engine)
+    assert engine.ledger.metrics.components["rows"].dead_letters == 1
+    assert kept(engine) == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_row_is_acked_or_a_letter_whatever_fails_and_dies(seed: int) -> None:
+    chance = random.Random(seed)
+    engine = Engine(topology())
+    total, doomed = 0, 0
+    for _ in range(8):
+        frames = []
+        for task in range(2):
+            rows = [(f"k{total + n}", chance.choice((0, 0, 0, 1, 2, 5))) for n in range(chance.randrange(6))]
+            total += len(rows)
+            doomed += sum(n >= 3 for _, n in rows)
+            if rows:
+                frames.append((task, rows))
+        engine.bring(*frames)
+        engine.step()
+        engine.now_ms += chance.randrange(2000)
+        if chance.random() < 0.4:
+            engine.restart()
+    run_out(engine)
+    rows = engine.ledger.metrics.components["rows"]
+    assert (rows.acked, rows.dead_letters) == (total - doomed, doomed)
+    assert engine.ledger.open_trees == 0
+    assert kept(engine) == 0
+
+
+def test_without_tracking_rows_are_sent_and_nothing_is_kept() -> None:
+    engine = Engine(topology(acker_tasks=0))
+    engine.bring((0, [("a", 0), ("b", 9)]))
+    run_out(engine)
+    assert engine.ledger.metrics.components["rows"].emitted == 2
+    assert kept(engine) == 0
+
+
+def test_a_simulation_wants_to_be_fed_and_a_test_driver_is() -> None:
+    with pytest.raises(SimulationError, match="Give it rows with feed"):
+        simulate(topology(), seed=1)
+    assert simulate(topology(), seed=1, feed={"rows": [["a", 0], ["b", 1]]}).ok
+    with TopologyTestDriver(topology()) as driver:
+        driver.feed("rows", {"id": "a", "n": 0}, message_id=1)
+        driver.run_until_idle()
+        assert driver.acked("rows") == [1]
+    with pytest.raises(EngineError, match="is read by Spark"):
+        Brought().read(None)  # type: ignore[arg-type]
+
+
+class Balance(BasicBolt):
+    """Counts a row before anything behind it can fail."""
+
+    outputs = ["id", "n", "count"]
+
+    def prepare(self, context: Any) -> None:
+        self.count = 0
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.count += 1
+        collector.emit([tup["id"], tup["n"], self.count])
+
+
+class Behind(BasicBolt):
+    """Fails a row in its first ``n`` attempts, and each now and then for no reason."""
+
+    outputs = ["id", "count"]
+
+    def __init__(self, moody: float) -> None:
+        self.moody, self.chance = moody, random.Random(1)
+
+    transient = ["chance"]
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup.attempt <= tup["n"] or self.chance.random() < self.moody:
+            raise ValueError("not now")
+        collector.emit([tup["id"], tup["count"]])
+
+
+class Rows(Committer):
+    """Its rows are those of ``LocalEngine.committed``."""
+
+    def commit(self, txid: int, rows: Any) -> None:
+        """Nothing is outside."""
+
+
+def transactional(moody: float = 0.0) -> Topology:
+    builder = TopologyBuilder("inlet", Config(max_attempts=3 if not moody else 10_000, transactional=True))
+    builder.set_spout("rows", Brought(), parallelism=2)
+    builder.set_bolt("balance", Balance()).global_grouping("rows")
+    builder.set_bolt("behind", Behind(moody), parallelism=2).fields_grouping("balance", ["id"])
+    builder.set_bolt("out", Rows()).shuffle_grouping("behind")
+    return builder.build()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_in_a_transactional_topology_what_fails_of_them_leaves_no_trace(seed: int) -> None:
+    chance = random.Random(seed)
+    engine = Engine(transactional())
+    expected, doomed = [], 0
+    for step in range(8):
+        frames = []
+        for task in range(2):
+            rows = [(f"{step}.{task}.{n}", chance.choice((0, 0, 0, 1, 2, 5))) for n in range(chance.randrange(6))]
+            expected += [id_ for id_, n in rows if n < 3]
+            doomed += sum(n >= 3 for _, n in rows)
+            if rows:
+                frames.append((task, rows))
+        engine.bring(*frames)
+        engine.step()
+        engine.now_ms += chance.randrange(2000)
+        if chance.random() < 0.4:
+            engine.restart()
+    run_out(engine)
+    metrics = engine.ledger.metrics.components["rows"]
+    assert (metrics.acked, metrics.dead_letters) == (len(expected), doomed)
+    out = engine.committed["out"]
+    assert sorted(row["id"] for row in out) == sorted(expected)
+    assert sorted(row["count"] for row in out) == list(range(1, len(expected) + 1))
+    assert engine.ledger.open_trees == 0
+    assert kept(engine) == 0
+
+
+def test_a_bolt_that_fails_at_random_gets_fewer_of_them_until_all_succeed() -> None:
+    engine = Engine(transactional(moody=0.05))
+    count = 100
+    for n in range(0, count, 2):
+        engine.bring((0, [(f"k{n}", 0)]), (1, [(f"k{n + 1}", 0)]))
+        engine.step()
+    run_out(engine)
+    out = engine.committed["out"]
+    assert sorted(row["count"] for row in out) == list(range(1, count + 1))
+    assert engine.ledger.metrics.components["rows"].acked == count

@@ -1,0 +1,275 @@
+"""What a bolt keeps in attributes and what is never stored: collectors, contexts, and things like connections."""
+
+import logging
+import sqlite3
+import threading
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+import pytest
+
+from sparkbolt import AsyncBolt, BasicBolt, Bolt, ColumnBolt, TopologyBuilder, WindowedBolt
+from sparkbolt.base.native import kernels
+from sparkbolt.errors import StateError
+from sparkbolt.spouts import GeneratorSpout
+from sparkbolt.testing import TopologyTestDriver, simulate
+from sparkbolt.windows import Count
+
+
+def words():
+    for word in ("to", "be", "or"):
+        yield [word]
+
+
+def topology(bolt):
+    builder = TopologyBuilder("words")
+    builder.set_spout("words", GeneratorSpout(words, outputs=["word"]))
+    builder.set_bolt("bolt", bolt).global_grouping("words")
+    return builder.build()
+
+
+def run(bolt, *feeds):
+    """Feed words, with a restart between the groups of ``feeds``; returns the driver, which has run."""
+    with TopologyTestDriver(topology(bolt)) as driver:
+        for group in feeds:
+            for word in group:
+                driver.feed("words", [word], message_id=word)
+            driver.run_until_idle()
+            driver.restart()
+        return driver
+
+
+class ByHand(Bolt):
+    outputs = ["word"]
+
+    def prepare(self, context):
+        self.context = context
+        self.collector = None
+        self.seen = 0
+
+    def execute(self, tup, collector):
+        self.collector = collector
+        self.seen += 1
+        self.answer(tup)
+
+    def answer(self, tup):
+        self.collector.emit([tup["word"]], anchors=tup)
+        self.collector.ack(tup)
+
+    def flush(self):
+        self.collector.emit([f"{self.seen} until {self.context.micro_batch_id}"])
+
+
+def test_a_bolt_may_keep_its_collector_and_its_context():
+    driver = run(ByHand(), ["to", "be"], ["or"])
+    assert driver.acked("words") == ["to", "be", "or"]
+    assert driver.emitted("bolt") == [["to"], ["be"], ["2 until 0"], ["or"], ["3 until 1"]]
+    assert driver.errors() == []
+
+
+class Basic(BasicBolt):
+    outputs = ["word"]
+
+    def execute(self, tup, collector):
+        self.emit = collector.emit
+        self.collector = collector
+        self.emit([tup["word"]])
+
+
+class Coroutine(AsyncBolt):
+    outputs = ["word"]
+
+    async def execute(self, tup, collector):
+        self.collector = collector
+        self.collector.emit([tup["word"]])
+
+
+class Columns(ColumnBolt):
+    outputs = ["word"]
+
+    def execute(self, batch, collector):
+        self.collector = collector
+        self.collector.emit([batch["word"]])
+
+
+class Windowed(WindowedBolt):
+    outputs = ["word"]
+
+    def prepare(self, context):
+        self.context = context
+
+    def execute(self, window, collector):
+        self.collector = collector
+        self.collector.emit([window.get()[0]["word"]])
+
+
+@pytest.mark.parametrize(
+    "bolt", [Basic(), Coroutine(), Columns(), Windowed().with_window(Count(1))], ids=lambda bolt: type(bolt).__name__
+)
+@pytest.mark.parametrize("native", [kernels(), None], ids=["kernels", "python"])
+def test_every_kind_of_collector_may_be_kept(bolt, native, monkeypatch):
+    monkeypatch.setattr("sparkbolt.worker.worker.kernels", lambda: native)
+    driver = run(bolt, ["to", "be"], ["or"])
+    assert sorted(driver.emitted("bolt")) == [["be"], ["or"], ["to"]]
+    assert driver.acked("words") == ["to", "be", "or"]
+
+
+class Writer:
+    def __init__(self, context, collector):
+        self.context, self.collector = context, collector
+
+
+class Helped(BasicBolt):
+    outputs = ["id"]
+
+    def prepare(self, context):
+        self.writer = Writer(context, None)
+
+    def execute(self, tup, collector):
+        if self.writer.collector is None:
+            self.writer = Writer(self.writer.context, collector)
+        self.writer.collector.emit([self.writer.context.micro_batch_id])
+
+
+def test_a_helper_may_hold_both_and_gets_those_of_its_task_after_a_restart():
+    assert run(Helped(), ["to"], ["be"]).emitted("bolt") == [[0], [1]]
+
+
+class Client:
+    def __init__(self):
+        self.lock = threading.Lock()
+
+
+@dataclass
+class Record:
+    value: object
+
+
+def ids():
+    yield from range(100)
+
+
+THINGS = {
+    "connection": lambda: sqlite3.connect(":memory:"),
+    "lock": threading.Lock,
+    "thread": lambda: threading.Thread(target=print),
+    "client": Client,
+    "generator": ids,
+    "module": lambda: threading,
+    "function": lambda: lambda word: word,
+}
+CONTAINERS = {
+    "dict": (lambda: {"db": sqlite3.connect(":memory:")}, r"self\.thing\['db'\] of type sqlite3\.Connection"),
+    "list": (lambda: [1, {"x": (threading.Lock(),)}], r"self\.thing\[1\]\['x'\]\[0\] of type _thread\.lock"),
+    "dataclass": (lambda: Record(ids()), r"self\.thing\.value of type builtins\.generator"),
+    "default dict": (
+        lambda: defaultdict(lambda: 0),
+        r"self\.thing\.default_factory .*a function that a module",
+    ),
+}
+
+
+class Using(BasicBolt):
+    outputs = ["count"]
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def prepare(self, context):
+        self.thing = THINGS[self.kind]() if self.kind in THINGS else CONTAINERS[self.kind][0]()
+        self.counts = Counter()
+
+    def execute(self, tup, collector):
+        self.counts[tup["word"]] += 1
+        if tup["word"] == "new":
+            self.thing = THINGS[self.kind]()
+        if tup["word"] == "none":
+            self.thing = None
+        collector.emit([f"{self.counts.total()} {self.thing is not None}"])
+
+
+@pytest.mark.parametrize("kind", THINGS)
+def test_what_prepare_made_and_cannot_be_pickled_is_transient_and_logged_once(kind, caplog):
+    driver = run(Using(kind), ["to", "be"], ["or"])
+    assert driver.emitted("bolt") == [["1 True"], ["2 True"], ["3 True"]]
+    assert driver.errors() == []
+    [line] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "bolt 'bolt': attribute 'thing' of type" in line
+    assert "transient = ['thing']" in line
+
+
+def test_what_execute_puts_in_its_place_is_kept_or_fails_its_tuple():
+    driver = run(Using("lock"), ["to", "new", "be"], ["none"], ["or"])
+    assert driver.emitted("bolt") == [["1 True"], ["2 True"], ["3 False"], ["4 False"]]
+    [failed] = driver.failed("words")
+    assert failed.message_id == "new"
+    assert "attribute 'thing' of type _thread.lock cannot be kept" in failed.reason
+    assert "transient = ['thing']" in failed.reason
+
+
+@pytest.mark.parametrize("kind", CONTAINERS)
+def test_a_container_with_such_a_thing_is_refused_with_its_path(kind):
+    with pytest.raises(StateError, match=CONTAINERS[kind][1]):
+        run(Using(kind), ["to"])
+
+
+def test_data_of_a_class_that_has_no_name_is_refused():
+    class Local:
+        total = 0
+
+    class Kept(Using):
+        def prepare(self, context):
+            self.thing = Local()
+
+    with pytest.raises(StateError, match=r"at the top level of a module"):
+        run(Kept("lock"), ["to"])
+
+
+def test_the_simulator_runs_bolts_that_keep_such_things():
+    for bolt in (ByHand(), Helped(), Using("connection")):
+        assert simulate(topology(bolt), repeat=False).ok
+
+
+class Opening(Bolt):
+    """The tuple ``first`` leaves a lock, which cannot be kept; what comes later uses it."""
+
+    def __init__(self, in_flush):
+        self.in_flush = in_flush
+
+    def execute(self, tup, collector):
+        if tup["word"] == "first":
+            self.lock = threading.Lock()
+        if not self.in_flush:
+            self.lock.acquire(blocking=False)
+        collector.ack(tup)
+
+    def flush(self):
+        if self.in_flush:
+            self.lock.acquire(blocking=False)
+
+
+@pytest.mark.parametrize("in_flush", [False, True], ids=["execute", "flush"])
+def test_what_follows_from_a_call_that_is_left_out_names_the_first_reason(in_flush):
+    driver = run(Opening(in_flush), ["first", "second"])
+    first, second = driver.failed("words")
+    assert first.reason.startswith("what this left in the state of its task cannot be kept: bolt 'bolt': attribute")
+    assert second.reason.startswith("AttributeError: 'Opening' object has no attribute 'lock' (the work was repeated ")
+    assert first.reason in second.reason
+    assert "CannotKeepError" not in "".join(error.traceback or "" for error in driver.errors())
+
+
+class Flushing(BasicBolt):
+    def execute(self, tup, collector):
+        int(tup["word"])
+
+    def flush(self):
+        raise OSError("no")
+
+
+def test_a_flush_that_raises_does_not_replace_the_reason_of_a_tuple_that_has_failed_before():
+    driver = run(Flushing(), ["1", "one"])
+    reasons = {failed.message_id: failed.reason for failed in driver.failed("words")}
+    assert reasons["1"] == "OSError: no"
+    assert reasons["one"].startswith("ValueError: invalid literal")
+    counts = driver.metrics().components["bolt"]
+    assert (counts.executed, counts.acked, counts.failed) == (2, 0, 2)

@@ -1,0 +1,462 @@
+"""A spout whose reading raises, or reads nonsense: nothing is lost, nothing is tried for ever, the task lives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sparkbolt.api.components import Bolt, ColumnBolt, TopologyContext
+from sparkbolt.api.config import Config
+from sparkbolt.api.ranges import BadRecord, Range
+from sparkbolt.api.retry import RetryPolicy
+from sparkbolt.api.topology import TopologyBuilder
+from sparkbolt.api.tuples import Tuple
+from sparkbolt.driver.ledger.ledger import Ledger
+from sparkbolt.driver.ledger.settings import ledger_settings
+from sparkbolt.errors import EnoughRead
+from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.spark.error_log import ErrorLog
+from sparkbolt.worker.collectors import BoltRowCollector
+from sparkbolt.worker.spout_chunks import sound_parts
+from sparkbolt.worker.tasks import BoltTask
+from sparkbolt.worker.tuple_batch import Rows
+from tests.unit.worker.reading import (
+    COUNT,
+    SEEN,
+    Columns,
+    FailAtFirst,
+    Numbers,
+    See,
+    run,
+    topology,
+    what_came_again,
+)
+from tests.unit.worker.unreadable import UNREADABLE, damaged_text, of_other_machines, unused
+
+
+class Weighed(Numbers):
+    """Says how large what it reads is: a number is as many bytes."""
+
+    heard: ClassVar[list[list[tuple[Range, int]]]] = []
+
+    def prepare(self, context: TopologyContext) -> None:
+        self.size: int | None = None
+
+    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
+        self.size = 0
+        for record in super().read(range_):
+            self.size += record.position if isinstance(record, BadRecord) else record[0]
+            yield record
+
+    def read_bytes(self) -> int | None:
+        return self.size
+
+    def on_read(self, reads: Sequence[tuple[Range, int]]) -> None:
+        self.heard.append(list(reads))
+
+
+class Unweighable(Weighed):
+    """Cannot say how large what it reads is."""
+
+    def read_bytes(self) -> int | None:
+        raise ValueError("no scales")
+
+
+def raising(*numbers: int, times: int = 10**9) -> Callable[[int, int], None]:
+    def trouble(number: int, tried: int) -> None:
+        if number in numbers and tried <= times:
+            raise OSError("the disk is away")
+
+    return trouble
+
+
+@pytest.mark.parametrize("kind", [Numbers, Columns])
+def test_a_read_that_raises_once_loses_nothing(kind: type[Numbers]) -> None:
+    engine, failed = run(kind(raising(30, 71, times=1)))
+    assert set(SEEN) == set(range(COUNT))
+    assert engine.ledger.metrics.of("numbers").set_aside == 0
+    (first, rest) = sorted(tree.position or 0 for tree in failed if tree.fail.cause in ("read", "cut"))[:2]
+    assert (first, rest) == (29, 30)
+    assert "reading n@30 and what follows it up to 50: OSError: the disk is away" in [
+        tree.fail.reason for tree in failed if tree.position == 30
+    ]
+
+
+def test_a_read_that_always_raises_at_a_record_sets_aside_the_rest_of_its_range_with_a_story() -> None:
+    engine, failed = run(Numbers(raising(30)), max_attempts=3)
+    assert set(SEEN) == set(range(30)) | set(range(50, COUNT))
+    assert Numbers.tried[30] == 3
+    (tree,) = engine.ledger.set_aside
+    assert (tree.position, tree.end, tree.attempt) == (30, 50, 3)
+    assert "n@30, attempt 3; failed by numbers[0] in micro-batch" in tree.story
+    assert "reading n@30 and what follows it up to 50: OSError: the disk is away" in tree.story
+    assert [tree.outcome for tree in failed if tree.position == 30] == ["retry", "retry", "set_aside"]
+
+
+def test_a_read_that_comes_further_each_time_is_never_set_aside() -> None:
+    engine, _ = run(Numbers(raising(*range(1, COUNT, 3), times=1)), max_attempts=2)
+    assert set(SEEN) == set(range(COUNT))
+    assert engine.ledger.metrics.of("numbers").set_aside == 0
+
+
+def test_a_tree_that_fails_for_another_reason_too_does_not_lose_the_rest_of_its_range() -> None:
+    engine, failed = run(Numbers(raising(21, times=1)))
+    assert {(tree.position, tree.end) for tree in failed} == {(20, None), (21, 50)}
+    assert set(SEEN) == set(range(COUNT))
+    assert engine.ledger.metrics.of("numbers").set_aside == 0
+
+
+@pytest.mark.parametrize("values", [[1, 2], [], "a", "word", 7])
+def test_a_record_with_wrong_values_fails_alone(values: Any) -> None:
+    def trouble(number: int, tried: int) -> Any:
+        return (number, values) if number == 40 else None
+
+    engine, failed = run(Numbers(trouble))
+    assert set(SEEN) == set(range(COUNT)) - {40}
+    (tree,) = engine.ledger.set_aside
+    assert (tree.position, tree.fail.cause) == (40, "unreadable")
+    assert f"the spout read {values!r} as values, expected a list of 1, for ('n',)" in tree.story
+    assert {tree.position for tree in failed} == {20, 40}
+
+
+class WithMore(Columns):
+    """A field more, of an array that has two values that Python cannot hold."""
+
+    outputs: ClassVar[list[str]] = ["n", "more"]
+
+    def __init__(self, more: Callable[[list[bool]], Any]) -> None:
+        super().__init__(lambda number, tried: None)
+        self.more = more
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        for positions, columns in super().read_columns(range_):
+            yield positions, [*columns, self.more([position in (42, 43) for position in positions])]
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_value_of_a_column_that_python_cannot_hold_is_a_bad_record(name: str) -> None:
+    engine, failed = run(WithMore(UNREADABLE[name]))
+    assert set(SEEN) == set(range(COUNT)) - {42, 43}
+    assert sorted(tree.position for tree in engine.ledger.set_aside) == [42, 43]
+    assert {tree.position for tree in failed} == {20, 42, 43}
+    for tree in engine.ledger.set_aside:
+        assert tree.fail.cause == "unreadable"
+        assert "field 'more' cannot be read: " in tree.story
+
+
+@pytest.mark.parametrize("more", [unused, of_other_machines])
+def test_columns_that_only_look_damaged_are_read(more: Any) -> None:
+    builder = TopologyBuilder("more", Config(max_attempts=3, dead_letters="log:"))
+    builder.set_spout("numbers", WithMore(more))
+    builder.set_bolt("see", See(), parallelism=2, fuse=False).fields_grouping("numbers", ["more"])
+    SEEN.clear()
+    engine = LocalEngine(builder.build())
+    while engine.step() is not None:
+        pass
+    assert set(SEEN) == set(range(COUNT))
+    assert engine.ledger.set_aside == []
+
+
+@pytest.mark.parametrize("bad_row", [0, 1, 2])
+def test_of_a_record_with_a_value_that_cannot_be_read_no_tuple_is_left(bad_row: int) -> None:
+    positions = np.array([4, 5, 5, 5, 6])
+    is_bad = [row == 1 + bad_row for row in range(5)]
+    first, bad, last = sound_parts(positions, [list("abcde"), damaged_text(is_bad)], ["n", "text"])
+    assert isinstance(bad, BadRecord)
+    assert (bad.position, bad.reason[:28]) == (5, "field 'text' cannot be read:")
+    assert [(part[0].tolist(), part[1][0]) for part in (first, last)] == [([4], ["a"]), ([6], ["e"])]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("nonsense", "text"),
+    [
+        (([60], [[1], [2]]), "read 2 columns on stream 'default', which declares 1 field(s)"),
+        (([60, 61], [[1]]), "lengths [1, 2]"),
+        (([100], [[1]]), "expected them to rise from 59 on and to stay below 100"),
+        (([60, 59], [[1, 2]]), "expected them to rise from 59 on"),
+        (([3], [[1]]), "expected them to rise from 59 on"),
+        (BadRecord(3, "bad"), "expected them to rise from 59 on"),
+        ("nonsense", "ValueError"),
+    ],
+)
+def test_a_chunk_that_is_none_breaks_the_range_off(nonsense: Any, text: str) -> None:
+    def trouble(number: int, tried: int) -> Any:
+        return nonsense if number == 60 and tried == 1 else None
+
+    engine, failed = run(Columns(trouble))
+    assert set(SEEN) == set(range(COUNT))
+    assert [tree.position for tree in failed if tree.fail.cause == "read"] == [60]
+    assert any(text in tree.fail.reason for tree in failed)
+    assert engine.ledger.metrics.of("numbers").set_aside == 0
+
+
+def test_a_range_that_waits_to_be_read_again_outlives_a_restart_and_a_compaction() -> None:
+    SEEN.clear()
+    Numbers.tried.clear()
+    engine = LocalEngine(topology(Numbers(raising(0, times=1))))
+    engine.step()
+    waiting = engine.ledger.take_retries(9)
+    assert [(retry.position, retry.end) for retry in waiting] == [(0, 50)]
+    again = Ledger.restore(engine.ledger.snapshot(), **ledger_settings(engine.lane))
+    assert again.take_retries(9) == waiting
+    engine.restart()
+    while engine.step() is not None:
+        pass
+    assert set(SEEN) == set(range(COUNT))
+
+
+def test_on_error_stop_stops_where_reading_raises() -> None:
+    engine = LocalEngine(topology(Numbers(raising(0)), on_error="stop"))
+    engine.step()
+    assert engine.failure is not None
+    assert "'numbers' raised, and its on_error is 'stop'" in engine.failure
+
+
+class BadFirst(Numbers):
+    """Once gives a record that cannot be read before the columns of earlier ones."""
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        self.tried[range_.start] += 1
+        numbers = list(range(range_.start, range_.end))
+        if range_.start == 0 and self.tried[0] == 1:
+            yield BadRecord(30, "unreadable")
+            yield numbers[:30], [numbers[:30]]
+            return
+        yield numbers, [numbers]
+
+
+def test_records_that_come_behind_later_ones_are_not_lost() -> None:
+    run(BadFirst(lambda number, times: None))
+    assert sorted(SEEN) == [number for number in range(COUNT) if number != 30], "what is unreadable is not tried again"
+
+
+def test_a_spout_in_the_driver_is_told_how_large_what_executors_have_read_was_and_not_what_came_again() -> None:
+    Weighed.heard.clear()
+    run(Weighed(lambda number, times: None))
+    assert SEEN[20] == 2
+    assert Weighed.heard == [[(Range(0, "n", 0, 50), sum(range(50)))], [(Range(0, "n", 50, 100), sum(range(50, 100)))]]
+
+
+def test_of_a_range_that_breaks_off_what_was_read_is_told_and_then_the_rest() -> None:
+    Weighed.heard.clear()
+    run(Weighed(raising(30, times=1)))
+    told = [(range_.start, range_.end, size) for reads in Weighed.heard for range_, size in reads]
+    assert (0, 30, sum(range(30))) in told
+    assert (30, 50, sum(range(30, 50))) in told
+    assert len(told) == 3
+
+
+def test_the_pacer_goes_by_what_was_read_of_a_range_where_the_spout_measures_it() -> None:
+    Numbers.tried.clear()
+    engine = LocalEngine(topology(Weighed(enough_at(10))))
+    engine.step()
+    assert engine.coordinator.rates["numbers"].records_per_position == 1.0, (
+        "ten trees of ten positions, and not of fifty"
+    )
+
+
+def test_nothing_is_told_of_a_range_of_which_nothing_was_read() -> None:
+    Weighed.heard.clear()
+    run(Weighed(raising(50, times=1)))
+    assert sorted(range_.start for reads in Weighed.heard for range_, _ in reads) == [0, 50]
+
+
+def test_a_spout_that_raises_when_it_is_asked_for_bytes_is_reported_and_reads_on() -> None:
+    Weighed.heard.clear()
+    engine, _ = run(Unweighable(lambda number, times: None))
+    assert Weighed.heard == []
+    assert set(SEEN) == set(range(COUNT))
+    assert engine.ledger.metrics.of("numbers").errors == 2
+
+
+def enough_at(*numbers: int, times: int = 1) -> Callable[[int, int], None]:
+    def trouble(number: int, tried: int) -> None:
+        if number in numbers and tried <= times:
+            raise EnoughRead(number, "that is enough")
+
+    return trouble
+
+
+@pytest.mark.parametrize("members", [{}, {"tracked": False}, {"once": True}])
+def test_the_rest_of_a_range_that_is_too_large_comes_next_and_before_anything_new(members: dict[str, Any]) -> None:
+    spout = Numbers(enough_at(10, 30))
+    vars(spout).update(members)
+    engine, failed = run(spout, retry=RetryPolicy(max_retries=0, min_backoff=timedelta(seconds=5), jitter=0))
+    seen = [number for number in SEEN if number != 20]
+    assert seen == [number for number in range(COUNT) if number != 20], "in their order"
+    assert {number: count for number, count in SEEN.items() if count > 1} == {}, "what was given is whole"
+    rests = [tree for tree in failed if tree.fail.cause == "postponed"]
+    assert [(tree.position, tree.end, tree.outcome, tree.attempt) for tree in rests] == [
+        (10, 50, "retry", 1),
+        (30, 50, "retry", 1),
+    ]
+    assert [tree.due_ms for tree in rests] == [tree.ended_ms for tree in rests], "at once"
+    assert rests[0].fail.reason == "n from 10 up to 50 is read later: that is enough"
+    numbers = engine.ledger.metrics.of("numbers")
+    assert (numbers.errors, numbers.failed, numbers.retried) == (0, len(failed) - 2, 0)
+
+
+def test_the_rest_of_a_range_that_is_too_large_outlives_a_restart() -> None:
+    SEEN.clear()
+    Numbers.tried.clear()
+    engine = LocalEngine(topology(Numbers(enough_at(*range(7, COUNT, 7)))))
+    while not engine.coordinator.finished:
+        engine.step()
+        engine.restart()
+    assert set(SEEN) == set(range(COUNT))
+
+
+@pytest.mark.parametrize("position", [0, 12, 49, 50, 1000])
+def test_a_rest_that_cannot_begin_where_the_spout_says_breaks_the_range_off(position: int) -> None:
+    def trouble(number: int, tried: int) -> None:
+        if number == 13 + 37 * (position == 49) and tried == 1:
+            raise EnoughRead(position, "that is enough")
+
+    engine, failed = run(Numbers(trouble))
+    assert set(SEEN) == set(range(COUNT))
+    (tree,) = [tree for tree in failed if tree.fail.cause == "read"]
+    assert f"has read enough of 'n' up to {position}: expected the rest to begin at" in tree.fail.reason
+    assert engine.ledger.metrics.of("numbers").set_aside == 0
+
+
+def test_without_ackers_a_rest_that_nobody_asks_for_again_is_reported() -> None:
+    Numbers.tried.clear()
+    engine = LocalEngine(topology(Numbers(enough_at(30)), acker_tasks=0))
+    promotion = engine.step()
+    assert promotion is not None
+    assert [report.text for report in promotion.reports] == ["n from 30 up to 50 is read later: that is enough"]
+
+
+def test_a_rest_that_is_read_later_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    Numbers.tried.clear()
+    engine = LocalEngine(topology(Numbers(enough_at(30))))
+    promotion = engine.step()
+    assert promotion is not None
+    ErrorLog(engine.topology.config).promotion(promotion)
+    assert [record.getMessage() for record in caplog.records] == [
+        "numbers: n from 30 up to 50 is read later: that is enough; that is with the next micro-batch, and nothing new "
+        "before"
+    ]
+
+
+class Pairs(Columns):
+    """Each number is two tuples, each in a chunk of its own."""
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        for number in range(range_.start, range_.end):
+            for half in ("first", "second"):
+                yield [number], [[f"{number}, {half}"]]
+
+
+class Hold(Bolt):
+    """Fails what is given for the first time, and holds what comes again until a tick finds that it may go."""
+
+    transient = ["tried"]
+    may_go: ClassVar[bool] = False
+    tried: ClassVar[Counter[str]] = Counter()
+
+    def prepare(self, context: TopologyContext) -> None:
+        self.held: list[Tuple] = []
+
+    def execute(self, tup: Tuple, collector: BoltRowCollector) -> None:
+        if tup.is_tick:
+            while self.held and self.may_go:
+                collector.ack(self.held.pop())
+            return
+        self.tried[tup["n"]] += 1
+        if self.tried[tup["n"]] == 1:
+            collector.fail(tup)
+        else:
+            self.held.append(tup)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_a_retried_message_that_comes_in_chunks_is_acked_with_its_last_tuple_and_not_before(
+    parallelism: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Hold, "tried", Counter())
+    builder = TopologyBuilder("held", Config(max_attempts=9, message_timeout_secs=600))
+    builder.set_spout("numbers", Pairs(lambda number, times: None))
+    hold = builder.set_bolt("hold", Hold(), parallelism=parallelism, fuse=False, tick_tuple_freq_secs=20)
+    hold.shuffle_grouping("numbers")
+    engine = LocalEngine(builder.build())
+    for _ in range(8):
+        engine.step()
+        engine.now_ms += 20_000
+    metrics = engine.ledger.metrics.of("numbers")
+    assert set(Hold.tried.values()) == {2}, "each was given again, and none came a third time"
+    assert (metrics.acked, metrics.failed, engine.ledger.open_trees) == (0, COUNT, COUNT)
+    monkeypatch.setattr(Hold, "may_go", True)
+    engine.step()
+    assert (metrics.acked, metrics.failed, engine.ledger.open_trees) == (COUNT, COUNT, 0)
+
+
+class Lettered(Columns):
+    """Each number is a text; as an Arrow dictionary of its own, whose codes have too few bits for all texts."""
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        codes = pa.array(np.arange(100, dtype=np.int8))
+        for number in range(range_.start, range_.end):
+            texts = pa.array([f"{number}, {n}" for n in range(100)])
+            yield [number] * 100, [pa.DictionaryArray.from_arrays(codes, texts)]
+
+
+@pytest.mark.parametrize(("kind", "at_once"), [(Numbers, 50), (Columns, 50), (Pairs, 2), (Lettered, 100)])
+def test_what_is_read_again_one_by_one_comes_together_where_it_can(
+    kind: type[Numbers], at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+    run_task = BoltTask.run
+
+    def noting(self: BoltTask, rows: Rows) -> Any:
+        if not FailAtFirst.fails:
+            counts.append(rows.count)
+        return run_task(self, rows)
+
+    monkeypatch.setattr(BoltTask, "run", noting)
+    came = what_came_again(kind(lambda number, times: None), monkeypatch)
+    tuples = {Pairs: 2, Lettered: 100}.get(kind, 1)
+    assert len(came) == len(set(came)) == tuples * COUNT
+    assert max(counts) >= at_once
+
+
+class Thirteen(ColumnBolt):
+    """Cannot work on a frame with number 13; notes what it could work on."""
+
+    outputs = ["n"]
+    stateless = True
+    done: ClassVar[list[list[Any]]] = []
+
+    def execute(self, batch: Any, collector: Any) -> None:
+        if 13 in batch["n"].to_pylist():
+            raise ValueError("thirteen")
+        self.done.append(batch["n"].to_pylist())
+        collector.emit([batch["n"]], anchors=range(batch.num_rows))
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+@pytest.mark.parametrize("kind", [Numbers, Columns])
+def test_a_message_that_failed_with_others_of_its_frame_fails_no_second_time_with_them(
+    kind: type[Numbers], fuse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Thirteen, "done", [])
+    monkeypatch.setattr(FailAtFirst, "came", [])
+    monkeypatch.setattr(FailAtFirst, "fails", False)
+    builder = TopologyBuilder("thirteen", Config(max_attempts=2, dead_letters="log:"))
+    builder.set_spout("numbers", kind(lambda number, times: None))
+    builder.set_bolt("once", Thirteen(), fuse=fuse).shuffle_grouping("numbers")
+    builder.set_bolt("twice", Thirteen(), fuse=False).shuffle_grouping("once")
+    builder.set_bolt("note", FailAtFirst(), fuse=False).shuffle_grouping("twice")
+    engine = LocalEngine(builder.build())
+    while engine.step() is not None:
+        engine.now_ms += 60_000
+    metrics = engine.ledger.metrics.of("numbers")
+    assert (metrics.acked, metrics.set_aside) == (COUNT - 1, 1)
+    assert sorted(FailAtFirst.came) == [number for number in range(COUNT) if number != 13]
+    assert max(map(len, Thirteen.done)) >= 10, "what comes for the first time comes together"
