@@ -1,7 +1,4 @@
-"""Telemetry: the stories of trees as traces, for OpenTelemetry.
-
-Rule: nothing of OpenTelemetry is loaded before it is asked for, so that programs without it do not pay for it.
-"""
+"""Traces for OpenTelemetry. Its libraries are loaded when they are first used."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _STORES = {"STORE_ATTR", "DELETE_ATTR"}
 _READS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", "POP_TOP"}
 """The operations that may follow a load of ``self`` without passing ``self`` on."""
 _ATTRIBUTE_WRITERS = {"setattr", "delattr", "__dict__", "vars", "exec", "eval", "__setattr__", "object", "locals"}
-_BASES = ("sparkbolt.core.", "sparkbolt.windows.")
+_BASES = ("sparkbolt.api.", "sparkbolt.worker.", "sparkbolt.windows.")
 """The packages of Sparkbolt's own base classes of bolts."""
 _DATA = (str, bytes, int, float, bool, type(None), tuple, list, dict, set, frozenset, type)
 """Types of members of a class that are data: they contain no code that gets an instance."""

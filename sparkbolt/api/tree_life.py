@@ -51,11 +51,11 @@ class Transition:
     why: str
     """The reason, in a few words."""
     where: str
-    """The code that decides it, as a path below ``sparkbolt.core``."""
+    """The code that decides it, as a path below ``sparkbolt``."""
 
 
 _STAGE = "worker.stage.Stage.start_trees"
-_JUDGE = "protocol.acker.judge"
+_JUDGE = "wire.acker.judge"
 _PROMOTE = "driver.ledger.ledger.Ledger.promote"
 _EXPIRE = "driver.ledger.ledger.Ledger.expire"
 _LIFE = "driver.ledger.ledger.Ledger.begin_life"

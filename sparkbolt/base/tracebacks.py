@@ -33,7 +33,7 @@ FRAMES_READ_MAX = 300
 """How many frames of an exception are read."""
 CHAIN_MAX = 20
 """How many causes of an exception are followed."""
-OURS = Path(__file__).parents[2]
+OURS = Path(__file__).parents[1]
 _OURS = (f"{OURS}{os.sep}", "sparkbolt_fast")
 _LIBRARY = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")})
 _INSTALLED = ("site-packages", "dist-packages")

@@ -1,5 +1,1 @@
-"""The driver: what is read next, and which spout receives which verdict.
-
-Read in this order: ``ledger`` (a room of its own), ``timers``, ``rate``, ``offers``, ``spout_buffer``,
-``retry_entries``, ``coordinator``, ``planner``, ``restart_policy``.
-"""
+"""The driver's side: plans, the order in which a micro-batch becomes durable, and what becomes of each message."""

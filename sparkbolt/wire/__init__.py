@@ -1,4 +1,1 @@
-"""The protocol: values and codecs that cross processes.
-
-Read in this order: ``attempts``, ``plan``, ``edges``, ``frames``, ``verdicts``, ``acker``.
-"""
+"""The values that cross processes, and their bytes."""

@@ -1,4 +1,4 @@
-"""Which room of ``sparkbolt/`` may import which, and what never enters ``core``.
+"""Which room of ``sparkbolt/`` may import which, and what the engine-free rooms never import.
 
 Imports inside functions and under ``TYPE_CHECKING`` count for the rooms, since a late import is still a use.
 They do not count for cycles, since they are how a cycle of names is broken.
@@ -31,49 +31,51 @@ def _layer(rooms: str, libraries: str | None) -> Layer:
     return Layer(frozenset(rooms.split()), None if libraries is None else frozenset(libraries.split()))
 
 
-# From the ground up: a room imports itself and some of those that stand before it in this table. "door" is
-# sparkbolt/__init__.py with names.py, which it loads; "core" is its __init__.py. The driver and the worker never import
-# each other: both import protocol, which imports model, which imports base.
-BELOW = "errors core core.base"
-MODEL = f"{BELOW} core.model"
-PROTOCOL = f"{MODEL} core.protocol"
-WORKER = f"{PROTOCOL} core.state core.worker"
-DRIVER = f"{PROTOCOL} core.driver.ledger core.driver"
-ALL_OF_CORE = f"{WORKER} {DRIVER}"
+# From the ground up: a room imports itself and some of the rooms before it in this table. "door" is
+# sparkbolt/__init__.py with names.py. The driver and the worker never import each other: both import
+# wire, the values that cross processes; wire imports api, what users write; api imports base, arithmetic.
+BELOW = "errors base"
+API = f"{BELOW} api"
+WIRE = f"{API} layout observe wire"
+WORKER = f"{WIRE} worker.state worker"
+DRIVER = f"{WIRE} driver.ledger driver"
+ENGINE = f"{WORKER} {DRIVER}"
 LAYERS = {
     "version": _layer("version", ""),
     "errors": _layer("errors", ""),
     "background": _layer("background", ""),
-    "core": _layer("errors core", ""),
-    "core.base": _layer(BELOW, "numpy pyarrow"),
+    "base": _layer(BELOW, "numpy pyarrow"),
     "files": _layer(f"{BELOW} files", "pyarrow"),
-    "core.model": _layer(MODEL, "numpy pyarrow cloudpickle pandas"),
-    "core.protocol": _layer(PROTOCOL, "numpy pyarrow cloudpickle"),
-    "core.state": _layer(f"{PROTOCOL} core.state", "numpy pyarrow"),
-    "core.worker": _layer(WORKER, "numpy pyarrow cloudpickle"),
-    "core.driver.ledger": _layer(f"{PROTOCOL} core.driver.ledger", "numpy pyarrow"),
-    "core.driver": _layer(DRIVER, "numpy pyarrow"),
+    "api": _layer(API, "numpy pyarrow cloudpickle pandas"),
+    "layout": _layer(f"{API} layout", "numpy"),
+    "observe": _layer(f"{API} observe", None),
+    "wire": _layer(WIRE, "numpy pyarrow cloudpickle"),
+    "worker.state": _layer(f"{WIRE} worker.state", "numpy pyarrow"),
+    "worker": _layer(WORKER, "numpy pyarrow cloudpickle"),
+    "driver.ledger": _layer(f"{WIRE} driver.ledger", "numpy pyarrow"),
+    "driver": _layer(DRIVER, "numpy pyarrow"),
+    "telemetry": _layer(f"{API} observe telemetry", None),
     "windows": _layer(f"{WORKER} windows", "numpy pyarrow"),
-    "drawing": _layer(f"{MODEL} drawing", ""),
-    "spouts": _layer(f"{MODEL} files spouts", None),
-    "bolts": _layer(f"{MODEL} files spouts bolts", None),
-    "sim": _layer(f"{ALL_OF_CORE} files sim", None),
-    "operate": _layer(f"{ALL_OF_CORE} background files version spouts bolts operate", None),
-    "telemetry": _layer(f"{MODEL} telemetry", None),
-    "spark": _layer(f"{ALL_OF_CORE} background files version operate telemetry spark", None),
-    "ui": _layer(f"{ALL_OF_CORE} background files version operate drawing spark ui", None),
-    "cli": _layer(f"{ALL_OF_CORE} files version drawing windows spouts bolts sim operate spark ui cli", None),
-    "launch": _layer(f"{BELOW} bolts drawing spark cli launch", None),
-    "testing": _layer(f"{ALL_OF_CORE} windows sim launch testing", None),
-    "door": _layer(f"{MODEL} version windows launch door", None),
+    "spouts": _layer(f"{API} files spouts", None),
+    "bolts": _layer(f"{API} files spouts bolts", None),
+    "sim": _layer(f"{ENGINE} files sim", None),
+    "control": _layer(f"{ENGINE} background files version spouts bolts control", None),
+    "spark": _layer(f"{ENGINE} background files version control telemetry spark", None),
+    "faces.drawing": _layer(f"{API} layout faces.drawing", ""),
+    "faces.ui": _layer(f"{ENGINE} background files version control faces.drawing spark faces.ui", None),
+    "faces.cli": _layer(
+        f"{ENGINE} files version windows spouts bolts sim control spark faces.drawing faces.ui faces.cli", None
+    ),
+    "faces": _layer("faces", ""),
+    "launch": _layer(f"{BELOW} bolts spark faces.drawing faces.cli launch", None),
+    "testing": _layer(f"{ENGINE} windows sim launch testing", None),
+    "door": _layer(f"{API} observe version windows launch door", None),
 }
-
-CORE_ROOMS = frozenset(f"sparkbolt.{room}" for room in LAYERS if room.split(".")[0] == "core")
 
 # The library that brings a module, where the names differ.
 LIBRARY_OF = {"google": "protobuf", "opentelemetry": "opentelemetry_sdk", "py4j": "pyspark"}
 
-PURE_ROOMS = ("core", "windows")
+PURE_ROOMS = ("base", "api", "layout", "wire", "worker", "driver", "windows")
 IMPURE_MODULES = frozenset(
     {"time", "random", "secrets", "sched", "signal"}
     | {"threading", "_thread", "concurrent", "multiprocessing", "subprocess"}
@@ -83,6 +85,9 @@ IMPURE_NAME = re.compile(
     r"\.(?:now|utcnow|today)\(|urandom|getrandom|os\.times|uuid[14]"
     r"|random\.(?!Generator|SeedSequence|default_rng)\w|default_rng\(\)"
 )
+
+DOORS = {"__main__": "faces.cli", "names": "door"}
+"""Modules of the package itself that belong to a room."""
 
 _MODULE = re.compile(rf"sparkbolt\.({'|'.join(LAYERS)})(\.\w+)*")
 """A text that may name a module to be imported."""
@@ -103,10 +108,8 @@ def room_of(module: str) -> str:
     parts = module.split(".")
     if len(parts) == 1:
         return "door"
-    if parts[1] == "core":
-        folders = parts[1:] if module in CORE_ROOMS else parts[1:-1]
-        return ".".join(folders) or "core"
-    return {"__main__": "cli", "names": "door"}.get(parts[1], parts[1])
+    inner = ".".join(parts[1:3])
+    return inner if inner in LAYERS else DOORS.get(parts[1], parts[1])
 
 
 def _is_type_checking(test: ast.expr) -> bool:

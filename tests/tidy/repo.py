@@ -29,7 +29,7 @@ class Source:
 
     @property
     def module(self) -> str:
-        """The dotted name of a Python file: ``sparkbolt/core/__init__.py`` is ``sparkbolt.core``."""
+        """The dotted name of a Python file: ``sparkbolt/base/__init__.py`` is ``sparkbolt.base``."""
         return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
     def at(self, line: int, problem: str) -> str:

@@ -50,11 +50,11 @@ def test_arrows_for_types_in_functions_and_by_name_are_seen() -> None:
         "import_module('sparkbolt.base.ids')\n",
     ):
         house = house_of([low, Source("sparkbolt/api/tuples.py", text)])
-        assert house.arrows == {("core.model", "core.base"): 1}
+        assert house.arrows == {("api", "base"): 1}
         assert house.upward() == []
     upper = Source("sparkbolt/api/tuples.py", "import json\n")
     wrong = house_of([Source(low.path, "import sparkbolt.api.tuples\n"), upper])
-    assert wrong.upward() == [("core.base", "core.model")]
+    assert wrong.upward() == [("base", "api")]
     assert House({"a": 1, "b": 3}, wrong.arrows).shares() == {"a": 0.25, "b": 0.75}
 
 
@@ -95,13 +95,13 @@ def test_docstrings_comments_blank_lines_and_imports_are_no_code() -> None:
 def test_the_figures_have_rooms_folders_and_long_files() -> None:
     sources = [
         Source("sparkbolt/base/ids.py", CODE),
-        Source("tests/unit/core/test_ids.py", "x = 1\n" * 501),
+        Source("tests/unit/test_ids.py", "x = 1\n" * 501),
         Source("tests/unit/test_testing.py", "# nothing\n" * 500),
     ]
     lines = [line.split() for line in figures(sources)]
-    assert ["sparkbolt", "core.base", "1", "8"] in lines
+    assert ["sparkbolt", "base", "1", "8"] in lines
     assert ["tests/unit", "2", "501"] in lines
     assert lines[-2:] == [
         ["1", "files", "have", "more", "than", "500", "lines:"],
-        ["501", "tests/unit/core/test_ids.py"],
+        ["501", "tests/unit/test_ids.py"],
     ]

@@ -24,7 +24,7 @@ def test_a_module_imports_only_what_its_room_may() -> None:
     assert [problem for source in PACKAGE for problem in check_rooms(source, MODULES)] == []
 
 
-def test_core_and_windows_read_no_clock_and_draw_no_random_number() -> None:
+def test_the_rooms_without_an_engine_read_no_clock_and_draw_no_random_number() -> None:
     assert [problem for source in PACKAGE for problem in check_pure(source)] == []
 
 
@@ -145,7 +145,7 @@ def test_an_import_along_the_arrows_is_allowed(path: str, line: str) -> None:
         "import numpy as np\nx = np.random.default_rng()",
     ],
 )
-def test_a_clock_or_randomness_in_core_is_seen(text: str) -> None:
+def test_a_clock_or_randomness_in_a_pure_room_is_seen(text: str) -> None:
     (problem,) = check_pure(Source("sparkbolt/base/ids.py", text))
     assert problem.startswith(f"sparkbolt/base/ids.py:{text.count(chr(10)) + 1}: ")
     assert list(check_pure(Source("sparkbolt/spark/session.py", text))) == []
@@ -158,7 +158,7 @@ def test_a_library_that_is_not_declared_is_seen() -> None:
     assert problem.startswith("sparkbolt/spouts/files.py:1: imports zstandard")
 
 
-def test_types_and_seeded_generators_are_allowed_in_core() -> None:
+def test_types_and_seeded_generators_are_allowed_in_a_pure_room() -> None:
     text = "\n".join(
         [
             "import datetime, os",
@@ -172,13 +172,13 @@ def test_types_and_seeded_generators_are_allowed_in_core() -> None:
 
 
 def test_a_circle_of_imports_is_seen_and_a_late_import_breaks_it() -> None:
-    a = Source("sparkbolt/core/a.py", "import json\nfrom sparkbolt.core import b")
-    b = Source("sparkbolt/core/b.py", "from sparkbolt.core.c import x")
-    c = Source("sparkbolt/core/c.py", "import sparkbolt.core.a")
+    a = Source("sparkbolt/base/a.py", "import json\nfrom sparkbolt.base import b")
+    b = Source("sparkbolt/base/b.py", "from sparkbolt.base.c import x")
+    c = Source("sparkbolt/base/c.py", "import sparkbolt.base.a")
     (problem,) = check_cycles([a, b, c])
-    assert {"sparkbolt.core.a", "sparkbolt.core.b", "sparkbolt.core.c"} <= set(problem.split())
+    assert {"sparkbolt.base.a", "sparkbolt.base.b", "sparkbolt.base.c"} <= set(problem.split())
     assert problem.startswith((f"{a.path}:2: ", f"{b.path}:1: ", f"{c.path}:1: "))
-    late = Source(c.path, "def f():\n    import sparkbolt.core.a")
+    late = Source(c.path, "def f():\n    import sparkbolt.base.a")
     assert list(check_cycles([a, b, late])) == []
 
 

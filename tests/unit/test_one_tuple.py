@@ -27,6 +27,7 @@ FILES_MAX = 16
 MARK = "the-one-tuple"
 DEPTH = 5
 UNCOUNTED = ("base/", "api/")
+ROOMS = tuple(f"{ROOT}/{room}/" for room in ("wire", "worker", "driver"))
 """Arithmetic that a file calls and gets back, and the values that users declare and are told."""
 
 
@@ -43,7 +44,7 @@ class Split(sparkbolt.BasicBolt):
 
 
 class Way:
-    """The files of the core whose functions are handed a tuple, or return it, in the order in which they first are.
+    """The files of ``ROOMS`` whose functions get a tuple or return it, in the order of their first call.
 
     It is known by its values, by the key of its tree and by its root.
     """
@@ -56,7 +57,7 @@ class Way:
 
     def look(self, frame: FrameType, event: str, returned: Any) -> None:
         path = frame.f_code.co_filename
-        if self._looking or not path.startswith(f"{ROOT}/core/") or event not in ("call", "return"):
+        if self._looking or not path.startswith(ROOMS) or event not in ("call", "return"):
             return
         name = path.removeprefix(f"{ROOT}/")
         if name.startswith(UNCOUNTED) or name in self.files:
@@ -108,7 +109,7 @@ def inside(value: Any) -> list[Any]:
 def named_on_the_page() -> list[str]:
     text = PAGE.read_text(encoding="utf-8")
     part = text.split("<!-- the way of one tuple -->")[1].split("<!-- its end -->")[0]
-    return re.findall(r"^\| \d+ \| `sparkbolt/(core/[\w/]+\.py)`", part, re.MULTILINE)
+    return re.findall(r"^\| \d+ \| `sparkbolt/([\w/]+\.py)`", part, re.MULTILINE)
 
 
 @pytest.fixture

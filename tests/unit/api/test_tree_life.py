@@ -29,7 +29,7 @@ def test_a_step_names_code_that_is_there(step: Transition) -> None:
     parts = step.where.split(".")
     for cut in range(len(parts) - 1, 0, -1):
         try:
-            module = import_module(f"sparkbolt.core.{'.'.join(parts[:cut])}")
+            module = import_module(f"sparkbolt.{'.'.join(parts[:cut])}")
         except ModuleNotFoundError:
             continue
         assert callable(attrgetter(".".join(parts[cut:]))(module))

@@ -226,7 +226,10 @@ def test_the_engine_does_not_wait_for_a_collector_and_what_does_not_fit_is_count
     assert exporter.sent > 0
 
 
-def test_the_queue_of_the_sdk_never_overflows(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_queue_of_the_sdk_never_overflows(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(otel, "CLOSE_SECS", 60)
     built, exporter = topology(), InMemorySpanExporter()
     sink = OpenTelemetry(exporter).build(built)
     with caplog.at_level(logging.WARNING):

@@ -1,0 +1,1 @@
+"""The layout of a topology: which components run at the source and at which level."""

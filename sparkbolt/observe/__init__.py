@@ -1,0 +1,1 @@
+"""What the engine measures: counters, histograms, their history, and traces for OpenTelemetry."""
