@@ -6,7 +6,7 @@ Rule: values only; ``acker``, ``outcomes`` and ``ledger`` create them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 import numpy as np
@@ -122,24 +122,10 @@ class FailedTree:
 
     def to_story(self) -> Story:
         """Return the story of the tree."""
+        own = {part.name: getattr(self, part.name) for part in fields(Story) if hasattr(self, part.name)}
+        fail = self.fail
         return Story(
-            key=self.key,
-            component=self.component,
-            task=self.task,
-            state=TreeState.FAILED,
-            source=self.source,
-            position=self.position,
-            message_id=self.message_id,
-            attempt=self.attempt,
-            started_in=self.started_in,
-            started_ms=self.started_ms,
-            ended_in=self.ended_in,
-            ended_ms=self.ended_ms,
-            why=why(self.fail),
-            cause=self.fail.cause,
-            outcome=self.outcome,
-            traceback=self.fail.traceback,
-            hops=self.hops,
+            **{**own, "state": TreeState.FAILED, "why": why(fail), "cause": fail.cause, "traceback": fail.traceback}
         )
 
 
