@@ -1,8 +1,7 @@
 """Testing: runs a user's topology in one process, without Spark, with a clock that only the test moves.
 
-Rule 1: this module adds no rules of processing. Plans, tasks, frames and the ledger are the same as on Spark; the
-test only replaces the source of the tuples and the clock.
-Rule 2: time does not move unless ``advance`` moves it.
+Plans, tasks, frames and the ledger are the same as on Spark; the test only replaces the source of the tuples and the
+clock.
 """
 
 from __future__ import annotations

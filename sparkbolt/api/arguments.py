@@ -1,6 +1,6 @@
 """Checks of arguments and settings, declared beside each of them: ``port: Annotated[int, whole(1, 65535)]``.
 
-Rule: an invalid value is rejected where it is given, by an error that names the argument and shows the value.
+An invalid value is rejected where it is given, by an error that names the argument and shows the value.
 """
 
 from __future__ import annotations

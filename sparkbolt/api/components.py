@@ -1,7 +1,7 @@
 """Components: the spouts and bolts that users write.
 
-Rule: ``__init__`` runs once, in the process that builds the topology; ``prepare`` (``open`` of a spout) runs where a
-task starts. Components are values: they are pickled with the topology.
+They are values: they are pickled with the topology. ``__init__`` runs once, in the process that builds the topology;
+``prepare`` (``open`` of a spout) runs where a task starts.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Method validation: finds mistakes in the methods of a component before any of them is called.
 
-Rule 1: the arguments of a call are read from the class of Sparkbolt that declares the method, so they are defined once.
-Rule 2: a wrapped method is checked by its wrapper, because the engine calls the wrapper.
-Rule 3: calling a coroutine function runs nothing, nor does calling a generator function whose result is not iterated;
-both are rejected here by name. One that is hidden in a wrapper is found after the call (``returned_values``).
+The arguments of a call are read from the class of Sparkbolt that declares the method. A coroutine that is hidden in a
+wrapper is found after the call (``returned_values``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Reports: what a running topology reports about its trees.
-
-Rule: values only; ``acker``, ``outcomes`` and ``ledger`` create them.
-"""
+"""Reports: what a running topology reports about its trees."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Statefulness: decides whether a bolt has anything to keep from one micro-batch to the next.
 
-Rule: a bolt counts as stateless only if it cannot store anything. This is decided by reading its byte code, without
-running it. Code that cannot be read (a decorator's wrapper, which hides the function in it) counts as storing
-something, and so does code that passes ``self`` to other code, which may store something on it.
+It reads the byte code of the class. Code that cannot be read (a decorator's wrapper hides the function in it), and code
+that passes ``self`` to other code, counts as storing something.
 """
 
 from __future__ import annotations

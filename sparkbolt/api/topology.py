@@ -1,9 +1,7 @@
 """The topology: which component emits what, and which components receive it.
 
-Rule 1: a ``Topology`` is valid: ``build`` either reports all mistakes or returns a topology that can run.
-Rule 2: numbers of tasks, streams and subscriptions depend on names alone, never on the order of declaration.
-Task numbers start at 1 and follow the order of component ids (Storm's ``StormCommon.stormTaskInfo``).
-Rule 3: a topology is a value: it is pickled whole, with classes of ``__main__`` by value.
+Numbers of tasks, streams and subscriptions depend on names alone, never on the order of declaration. Task numbers start
+at 1 and follow the order of component ids (Storm's ``StormCommon.stormTaskInfo``).
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Validation: finds all mistakes of a topology at once.
+"""Validation: finds all mistakes of a topology at once, one sentence each.
 
-Rule 1: each mistake is one sentence that names the component; no error is raised before all mistakes are found.
-Rule 2: a grouping field must be declared in the stream that the bolt subscribes to. Storm checks the union of all
-streams of the source (``StormCommon.validateStructure``) and fails at the first emit; here the build fails.
-Rule 3: a second subscription to the same stream is rejected. In Storm it silently replaces the first one.
+Two checks are stricter than Storm's. A grouping field must be declared in the very stream that the bolt subscribes to
+(Storm fails at the first emit), and a second subscription to a stream is rejected (in Storm it replaces the first).
 """
 
 from __future__ import annotations

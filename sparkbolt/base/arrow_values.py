@@ -1,7 +1,7 @@
 """Python values in Arrow columns, with nothing of them lost.
 
-Rule: whether a value fits a type depends on the value and the type alone, never on its neighbours. Arrow itself takes
-the type of a column from some of its values and cuts the others: a datetime beside a date loses its time.
+Whether a value fits a type depends on the value and the type alone. Arrow itself takes the type of a column from some
+of its values and cuts the others: a datetime beside a date loses its time.
 """
 
 from __future__ import annotations

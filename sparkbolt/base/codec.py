@@ -1,11 +1,7 @@
-"""Records as JSON values and back, by the annotations of their classes.
+"""Records (dataclasses, ``TypedDict``) as JSON values and back, by the annotations of their fields.
 
-A record is a dataclass or a ``TypedDict``, written as an object with all its fields; a dataclass whose class has
-``JSON = SPARSE`` is written without the fields that equal their defaults. A class with
-``to_json`` and ``from_json`` is written and read by them, and a field ``Annotated[TYPE, Coder(...)]`` by that coder.
-
-Rule: a value that is read is checked against its annotation, and a field that the record does not have is a mistake;
-``salvage`` reads what it can.
+A dataclass with ``JSON = SPARSE`` is written without the fields that equal their defaults. A class with ``to_json`` and
+``from_json`` is written and read by them, and a field ``Annotated[TYPE, Coder(...)]`` by that coder.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """Hashing: turns values into 64-bit numbers that are the same in every process.
 
 Rule 1: the same value gives the same number in every process, on every machine, today and after a restart.
-Rule 2: values that are equal in Python (1, 1.0, True and Decimal(1); a datetime in two zones; numpy's times in any
-unit) give the same number; a column gives the same numbers as an Arrow array and as a list. One exception: a numpy
-``datetime64`` of a day equals both the date and the datetime at which the day begins, though these two are not equal to
-each other. It gets the number of the datetime, just as it has the ``hash`` of the datetime.
+Rule 2: values that are equal in Python (1, 1.0, True and Decimal(1); a datetime in two zones) give the same number, and
+a column gives the same numbers as an Arrow array and as a list. A numpy ``datetime64`` of a day equals both a date and
+a datetime, which are not equal to each other; it gets the number of the datetime, as it has its ``hash``.
 Rule 3: a value without a stable identity (an object of the user's own class) is rejected with an error.
 
-How: texts and bytes of at most 256 bytes are read as 64-bit words, which are mixed one after the other, for all rows
-of a column at once; longer ones are hashed by blake2b. A tuple and a list of the same elements give the same number,
-because Arrow has one type for both. Prior art: Storm's ``TupleUtils.listHashCode``; the numbers here are different.
+Texts and bytes of at most 256 bytes are read as 64-bit words, which are mixed one after the other, for all rows of a
+column at once; longer ones are hashed by blake2b. A tuple and a list of the same elements give the same number, because
+Arrow has one type for both. Prior art: Storm's ``TupleUtils.listHashCode``; the numbers here are different.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Native: the compiled kernels of ``sparkbolt[fast]``, if this process has them.
 
-Rule: a kernel has the same results as the Python that it stands for, which is the reference and runs wherever there are
-no kernels: they are not installed, they are of another version, or ``SPARKBOLT_FAST`` is ``off``.
+A kernel has the same results as the Python that it replaces, which runs wherever there are no kernels.
 """
 
 from __future__ import annotations

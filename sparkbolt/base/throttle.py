@@ -1,8 +1,6 @@
 """Throttling: an error that occurs a million times is reported a few times, and counted every time.
 
-Rule: at most ``reports_max`` reports of one component pass in an interval; the next report that passes carries the
-number of those withheld (Storm's ``topology.max.error.report.per.interval`` and
-``topology.error.throttle.interval.secs``). If no further report comes, the number is reported when the interval ends.
+The limits are Storm's ``topology.max.error.report.per.interval`` and ``topology.error.throttle.interval.secs``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """Tracebacks for people: the user's frames are shown, and Sparkbolt's frames are folded into one line.
 
-Rule 1: frames of the standard library and of PySpark that lead from Sparkbolt to the user's code are folded, too. What
-the user's code calls is shown.
-Rule 2: an exception that is only the cause or the context of another one is shown if it went through the user's code.
-Rule 3: an exception that went through no code of the user's is shown whole if it may be a defect: if it is neither a
-``SparkboltError`` nor a ``ValueError``, whose texts say what to do.
-Rule 4: with ``SPARKBOLT_DEBUG=1`` everything is shown.
+What may be a defect of Sparkbolt is shown whole: an exception that went through no code of the user's, and is neither a
+``SparkboltError`` nor a ``ValueError``. With ``SPARKBOLT_DEBUG=1`` everything is shown.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Sources: finite sources of a simulation's messages.
 
-Rule 1: a spout of the user reads as it is, but no further than a given number of first messages.
-Rule 2: a spout that is fed emits what it is fed. A fed ``PartitionedSpout`` is replaced by one that can read again. A
-fed ``Spout`` is replaced by one that reads from a queue; the queue outlives the driver and delivers a message again
-when it failed, or when the connection that received it is lost.
+A spout of the user reads as it is, up to a number of messages. A fed ``PartitionedSpout`` is replaced by one that can
+read again, a fed ``Spout`` by one that reads from a queue, which outlives the driver.
 """
 
 from __future__ import annotations

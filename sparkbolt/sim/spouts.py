@@ -1,8 +1,4 @@
-"""LocalSpout: runs spout tasks without threads: each has a turn before every plan and after every promotion.
-
-Rule: the order of calls is that of a spout task's thread on Spark: open, then verdicts, activation and ``next_tuple``
-in turn; an exception of user code is reported and never ends the topology.
-"""
+"""LocalSpout: runs spout tasks without threads: each has a turn before every plan and after every promotion."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The windowed bolt: the class that users subclass, and the methods that set its windows.
-
-Rule: a windowed bolt is a value like any other; ``task`` runs it.
-"""
+"""The windowed bolt: the class that users subclass, and the methods that set its windows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Content: the tuples of a window, column by column.
-
-Rule 1: content never changes. Taking rows from it or joining it makes new content.
-Rule 2: values keep their types (``core.protocol.frames`` decides what may be Arrow).
+"""Content: the tuples of a window, column by column; it never changes.
 
 A window may hold tuples of several streams. If all streams have the same fields, there is one column for each field;
 otherwise there is one column of value tuples, and the origin of each row has its fields.

@@ -1,8 +1,6 @@
-"""Firing: what all kinds of windows have in common.
+"""What all kinds of windows have in common: they get the tuples, the time and the watermark, and yield due windows.
 
-Rule 1: a kind of window reads no clock. It gets the tuples that came, the time and the watermark, and yields the
-windows that are due, one after the other.
-Rule 2: a caller finishes its work on a window before it asks for the next one.
+A caller finishes its work on a window before it asks for the next one.
 """
 
 from __future__ import annotations

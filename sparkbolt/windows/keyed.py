@@ -1,9 +1,7 @@
 """Windows by key: one window for each value of some fields, within a task.
 
-Rule 1: the cost of a micro-batch depends on the keys that it touches: those that got tuples, and those that are due. A
-window is stored in the key-value state under its key, and keys are listed by the time at which they are due.
-Rule 2: a key is forgotten when its window is empty and the bolt does not ask for expired tuples, and when it was idle
-for as long as the bolt allows.
+The cost of a micro-batch depends on the keys that it touches: a window is stored in the key-value state under its key,
+and keys are listed by the time at which they are due.
 """
 
 from __future__ import annotations

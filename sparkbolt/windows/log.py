@@ -1,12 +1,7 @@
 """The log: the tuples of a window, as segments of columns in the order of arrival.
 
-Rule 1: a tuple has a sequence, which rises in the order of arrival and is its place in the log.
-Rule 2: no query reads every tuple: segments know the range of their sequences and of their times, and only the segments
-at the edges of a result are opened. So a window costs the same at a thousand and at a million tuples.
-Rule 3: expired tuples are removed in whole segments; a segment whose tuples have mostly expired is written again with
-the live ones. A tuple is live until it has expired.
-Rule 4: an expired tuple that the last window has shown is kept beside the log until the next window shows it as
-expired (``leave``).
+A tuple has a sequence, which is its place in the log. Segments know the ranges of their sequences and times, and only
+the segments at the edges of a result are opened, so a window costs the same at a thousand and at a million tuples.
 """
 
 from __future__ import annotations

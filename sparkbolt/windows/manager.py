@@ -1,14 +1,7 @@
-"""The window manager: events in, windows out.
+"""The window manager: events in, windows out, by any eviction policy and trigger policy.
 
-Rule 1: events are kept and shown in the order of arrival, never sorted by time.
-Rule 2: ``on_expiry`` gets the expired events in one call, before ``on_activation`` gets the window of the same trigger;
-it is called only if events have expired.
-Rule 3: ``on_activation`` is not called for a window without events (as in Storm). The new and the expired events of a
-window compare it with the last one that had events, so that adding the new ones and subtracting the expired ones keeps
-a running value.
-
-This manager works with any policies: each evaluation looks at every waiting event. Bolts whose windows need no policies
-of their own use ``arrival`` and ``event_time`` instead, which make the same windows and look only at what changes.
+Each evaluation looks at every waiting event. Bolts without policies of their own use ``arrival`` and ``event_time``,
+which make the same windows and look only at what changes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Eviction: which events are in a window, and which have expired.
 
-Rule 1: a policy decides for one event at a time, in the order of arrival; it keeps counts, never events.
-Rule 2: a policy reads no clock: the trigger policy sets a context, and the context holds the time.
-
 The names and the actions are those of Storm (``storm-client``, ``org.apache.storm.windowing``), with one addition:
 every policy has ``get_state`` and ``set_state``, which Storm has for persistent windows only.
 """

@@ -1,7 +1,6 @@
 """Source times: how far the sources of a window's tuples have come in event time.
 
-Rule: a task knows a source by its own tuples of this micro-batch, and by what all tasks of the bolt saw in earlier
-ones. So a source whose tuples go to other tasks alone does not hold up this one for ever.
+A task knows a source by its own tuples of this micro-batch, and by what all tasks of the bolt saw in earlier ones.
 """
 
 from __future__ import annotations

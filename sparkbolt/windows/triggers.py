@@ -1,11 +1,4 @@
-"""Triggers: when a window is evaluated.
-
-Rule 1: a trigger ignores events until ``start``.
-Rule 2: a trigger reads no clock: ``advance`` passes the time, and the trigger fires for each timer that was due by
-then, with the timer's own time.
-
-The names and the rules are those of Storm.
-"""
+"""Triggers: when a window is evaluated. The names and the rules are those of Storm."""
 
 from __future__ import annotations
 

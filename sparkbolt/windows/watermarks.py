@@ -1,10 +1,7 @@
 """Watermarks: how far event time has come.
 
-Rule 1: the watermark is the least of the latest timestamps of the input streams, minus the lag. There is none until
-every input stream has had an event. It only rises.
-A stream whose sources have not come as far as its latest timestamp counts with the least of them (``hold``).
-Rule 2: an event is late if, and only if, it is older than the last watermark that was returned. An equal timestamp is
-not late.
+The watermark is the least of the latest timestamps of the input streams, minus the lag. There is none until every input
+stream has had an event, and it only rises. An event is late if it is older than the last watermark that was returned.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Checkers: one object for each promise, and the checkers of acks, progress and memory.
-
-Rule: each promise is one object, so that a failure names the broken promise.
-"""
+"""Checkers: one object for each promise, and the checkers of acks, progress and memory."""
 
 from __future__ import annotations
 

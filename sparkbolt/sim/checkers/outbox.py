@@ -1,7 +1,4 @@
-"""Outbox: checks that each value that a bolt starts is acked or set aside in the end, and then forgotten.
-
-Rule: what a task must deliver is what it was seen to start; the committed plans have the attempt of each tree.
-"""
+"""Outbox: checks that each value that a bolt starts is acked or set aside in the end, and then forgotten."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Bucket contents: what a bucket of keys has, from its segment and the deltas that the segment lacks.
 
-Rule: what is newer replaces what is older; a deleted key is not in the content.
-
 Buckets of strings and integers are merged together, as arrays; others one by one, in dicts.
 """
 

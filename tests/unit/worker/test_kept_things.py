@@ -206,7 +206,7 @@ def test_what_execute_puts_in_its_place_is_kept_or_fails_its_tuple():
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
-def test_a_container_with_such_a_thing_is_refused_with_what_is_in_it(kind):
+def test_a_container_with_such_a_thing_is_refused(kind):
     with pytest.raises(StateError, match=f"attribute 'thing' .*{re.escape(CONTAINERS[kind][1])}"):
         run(Using(kind), ["to"])
 
