@@ -355,11 +355,11 @@ class TopologyTestDriver:
         """
         self._component(component)
         self._stream(component, stream)
-        found: list[list[Any]] = []
+        tuples: list[list[Any]] = []
         for who, where, columns in self._emitted:
             if (who, where) == (component, stream):
-                found += map(list, zip(*map(python_values, columns), strict=True))
-        return found
+                tuples += map(list, zip(*map(python_values, columns), strict=True))
+        return tuples
 
     def executed(self, component: str) -> int:
         """How many tuples, ticks included, ``execute`` of the component received; KeyError as in ``emitted``."""

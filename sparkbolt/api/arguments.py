@@ -72,8 +72,8 @@ def checked(act: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     @wraps(act)
     def call(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
         checks = checks_of(act)
-        given = {**dict(zip(names, arguments, strict=False)), **named}
-        mistakes = [checks[name].mistake(name, value) for name, value in given.items() if name in checks]
+        arguments_by_name = {**dict(zip(names, arguments, strict=False)), **named}
+        mistakes = [checks[name].mistake(name, value) for name, value in arguments_by_name.items() if name in checks]
         _refuse([mistake for mistake in mistakes if mistake])
         return act(*arguments, **named)
 

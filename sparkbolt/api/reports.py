@@ -192,9 +192,9 @@ class Promotion:
 
     def fail(self, trees: Iterable[FailedTree]) -> list[FailedTree]:
         """Store the failed trees; return those in ``failed``: all but the dead letters that are retried."""
-        found = list(trees)
-        self.letters_failed += [tree for tree in found if tree.letter and tree.due_ms is not None]
-        failed = [tree for tree in found if not tree.letter or tree.due_ms is None]
+        all_trees = list(trees)
+        self.letters_failed += [tree for tree in all_trees if tree.letter and tree.due_ms is not None]
+        failed = [tree for tree in all_trees if not tree.letter or tree.due_ms is None]
         self.failed += failed
         return failed
 

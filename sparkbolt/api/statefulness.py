@@ -58,8 +58,8 @@ def _may_keep(cls: type) -> bool:
 
 def storing_methods(cls: type) -> list[str]:
     """Return the methods of a bolt's class that may store an attribute, except ``__init__``."""
-    found = [name for name, member in _members(cls) if name != "__init__" and _may_store(member)]
-    return list(dict.fromkeys(found))
+    names = [name for name, member in _members(cls) if name != "__init__" and _may_store(member)]
+    return list(dict.fromkeys(names))
 
 
 def _members(cls: type) -> Iterator[tuple[str, Any]]:

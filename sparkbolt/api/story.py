@@ -297,11 +297,11 @@ def merged(hops: Iterable[Hop]) -> list[Hop]:
     """
     groups: dict[tuple[int, int, str, int, int], Hop] = {}
     for hop in sorted(hops, key=lambda hop: (*_place(hop), hop.is_passage, -hop.failed, hop.values, hop.emitted)):
-        known = groups.get(_place(hop))
-        if known is None:
+        first = groups.get(_place(hop))
+        if first is None:
             groups[_place(hop)] = hop
         elif not hop.is_passage or hop.trace_parent:
-            groups[_place(hop)] = _added(known, hop)
+            groups[_place(hop)] = _added(first, hop)
     return list(groups.values())
 
 

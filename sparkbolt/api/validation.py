@@ -91,18 +91,18 @@ class Declaration:
 def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) -> list[str]:
     """Return all mistakes of a topology, one sentence each, in the order of declaration; empty if it can run."""
     mistakes = [f"the topology's name: {why}" for why in _name_mistakes(name)]
-    known: dict[Any, Declaration] = {}
+    declared: dict[Any, Declaration] = {}
     for declaration in declarations:
         if isinstance(declaration.id, str):
-            if declaration.id in known:
-                mistakes.append(f"{declaration}: the id is already that of a {known[declaration.id].kind}")
-            known.setdefault(declaration.id, declaration)
+            if declaration.id in declared:
+                mistakes.append(f"{declaration}: the id is already that of a {declared[declaration.id].kind}")
+            declared.setdefault(declaration.id, declaration)
     for declaration in declarations:
         mistakes += [f"{declaration}: {why}" for why in _own_mistakes(declaration, config)]
-        mistakes += [f"{declaration}: {why}" for why in _subscription_mistakes(declaration, known)]
-        mistakes += [f"{declaration}: {why}" for why in _dictionary_mistakes(declaration, known)]
-        mistakes += [f"{declaration}: {why}" for why in _field_mistakes(declaration, known)]
-        mistakes += [f"{declaration}: {why}" for why in _runtime_mistakes(declaration, known, config)]
+        mistakes += [f"{declaration}: {why}" for why in _subscription_mistakes(declaration, declared)]
+        mistakes += [f"{declaration}: {why}" for why in _dictionary_mistakes(declaration, declared)]
+        mistakes += [f"{declaration}: {why}" for why in _field_mistakes(declaration, declared)]
+        mistakes += [f"{declaration}: {why}" for why in _runtime_mistakes(declaration, declared, config)]
         mistakes += [f"{declaration}: {why}" for why in _dead_letter_mistakes(declaration, declarations)]
         mistakes += [f"{declaration}: {why}" for why in _transactional_mistakes(declaration, config)]
     if config.transactional and config.acker_tasks == 0:
@@ -116,7 +116,7 @@ def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) 
         mistakes.append(f"all components together have {total} tasks, expected at most {MAX_TASK_NUMBER}")
     mistakes += [
         f"bolt {cycle[0]!r}: its tuples come back to it, {' -> '.join(cycle)}: cycles are not possible"
-        for cycle in cycles(known)
+        for cycle in cycles(declared)
     ]
     return mistakes
 
@@ -417,14 +417,14 @@ def cycles(known: Mapping[str, Declaration]) -> list[list[str]]:
         for subscription in declaration.subscriptions:
             if subscription.source in consumers:
                 consumers[subscription.source].append(id_)
-    found: list[list[str]] = []
+    shortest: list[list[str]] = []
     reported: set[str] = set()
     for id_ in known:
         cycle = _way_back(id_, consumers.__getitem__) if id_ not in reported else None
         if cycle and not reported.intersection(cycle):
-            found.append(cycle)
+            shortest.append(cycle)
             reported.update(cycle)
-    return found
+    return shortest
 
 
 def _way_back(start: str, consumers: Callable[[str], Sequence[str]]) -> list[str] | None:

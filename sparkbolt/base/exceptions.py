@@ -222,11 +222,11 @@ def raised_at(error: BaseException, *libraries: str) -> str:
 
 def _came_through(error: BaseException) -> tuple[str, str]:
     """Return the user's method that raised, the last one that Sparkbolt's code called, and its file and line."""
-    found, is_called = ("", ""), True
+    last, is_called = ("", ""), True
     for frame, line in traceback.walk_tb(error.__traceback__):
         path = Path(frame.f_code.co_filename)
         is_ours = path.is_relative_to(OURS)
         if is_called and not is_ours:
-            found = frame.f_code.co_qualname.rpartition("<locals>.")[2], f", at {path.name}:{line}"
+            last = frame.f_code.co_qualname.rpartition("<locals>.")[2], f", at {path.name}:{line}"
         is_called = is_ours
-    return found
+    return last

@@ -267,16 +267,16 @@ def _as_uniform(values: Sequence[Any]) -> pa.Array | None:
 
 def _hash_objects(values: Sequence[Any], field: str) -> U64:
     """Hash one value after the other; the number of a repeated value is looked up."""
-    known: dict[Any, int] = {}
+    numbers: dict[Any, int] = {}
     result = np.empty(len(values), dtype=np.uint64)
     for row, value in enumerate(values):
         memoised = type(value) in _MEMOISED
         try:
-            number = known.get(value) if memoised else None
+            number = numbers.get(value) if memoised else None
             if number is None:
                 number = hash_value(value)
                 if memoised:
-                    known[value] = number
+                    numbers[value] = number
         except BaseException as error:  # a mapping or a time zone of the user's own class may raise anything
             pass_on(error)
             what = str(error) if type(error) is TypeError else f"{type(value).__name__} ({line_of(error)})"

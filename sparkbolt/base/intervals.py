@@ -114,13 +114,13 @@ def clip(intervals: Intervals, start: int | None = None, end: int | None = None)
     >>> clip([(0, 7), (9, 14)], start=5), clip([(0, 7), (9, 14)], end=9)
     ([(5, 7), (9, 14)], [(0, 7)])
     """
-    found = []
+    clipped = []
     for first, stop in intervals:
         first = first if start is None else max(first, start)
         stop = stop if end is None else min(stop, end)
         if first < stop:
-            found.append((first, stop))
-    return found
+            clipped.append((first, stop))
+    return clipped
 
 
 def first_outside(position: int, intervals: Intervals) -> int:

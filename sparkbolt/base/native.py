@@ -24,12 +24,12 @@ def kernels() -> Any:
     if os.environ.get(FAST_ENV, "").strip() == "off":
         return None
     try:
-        found = importlib.import_module("sparkbolt_fast")
-        if found.KERNELS != KERNELS:
+        package = importlib.import_module("sparkbolt_fast")
+        if package.KERNELS != KERNELS:
             log.warning(
                 "sparkbolt-fast is of another version, and is not used: pip install --upgrade 'sparkbolt[fast]' "
                 "(it has kernels of version %s, expected %s)",
-                found.KERNELS,
+                package.KERNELS,
                 KERNELS,
             )
             return None

@@ -58,8 +58,8 @@ def _forgiving(step: Step, drops: int, *, replaces: bool) -> Step:
             if replaces:
                 broken = self.stack[-1]
                 self.stack[-1] = lost
-                for place, known in self.memo.items():
-                    if known is broken:
+                for place, thing in self.memo.items():
+                    if thing is broken:
                         self.memo[place] = lost
             else:
                 self.append(lost)

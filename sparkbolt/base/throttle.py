@@ -59,9 +59,9 @@ class Throttle:
         >>> throttle.ended(9.0), throttle.ended(10.5), throttle.ended(11.0)
         ([], [('split', 2)], [])
         """
-        found = []
+        numbers = []
         for component, window in self._windows.items():
             if window[2] and mono_s - window[0] > self.interval_secs:
-                found.append((component, int(window[2])))
+                numbers.append((component, int(window[2])))
                 window[2] = 0
-        return found
+        return numbers

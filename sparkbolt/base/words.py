@@ -36,9 +36,9 @@ class Word(StrEnum):
         >>> Fruit.of("apple") is Fruit.APPLE, Fruit.of("pear"), Fruit.of("pear") in (Fruit.APPLE, "pear")
         (True, 'pear', True)
         """
-        known = cls._value2member_map_.get(text)
-        if isinstance(known, cls):
-            return known
+        member = cls._value2member_map_.get(text)
+        if isinstance(member, cls):
+            return member
         unknown = str.__new__(cls, text)
         unknown._name_, unknown._value_ = "", text
         return unknown

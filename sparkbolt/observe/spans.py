@@ -177,10 +177,10 @@ def _exception(story: Story) -> Attributes:
     kind, _, message = reason.partition(": ")
     if not kind.replace(".", "").isidentifier():
         kind, message = "", reason
-    found: Attributes = {"exception.type": kind, "exception.message": message}
+    parts: Attributes = {"exception.type": kind, "exception.message": message}
     if story.traceback:
-        found["exception.stacktrace"] = story.traceback
-    return {name: value for name, value in found.items() if value}
+        parts["exception.stacktrace"] = story.traceback
+    return {name: value for name, value in parts.items() if value}
 
 
 def _hop_spans(seed: bytes, tree: Span, story: Story, durations_ms: Mapping[int, float], values: bool) -> list[Span]:

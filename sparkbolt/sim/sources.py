@@ -56,26 +56,26 @@ def survey(spout: PartitionedSpout, context: TopologyContext, messages_max: int)
     """
     spout.open(context)
     spout.prepare(context)
-    found: Survey = {}
+    messages: Survey = {}
     progress: dict[str, int] = {}
     total = 0
     try:
         for _ in range(SURVEY_ROUNDS_MAX):
             if spout.finished(progress):
-                return found, True
+                return messages, True
             ranges = spout.next_ranges(progress, spout.first_budget)
             if not ranges or total >= messages_max:
-                return found, not ranges
+                return messages, not ranges
             share = max(1, (messages_max - total) // len(ranges))
             for range_ in ranges:
                 positions, end = _read(spout, range_, share)
-                before = found.get(range_.source, (range_.task, 0, ()))[2]
-                found[range_.source] = (range_.task, end, (*before, *positions))
+                before = messages.get(range_.source, (range_.task, 0, ()))[2]
+                messages[range_.source] = (range_.task, end, (*before, *positions))
                 progress[range_.source] = end
                 total += len(positions)
                 if end < range_.end:
                     total = max(total, messages_max)
-        return found, False
+        return messages, False
     finally:
         spout.cleanup()
         spout.close()

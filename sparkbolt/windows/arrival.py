@@ -322,6 +322,6 @@ def _drop_void(
     """
     log.end_void(is_void, log.between(head, shown))
     left = [log.select(BEFORE_ALL, AFTER_ALL, max(head, place)).count for place in (log.end - seen, shown)]
-    kept = log.select(BEFORE_ALL, AFTER_ALL, head)
-    log.restart(kept)
-    return left[0], kept.count - left[1]
+    live = log.select(BEFORE_ALL, AFTER_ALL, head)
+    log.restart(live)
+    return left[0], live.count - left[1]

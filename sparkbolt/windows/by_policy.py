@@ -178,7 +178,7 @@ class PolicyWindows(Windower):
 
     def load(self, state: Any) -> None:
         """See ``Windower``."""
-        log, kept, self._news, shown = state
+        log, manager_state, self._news, shown = state
         self.log.load(log)
         waiting: list[Event] = []
         for segment, rows in self.log.select(BEFORE_ALL, AFTER_ALL).parts():
@@ -188,4 +188,4 @@ class PolicyWindows(Windower):
         previous = [place for place, event in enumerate(waiting) if event.value in shown]
         self._shown = {waiting[place].value for place in previous}
         with self._named():
-            self._manager.set_state({**kept, "queue": waiting, "expired": [], "previous": previous})
+            self._manager.set_state({**manager_state, "queue": waiting, "expired": [], "previous": previous})

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.base.ids import U64
-from sparkbolt.windows.content import I64, Content, Picked, decode, encode, join
+from sparkbolt.windows.content import I64, Content, RowIndices, decode, encode, join
 from sparkbolt.windows.segments import NOTHING, Part, Segment, Selection, Shelf, may_join, segment_of, stays
 
 MERGE_ROWS = 4096
@@ -212,8 +212,8 @@ class WindowLog:
             times = times if rows is None else times[rows]
             times = times[(times > after_ms) & (times <= upto_ms)]
             if len(times):
-                found = int(times.min())
-                best = found if best is None else min(best, found)
+                least = int(times.min())
+                best = least if best is None else min(best, least)
         return best
 
     def end_rows(self, selection: Selection) -> None:
@@ -223,7 +223,7 @@ class WindowLog:
             if self._index is not None:
                 self._index.lives[segment.place] = segment.live
 
-    def _end(self, segment: Segment, rows: Picked) -> None:
+    def _end(self, segment: Segment, rows: RowIndices) -> None:
         if rows is None or len(rows) == segment.live:
             segment.live = 0
             segment.alive = np.zeros(segment.count, dtype=bool)
@@ -289,8 +289,8 @@ class WindowLog:
     def drop_left(self) -> None:
         """Forget the tuples that were left: a window has shown them as expired, or none will."""
         left, self._left = self._left, []
-        kept = {segment.number for segment in self.segments}
-        self._discard({part[0].number: part[0] for part in left if part[0].number not in kept}.values())
+        numbers = {segment.number for segment in self.segments}
+        self._discard({part[0].number: part[0] for part in left if part[0].number not in numbers}.values())
 
     def _discard(self, segments: Iterable[Segment]) -> None:
         """Remove segments from the shelf that are in the log no more, except those with tuples that were left."""
@@ -362,10 +362,10 @@ class WindowLog:
         self.end, self._next_number, heads, left, self.expired_is_read = state
         self.segments = tuple(_segment_of(head) for head in heads)
         self._index = None
-        known = {segment.number: segment for segment in self.segments}
+        by_number = {segment.number: segment for segment in self.segments}
         self._left = []
         for head, rows in left:
-            segment = known.setdefault(head[0], _segment_of(head))
+            segment = by_number.setdefault(head[0], _segment_of(head))
             self._left.append((segment, None if rows is None else np.array(rows, dtype=np.intp)))
 
     def release(self, keep: int) -> None:

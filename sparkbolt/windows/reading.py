@@ -131,14 +131,14 @@ def _likely(time_ms: int, now_ms: int, windowing: Windowing) -> str:
 
 
 def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: TaskResult) -> list[Any]:
-    found: list[Any] = []
+    extracted: list[Any] = []
     for row, values in enumerate(rows.values()):
         try:
-            found.append(extractor(Tuple.of(rows.origin, values)))
+            extracted.append(extractor(Tuple.of(rows.origin, values)))
         except BaseException as error:  # noqa: BLE001  user code may raise anything
             counts.failures[row] = failure_of(error)
-            found.append(0)
-    return found
+            extracted.append(0)
+    return extracted
 
 
 def _each_time(
@@ -209,24 +209,24 @@ def groups_of(
     what = f"with_key({', '.join(map(repr, key))})"
     columns = [python_values(rows.columns[rows.origin.fields.index(name)]) for name in key]
     values: Sequence[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
-    found: dict[Any, list[int]] = {}
+    rows_by_key: dict[Any, list[int]] = {}
     for row in np.flatnonzero(good).tolist():
         try:
-            found.setdefault(values[row], []).append(row)
+            rows_by_key.setdefault(values[row], []).append(row)
         except BaseException as error:  # noqa: BLE001  the user's __hash__ and __eq__ may raise anything
             pass_on(error)
             good[row] = False
             text = f"{what}: expected values that can be keys of a dict, got {printed(values[row]):.60}"
             counts.failures[row] = failure_of(EmitError(text))
-    for value in [value for value in found if type(value) not in _EQUAL_AGAIN and not _equals_again(value)]:
+    for value in [value for value in rows_by_key if type(value) not in _EQUAL_AGAIN and not _equals_again(value)]:
         text = (
             f"{what}: {printed(value):.60} equals nothing but itself, so each tuple would have a window of its own: "
             "fail or replace such values before the window, or key by a field that names them"
         )
-        for row in found.pop(value):
+        for row in rows_by_key.pop(value):
             good[row] = False
             counts.failures[row] = failure_of(EmitError(text))
-    return {value: np.array(places, dtype=np.intp) for value, places in found.items()}
+    return {value: np.array(places, dtype=np.intp) for value, places in rows_by_key.items()}
 
 
 _EQUAL_AGAIN = frozenset({str, int, bool, bytes, type(None)})

@@ -138,19 +138,19 @@ def stored_settings(windowing: Windowing) -> dict[str, str]:
     '60 s'
     """
     kinds = {"the window's length": windowing.length, "the session gap": windowing.gap}
-    found = {name: "not set" if extent is None else _words(extent) for name, extent in kinds.items()}
-    found["the window's slide"] = _words(Count(1) if windowing.slide is None else windowing.slide)
+    settings = {name: "not set" if extent is None else _words(extent) for name, extent in kinds.items()}
+    settings["the window's slide"] = _words(Count(1) if windowing.slide is None else windowing.slide)
     policies = [_policy(policy) for policy in windowing.policies or ()]
-    found["the pair of policies"] = ", ".join(policies) or "not set"
+    settings["the pair of policies"] = ", ".join(policies) or "not set"
     field = windowing.timestamp_field
     by = "that of an extractor" if windowing.in_event_time else "that of arrival"
-    found["the time"] = by if field is None else f"that of the field {field!r}"
+    settings["the time"] = by if field is None else f"that of the field {field!r}"
     if windowing.in_event_time and isinstance(windowing.slide, timedelta):
-        found["the closed side of the window"] = "left" if windowing.closed_left else "right"
-    found["the key of the windows"] = "not set" if windowing.key is None else ", ".join(map(repr, windowing.key))
+        settings["the closed side of the window"] = "left" if windowing.closed_left else "right"
+    settings["the key of the windows"] = "not set" if windowing.key is None else ", ".join(map(repr, windowing.key))
     if windowing.message_id_field is not None:
-        found["the message id field"] = repr(windowing.message_id_field)
-    return found
+        settings["the message id field"] = repr(windowing.message_id_field)
+    return settings
 
 
 def _words(extent: Count | timedelta) -> str:
@@ -162,8 +162,8 @@ def _words(extent: Count | timedelta) -> str:
 def _policy(policy: EvictionPolicy | TriggerPolicy) -> str:
     """The class of a policy; of our own ones also the arguments, whose old values the stored state would put back."""
     arguments = sorted(vars(policy).items()) if is_ours(type(policy)) else []
-    given = ", ".join(f"{name}={value!r}" for name, value in arguments if name[0] != "_")
-    return f"{type(policy).__qualname__}({given})"
+    settings = ", ".join(f"{name}={value!r}" for name, value in arguments if name[0] != "_")
+    return f"{type(policy).__qualname__}({settings})"
 
 
 def mistakes_of(

@@ -70,8 +70,8 @@ class NothingStartedIsLost(Checker):
 
     def _mine(self, keys: np.ndarray) -> list[int]:
         mine = np.isin(keys >> np.uint64(SEQUENCE_BITS), np.array(list(self._policies), dtype=np.uint64))
-        found: list[int] = keys[mine].tolist()
-        return found
+        own_keys: list[int] = keys[mine].tolist()
+        return own_keys
 
     def _start(self, key: int) -> None:
         if key in self._begun:
@@ -95,10 +95,10 @@ class NothingStartedIsLost(Checker):
         for number in self._policies:
             state = TaskState()
             state.begin(self.facts.stores.get(self.facts.subject.lane.dests[number], DictStore()))
-            kept = Outbox(state, number, Pickling({})).kept
+            size = Outbox(state, number, Pickling({})).kept
             untold = sum(end - start for task, start, end in driver.ledger.outbox_acks.first() if task == number)
-            if kept != untold:
+            if size != untold:
                 component, index = self.facts.subject.topology.task_owner(number)
                 self.broken(
-                    f"all is finished, but {component}[{index}] keeps {kept} value(s), and is to hear of {untold}"
+                    f"all is finished, but {component}[{index}] keeps {size} value(s), and is to hear of {untold}"
                 )

@@ -156,14 +156,14 @@ class DurableAttributes:
         """
         attributes = {**self._load(self._prepared), **self._unstored}
         if data is not None:
-            kept = self._load(data)
-            for name in kept.pop(_DELETED, ()):
+            stored = self._load(data)
+            for name in stored.pop(_DELETED, ()):
                 attributes.pop(name, None)
-            self._check_kinds(attributes, kept)
+            self._check_kinds(attributes, stored)
             present = attributes_of(self._instance)
             attributes.update({name: thing for name, thing in present.items() if is_never_durable(thing)})
             del present
-            attributes.update(kept)
+            attributes.update(stored)
         self._large.restore(attributes, segments)
         own, slots = vars(self._instance), slots_of(type(self._instance))
         for name in self._durable():
