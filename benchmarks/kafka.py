@@ -33,10 +33,10 @@ from benchmarks.text import WORDS_A_LINE, Text, zipf_text
 from benchmarks.words import SplitSentence, WordCount
 from sparkbolt import BasicBolt, ColumnBolt, Config, PartitionedSpout, Range, RetryPolicy, Topology, TopologyBuilder
 from sparkbolt.api.components import BoltBase
+from sparkbolt.connectors.kafka.client_settings import ClientSettings
+from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
+from sparkbolt.connectors.kafka.partition_reader import FETCHING, PartitionReader
 from sparkbolt.spouts import KafkaSpout
-from sparkbolt.spouts.kafka.executor.reading import FETCHING, PartitionReader
-from sparkbolt.spouts.kafka.settings import ClientSettings
-from sparkbolt.spouts.kafka.sources import KafkaPartition
 from tests.services import Kafka
 from tests.services.jars import jars
 

@@ -20,24 +20,22 @@ import numpy as np
 from benchmarks.ledger import LINE_BYTES, XOR
 from benchmarks.scale_growth import FLAT, Axis, Cost, repeated_s, spent_s
 from sparkbolt import BasicBolt, Config, PartitionedSpout, Range, RetryPolicy, TopologyBuilder
-from sparkbolt.api.causes import Cause, MessageOutcome
-from sparkbolt.api.reports import Fail, FailedTree, Promotion
+from sparkbolt.api.causes import Cause
+from sparkbolt.api.reports import Fail, Promotion
 from sparkbolt.api.retry import at_once
 from sparkbolt.base.ids import U64, tree_key
+from sparkbolt.connectors.files.file_planner import FilePlanner
+from sparkbolt.connectors.kafka import kafka_spout
+from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
+from sparkbolt.connectors.kafka.offset_planner import Look, PartitionLog, TopicIds
 from sparkbolt.driver.coordinator import EXPIRED_PER_PLAN_MAX
 from sparkbolt.driver.effects import Effect, Execute
 from sparkbolt.driver.ledger.ledger import Ledger, SpoutInfo
-from sparkbolt.driver.spout_buffer import SpoutBuffer
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import TextSpout
 from sparkbolt.spouts.kafka import KafkaSpout
-from sparkbolt.spouts.kafka import spout as kafka_spout
-from sparkbolt.spouts.kafka.driver.planning import PartitionLog, TopicIds
-from sparkbolt.spouts.kafka.driver.watching import Look
-from sparkbolt.spouts.kafka.sources import KafkaPartition
-from sparkbolt.spouts.planning import FilePlanner
 from sparkbolt.wire.acker import judge
-from sparkbolt.wire.plan import Entry, MicroBatchPlan, Record
+from sparkbolt.wire.plan import Entry, MicroBatchPlan
 from sparkbolt.wire.verdicts import Feedback, Partials
 
 CORES = 2
@@ -266,52 +264,6 @@ def drain(driver: Driver) -> None:
         driver.now_ms += 1
 
 
-def failures_of_a_queue(count: int) -> dict[str, Cost]:
-    """The same in the buffer of a ``Spout``'s task, which keeps the records themselves."""
-    retries, letters = SpoutBuffer(1, count, keeps=True), SpoutBuffer(1, count, keeps=True, remembers=True)
-    fail_all(retries, count, MessageOutcome.RETRY)
-    waiting = repeated_s(lambda: (retries.ready(0), retries.next_due_ms()))
-    retried = spent_s(lambda: retry_all(retries, count))
-    fail_all(letters, count, MessageOutcome.DEAD_LETTER)
-    written = spent_s(lambda: write_all(letters, count))
-    assert len(retries.acks) == len(letters.acks) == count
-    return {
-        "a poll of a queue's failures": Cost(waiting),
-        "a queue's retries": Cost(retried),
-        "a queue's dead letters": Cost(written),
-    }
-
-
-def fail_all(buffer: SpoutBuffer, count: int, outcome: MessageOutcome) -> None:
-    buffer.waiting.extend((Record("default", ["a"], True), number) for number in range(count))
-    buffer.plan(0, 1 << 40)
-    buffer.planned = []
-    for sequence in range(count):
-        key = tree_key(1, sequence)
-        fail = Fail(key, SINK, 0, Cause.EXCEPTION, "ValueError: no price", 0)
-        buffer.fail(FailedTree(key, SOURCE, 0, None, None, 1, fail, outcome, "root ...", due_ms=1 + sequence % 1000))
-
-
-def retry_all(buffer: SpoutBuffer, count: int) -> None:
-    base, now_ms = count, 1000
-    while buffer.retries:
-        entries = buffer.plan(base, 1 << 40, now_ms, buffer.ready(now_ms, 5000))
-        buffer.planned = []
-        end = base + sum(entry.reserved for entry in entries)
-        for sequence in range(base, end):
-            buffer.ack(sequence)
-        base = end
-
-
-def write_all(buffer: SpoutBuffer, count: int) -> None:
-    base = count
-    while buffer.retries:
-        for entry in buffer.plan_letters(base, 1000):
-            for sequence in range(base, base + entry.reserved):
-                buffer.written(sequence)
-            base += entry.reserved
-
-
 # Open trees.
 
 FEW = 1_000
@@ -430,7 +382,6 @@ AXES = (
     Axis("sources", (1_000, 10_000, 30_000, 100_000), sources, rounds=1),
     Axis("kafka_partitions", (100, 300, 1_000, 3_000, 10_000), kafka_partitions),
     Axis("failures", (1_000, 10_000, 30_000, 100_000), failures, rounds=1),
-    Axis("failures", (1_000, 10_000, 30_000, 100_000), failures_of_a_queue, rounds=1),
     Axis("open trees", (10_000, 100_000, 1_000_000, 3_000_000, 10_000_000), open_trees, rounds=1),
     Axis("lines of backlog", (1_000_000, 10_000_000, 100_000_000), backlog),
     Axis("files", (300, 1_000, 3_000, 10_000), files, rounds=1),

@@ -14,7 +14,7 @@ PLACES = {
     "run": ("sparkbolt.faces.cli.program", "run"),
     "start": ("sparkbolt.spark.starting", "start"),
     "columns_of": ("sparkbolt.spark.inlets", "columns_of"),
-    "file_sink": ("sparkbolt.bolts.dead_letter_files", "FileDeadLetters"),
+    "file_sink": ("sparkbolt.connectors.files.dead_letter_files", "FileDeadLetters"),
     "topology_html": ("sparkbolt.faces.drawing.html", "topology_html"),
     "running_html": ("sparkbolt.faces.drawing.html", "running_html"),
 }

@@ -421,9 +421,9 @@ class TopologyTestDriver:
         found: list[Any] = []
         for number in self._topology.tasks(self._spout(spout).id):
             buffer = self._engine.coordinator.buffers[number]
-            found += [buffer.message_ids[sequence] for sequence in sorted(buffer.message_ids)]
-            found += [message_id for _, message_id in buffer.waiting if message_id is not None]
-            found += [message_id for *_, message_id in buffer.again]
+            unfinished = [buffer.unfinished[position].message_id for position in sorted(buffer.unfinished)]
+            found += [message_id for message_id in unfinished if message_id not in self._given_up[number]]
+            found += [one.message_id for one in buffer.waiting if one.message_id is not None]
             found += [fed[2] for fed in self._spout_task(number).fed if fed[2] is not None]
         return found
 
@@ -477,7 +477,8 @@ class TopologyTestDriver:
 
     def _given_up_now(self, number: int, tree: FailedTree) -> Any:
         """The id of a message that waits for its dead letter; its spout is notified when the letter is written."""
-        [message_id] = [one.message_id for one in self._engine.coordinator.buffers[number].dying if one.key == tree.key]
+        assert tree.position is not None
+        message_id = self._engine.coordinator.buffers[number].unfinished[tree.position].message_id
         self._given_up[number].append(message_id)
         return message_id
 

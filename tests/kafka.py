@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from sparkbolt import BasicBolt, Config, PartitionedSpout, Topology, TopologyBuilder
+from sparkbolt.connectors.kafka.client_settings import ClientSettings
+from sparkbolt.connectors.kafka.kafka_cluster import Cluster
+from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
+from sparkbolt.connectors.kafka.offset_stores import Stored, packed
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout
-from sparkbolt.spouts.kafka.driver.cluster import Cluster
-from sparkbolt.spouts.kafka.driver.offsets import Stored, packed
-from sparkbolt.spouts.kafka.settings import ClientSettings
-from sparkbolt.spouts.kafka.sources import KafkaPartition
 from tests.patience import PATIENCE_SECS
 
 SEEN: dict[str, list[dict[str, Any]]] = {}

@@ -383,10 +383,10 @@ cdef list spread_codes(list distinct, Code *codes, Py_ssize_t count):
     return values
 
 
-cdef class Emitter:
-    """The default stream of a basic bolt's task: what ``emit`` is given, column by column.
+cdef class RowBuffer:
+    """Emissions one by one: their values, column by column, and the input row that each is anchored to.
 
-    Reference: ``sparkbolt.worker.collectors._gated``.
+    Reference: ``sparkbolt.worker.emissions.RowBuffer``.
     """
 
     cdef Py_ssize_t width, declared
@@ -395,44 +395,55 @@ cdef class Emitter:
     cdef tuple columns
     cdef Column first
     cdef readonly Py_ssize_t count
-    cdef int64_t *ends
-    cdef Py_ssize_t rows, room
+    cdef int64_t *parents
+    cdef int64_t row
+    cdef Py_ssize_t room
 
-    def __cinit__(self, coded, stream, otherwise, bint collected):
-        """Begin closed.
+    def __cinit__(self, coded, bint collected):
+        """Begin empty, and closed for ``emit``.
 
         Args:
             coded: for each field, whether its strings are held as numbers of distinct strings.
-            stream: the default of the argument ``stream``.
-            otherwise: called with the arguments of ``emit`` if they are not what is usual; it returns the values to be
-                emitted, a list or tuple of the right length, or None.
-            collected: whether values are kept; otherwise they are only counted.
+            collected: whether emissions are kept; otherwise they are only counted.
         """
-        self.ends = NULL
+        self.collected = collected
+        self.parents = NULL
         self.columns = tuple([Column(flag) for flag in coded])
         self.declared = len(self.columns)
-        self.first = self.columns[0]
+        self.first = self.columns[0] if self.declared else None
         self.width = -1
-        self.stream, self.otherwise, self.collected = stream, otherwise, collected
-        self.count = self.rows = self.room = 0
+        self.count = self.room = self.row = 0
 
     def __dealloc__(self):
-        PyMem_Free(self.ends)
+        PyMem_Free(self.parents)
+
+    def gated(self, stream, otherwise):
+        """A fast ``emit``, and the gate that opens and closes it.
+
+        Args:
+            stream: the default of its argument ``stream``.
+            otherwise: called with its arguments if they are not what is usual.
+        """
+        self.stream, self.otherwise = stream, otherwise
+        return self.emit, self.open
 
     def open(self, bint is_open):
-        """Accept emissions, or refuse them."""
+        """Accept emissions by ``emit``, or refuse them."""
         self.width = self.declared if is_open else -1
 
     def emit(self, values, stream="default", anchors=None):
-        """Emit a tuple; see ``BasicCollector.emit``."""
-        if stream is not self.stream or anchors is not None or not self.fits(values):
-            values = self.otherwise(values, stream, anchors)
-            if values is None:
-                return
-            values = tuple(values)  # a copy: what was checked in Python may be of an odd class, or have changed
-            if len(<tuple>values) != self.declared:
-                raise ValueError("the values of a tuple have changed while it was emitted")
-        self.push(values)
+        """Emit a tuple, anchored to the row that user code sees; see ``BasicCollector.emit``."""
+        if stream is self.stream and anchors is None and self.fits(values):
+            self.append(values, self.row)
+        else:
+            self.otherwise(values, stream, anchors)
+
+    def push(self, values, int64_t parent):
+        """Append values, a list or tuple, that are anchored to a row."""
+        values = tuple(values)  # a copy: what was checked in Python may be of an odd class, or have changed
+        if len(<tuple>values) != self.declared:
+            raise ValueError("the values of a tuple have changed while it was emitted")
+        self.append(values, parent)
 
     cdef bint fits(self, object values):
         """Whether values can be emitted as they are: a list or tuple of the right length."""
@@ -441,45 +452,32 @@ cdef class Emitter:
             return len(<list>values) == self.width
         return PyTuple_CheckExact(row) and len(<tuple>values) == self.width
 
-    cdef int push(self, object values) except -1:
+    cdef int append(self, object values, int64_t parent) except -1:
         cdef PyObject *row = <PyObject *>values
-        cdef Py_ssize_t field
+        cdef Py_ssize_t field, room
         cdef bint is_list = PyList_CheckExact(row)
-        if self.collected:
-            if self.declared == 1:
-                self.first.append(PyList_GET_ITEM(row, 0) if is_list else PyTuple_GET_ITEM(row, 0))
-            else:
-                for field in range(self.declared):
-                    (<Column>self.columns[field]).append(
-                        PyList_GET_ITEM(row, field) if is_list else PyTuple_GET_ITEM(row, field)
-                    )
+        if not self.collected:
+            self.count += 1
+            return 0
+        if self.count == self.room:
+            room = max(FIRST_ROOM, 2 * self.room)
+            self.parents = <int64_t *>more_room(self.parents, <size_t>room * sizeof(int64_t))
+            self.room = room
+        if self.declared == 1:
+            self.first.append(PyList_GET_ITEM(row, 0) if is_list else PyTuple_GET_ITEM(row, 0))
+        else:
+            for field in range(self.declared):
+                (<Column>self.columns[field]).append(
+                    PyList_GET_ITEM(row, field) if is_list else PyTuple_GET_ITEM(row, field)
+                )
+        self.parents[self.count] = parent
         self.count += 1
         return 0
 
-    cdef int end_row(self) except -1:
-        """Note that all emissions up to now belong to this row or to those before it."""
-        cdef int64_t *ends
-        cdef Py_ssize_t room
-        if self.rows == self.room:
-            room = max(FIRST_ROOM, 2 * self.room)
-            ends = <int64_t *>PyMem_Realloc(self.ends, <size_t>room * sizeof(int64_t))
-            if ends == NULL:
-                raise MemoryError
-            self.ends, self.room = ends, room
-        self.ends[self.rows] = self.count
-        self.rows += 1
-        return 0
-
     def taken(self):
-        """What was emitted for the rows, and its end for each row.
-
-        Returns:
-            The columns, each as ``Column.result`` returns it; and the number of emissions after each row, as bytes of
-            int64.
-        """
-        cdef Py_ssize_t until = self.ends[self.rows - 1] if self.rows else 0
-        ends = PyBytes_FromStringAndSize(<char *>self.ends, self.rows * <Py_ssize_t>sizeof(int64_t))
-        return [(<Column>column).result(until) for column in self.columns], ends
+        """The columns, each as ``Column.result`` returns it; and the row of each emission, as bytes of int64."""
+        parents = PyBytes_FromStringAndSize(<char *>self.parents, self.count * <Py_ssize_t>sizeof(int64_t))
+        return [(<Column>column).result(self.count) for column in self.columns], parents
 
     def clear(self):
         """Forget everything; emissions are accepted or refused as before."""
@@ -487,7 +485,7 @@ cdef class Emitter:
         if self.collected and self.count:
             for column in self.columns:
                 column.begin()
-        self.count = self.rows = 0
+        self.count = 0
 
 
 cdef struct Number:
@@ -964,7 +962,7 @@ cdef inline object value_at(PyObject *column, Py_ssize_t row):
 
 
 def run_rows(
-    Emitter emitter,
+    RowBuffer emitted,
     tuple columns,
     tuple names,
     Py_ssize_t count,
@@ -980,7 +978,7 @@ def run_rows(
     """Call user code for each row; reference: ``sparkbolt.worker.tasks.RowLoop._each``.
 
     Args:
-        emitter: the default stream of the task; None if its ends are not noted.
+        emitted: what the task emits on its default stream; None if it has none.
         columns: for each field, the list of its values.
         names: the fields.
         count: how many rows there are.
@@ -1020,6 +1018,8 @@ def run_rows(
             for field in range(width):
                 PyDict_SetItem(tup, names[field], value_at(<PyObject *>columns[field], row))
         set_slot(tup, offset, row)
+        if emitted is not None:
+            emitted.row = row
         if keys != NULL:
             look_ahead(state, keys, row, ahead.slots)
         returned = call(called, <PyObject *>tup, second)
@@ -1028,16 +1028,11 @@ def run_rows(
         elif returned == <PyObject *>None:
             Py_DECREF(returned)
         else:
-            stop = emit_or_fail(emitter, returned, second == NULL, emit_returned, failed, row)
-        if emitter is not None:
-            emitter.end_row()
+            stop = emit_or_fail(emitted, returned, second == NULL, emit_returned, failed, row)
         if stop:
             break
         if row < BLOCK and keys == NULL and state is not None:
             keys = keys_among(state, columns, row)
-    if emitter is not None:
-        while emitter.rows < count:
-            emitter.end_row()
     if Py_REFCNT(<PyObject *>tup) != alone:
         kept.append(tup)
 
@@ -1069,13 +1064,13 @@ cdef void look_ahead(KeyValues state, PyObject *keys, Py_ssize_t row, Foreseen *
 
 
 cdef bint emit_or_fail(
-    Emitter emitter, PyObject *returned, bint is_function, object emit_returned, object failed, Py_ssize_t row
+    RowBuffer emitted, PyObject *returned, bint is_function, object emit_returned, object failed, Py_ssize_t row
 ) except -1:
     """Emit what user code returned, and drop it; returns whether the rest is not tried, since that raised."""
     cdef object error
     try:
         try:
-            emit_what_returned(emitter, <object>returned, is_function, emit_returned)
+            emit_what_returned(emitted, <object>returned, is_function, emit_returned)
         finally:
             Py_DECREF(returned)  # a generator that raised would hold the tuple
     except BaseException as raised_error:
@@ -1085,14 +1080,14 @@ cdef bint emit_or_fail(
     return failed(row, error)
 
 
-cdef int emit_what_returned(Emitter emitter, object returned, bint is_function, object emit_returned) except -1:
+cdef int emit_what_returned(RowBuffer emitted, object returned, bint is_function, object emit_returned) except -1:
     """Emit what user code returned."""
-    if is_function and emitter is not None and PyGen_CheckExact(<PyObject *>returned):
+    if is_function and emitted is not None and PyGen_CheckExact(<PyObject *>returned):
         for values in returned:
-            if emitter.fits(values):
-                emitter.push(values)
+            if emitted.fits(values):
+                emitted.append(values, emitted.row)
             else:
-                emitter.emit(values)
+                emitted.otherwise(values, emitted.stream, None)
     else:
         emit_returned(returned)
     return 0

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
 from sparkbolt.api.config import did_you_mean
-from sparkbolt.base.exceptions import user_code
 from sparkbolt.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -171,16 +170,6 @@ def unpack(counted: Counted) -> dict[str, ComponentMetrics]:
     return found
 
 
-class KnowsSources(Protocol):
-    """The methods of a spout that metrics call."""
-
-    def lag(self) -> Mapping[str, int]:
-        """Return for each source how many positions are not finished."""
-
-    def take_skipped(self) -> int:
-        """Return how many positions were skipped since the last call."""
-
-
 class ComponentCounts(dict[str, ComponentMetrics]):
     """Counts by component, as users get them; an unknown name raises an error that lists the components.
 
@@ -252,16 +241,13 @@ class TopologyMetrics:
         lags = {component: dict(of_sources) for component, of_sources in self.lags.items()}
         return replace(self, components=counts, lags=lags)
 
-    def see_sources(self, spouts: Mapping[str, KnowsSources]) -> None:
-        """Update the lags and the skipped positions from the spouts."""
-        for component, spout in spouts.items():
-            with user_code(f"lag of {component!r}"):
-                lags, skipped = spout.lag(), spout.take_skipped()
-            if lags or skipped:
-                counts = self.of(component)
-                counts.lag = sum(lags.values())
-                counts.skipped += skipped
-                self.lags[component] = {source: lag for source, lag in lags.items() if lag}
+    def see_lag(self, component: str, lags: Mapping[str, int], skipped: int) -> None:
+        """Update the lag by source and the skipped positions of a spout."""
+        if lags or skipped:
+            counts = self.of(component)
+            counts.lag = sum(lags.values())
+            counts.skipped += skipped
+            self.lags[component] = {source: lag for source, lag in lags.items() if lag}
 
     def add(self, other: dict[str, ComponentMetrics]) -> None:
         """Add the counts of one micro-batch."""

@@ -17,8 +17,8 @@ from sparkbolt.errors import EmitError
 POSITION_MAX = (1 << 63) - 1
 """All positions are below it."""
 RANGE_POSITIONS_MAX = 1 << 40
-"""The largest number of positions of a range; the sequences of a spout's task suffice for 128 such ranges
-(``ids.AGAIN``)."""
+"""The largest number of positions of a range; the sequences of a spout's task suffice for 192 such ranges
+(``ids.LETTERS``)."""
 
 
 @dataclass(frozen=True, order=True)

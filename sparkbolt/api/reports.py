@@ -87,7 +87,8 @@ class FailedTree:
     """The index of the spout task."""
     source: str | None
     position: int | None
-    """The position of the record; ``source`` and ``position`` are None if the record cannot be read again."""
+    """The position of the record in its source; for a record of a ``Spout``, which has no source, the sequence of its
+    first attempt."""
     attempt: int
     fail: Fail
     outcome: MessageOutcome
@@ -120,10 +121,9 @@ class FailedTree:
     def to_story(self) -> Story:
         """Return the story of the tree."""
         own = {part.name: getattr(self, part.name) for part in fields(Story) if hasattr(self, part.name)}
-        fail = self.fail
-        return Story(
-            **{**own, "state": TreeState.FAILED, "why": why(fail), "cause": fail.cause, "traceback": fail.traceback}
-        )
+        fail, position = self.fail, self.position if self.source is not None else None
+        ended = {"state": TreeState.FAILED, "why": why(fail), "cause": fail.cause, "traceback": fail.traceback}
+        return Story(**{**own, **ended, "position": position})
 
 
 class Completed(NamedTuple):

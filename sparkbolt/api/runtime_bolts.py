@@ -41,7 +41,7 @@ class RuntimeBolt(BoltBase):
 
         Args:
             context: the context of the task.
-            output: the task's ``Output`` (``tuple_batch``).
+            output: the task's ``Output`` (``emissions``).
 
         Returns:
             A ``BoltRuntime`` (``bolt_runtime``).

@@ -28,13 +28,12 @@ MAX_SEQUENCE = (1 << SEQUENCE_BITS) - 1
 MAX_TASK_NUMBER = (1 << 16) - 1
 
 AGAIN = 1 << (SEQUENCE_BITS - 1)
-"""First sequence of the upper half. For a bolt's task, plans assign the upper half to trees that the task starts again,
-and the task itself assigns the lower half. For a spout's task, the upper half belongs to dead letters, which are not
-messages and are counted separately."""
+"""First sequence of the third quarter. A task that starts trees itself, of a bolt or an inlet, assigns the sequences
+below it to first attempts; plans assign the third quarter to later ones."""
 
-OWN_LETTERS = AGAIN | (1 << (SEQUENCE_BITS - 2))
-"""First sequence of the upper quarter. For an inlet's task, whose later attempts have the third quarter, it belongs to
-dead letters."""
+LETTERS = AGAIN | (1 << (SEQUENCE_BITS - 2))
+"""First sequence of the upper quarter. In every task it belongs to dead letters, which are not messages and are counted
+separately."""
 
 _M1 = 0xBF58476D1CE4E5B9
 _M2 = 0x94D049BB133111EB

@@ -13,7 +13,7 @@ from typing import Any
 
 FAST_ENV = "SPARKBOLT_FAST"
 """``off``: no kernels are used."""
-KERNELS = 3
+KERNELS = 4
 """The version of the kernels that are called here."""
 log = logging.getLogger("sparkbolt")
 

@@ -19,7 +19,7 @@ from sparkbolt.control.documents import (
     NowDocument,
     StreamSubscription,
 )
-from sparkbolt.control.intent import Intent
+from sparkbolt.control.intent import SETTINGS, Intent
 from sparkbolt.control.operable import TopologyView
 from sparkbolt.layout.lane import Lane
 
@@ -110,9 +110,8 @@ def _plain_settings(config: Any) -> dict[str, Any]:
 def settings_of(lane: Lane, intent: Intent) -> dict[str, Any]:
     """The settings of the whole topology as they apply now; those that were changed for a component have its name."""
     found = _plain_settings(lane.topology.config)
-    names = {"micro-batch-target": "micro_batch_target_ms", "message-timeout": "message_timeout_secs"}
     for key, values in intent.settings.items():
-        own = names.get(key, key.replace("-", "_"))
+        own = SETTINGS[key].field
         for component, value in values.items():
             found[f"{own} {component}" if component else own] = value
     if intent.traces:

@@ -69,7 +69,7 @@ def letters_of(spec: ComponentSpec) -> str | None:
 
 def _reads_kafka(component: object) -> bool:
     """Whether it is a ``KafkaSpout``, which is not imported here: its package is large."""
-    return any(kind.__module__ == "sparkbolt.spouts.kafka.spout" for kind in type(component).__mro__)
+    return any(kind.__module__ == "sparkbolt.connectors.kafka.kafka_spout" for kind in type(component).__mro__)
 
 
 def _brokers(thing: Any) -> str | None:

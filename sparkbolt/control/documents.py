@@ -308,6 +308,102 @@ class SeriesDocument(TypedDict):
     events: list[EventDocument]
 
 
+class HopDocument(TypedDict):
+    """A hop: the work of one task on the tuples of one tree in one micro-batch."""
+
+    micro_batch_id: int
+    now_ms: int
+    component: str
+    task: int
+    tuples: int
+    acked: int
+    failed: int
+    held: int
+    source: str
+    values: str
+    emitted: dict[str, int]
+
+
+class StoryDocument(TypedDict):
+    """The story of one tree."""
+
+    root: str
+    """16 hexadecimal digits."""
+    task_number: int
+    sequence: int
+    component: str
+    task: int
+    state: str
+    """``open``, ``acked``, ``failed`` or ``unknown``."""
+    source: str | None
+    position: int | None
+    message_id: str | None
+    attempt: int | None
+    started_in: int | None
+    started_ms: int | None
+    ended_in: int | None
+    ended_ms: int | None
+    why: str
+    cause: str | None
+    outcome: str | None
+    traceback: str | None
+    hops: list[HopDocument]
+    other_attempts: NotRequired[list[Any]]
+    """The other trees of the same message; only if you get a single story."""
+
+
+class Holder(TypedDict):
+    """The open trees that one task holds, among the trees that were read (``last``)."""
+
+    holder: str
+    """``COMPONENT[TASK]``; empty if no task has reported that it holds them."""
+    trees: int
+    tuples: int
+    oldest_ms: int | None
+    """When the oldest of them started."""
+    stories: list[StoryDocument]
+
+
+class OpenTrees(TypedDict):
+    """The open trees by the tasks that hold them."""
+
+    open_trees: int
+    """The number of all open trees; ``holders`` counts only those that were read (``last``)."""
+    holders: list[Holder]
+
+
+class WatermarkDocument(TypedDict):
+    """The windows and the watermark of a bolt."""
+
+    component: str
+    watermark_ms: int | None
+    behind_ms: int | None
+    windows: int | None
+    late_tuples: int | None
+
+
+class SettingsDocument(TypedDict):
+    """The current settings of a topology and of its components."""
+
+    settings: dict[str, Any]
+    components: dict[str, dict[str, Any]]
+
+
+class NumbersEvent(TypedDict):
+    """The event ``numbers`` of the stream of changes."""
+
+    time_ms: int
+    gist: Gist
+    now: NowDocument
+
+
+class StateEvent(TypedDict):
+    """The event ``state`` of the stream of changes: the first event, and one for each change of the state."""
+
+    entry: TopologyEntry
+    live: bool
+
+
 class Answer(TypedDict):
     """The answer to a request for a change."""
 
@@ -316,3 +412,18 @@ class Answer(TypedDict):
     refused: bool
     text: str
     """A sentence that says what was done, when the change applies, or why it was refused."""
+
+
+def done(text: str) -> Answer:
+    """The change applies now."""
+    return Answer(done=True, refused=False, text=text)
+
+
+def accepted(text: str) -> Answer:
+    """The change applies later."""
+    return Answer(done=False, refused=False, text=text)
+
+
+def refused(text: str) -> Answer:
+    """The change does not apply."""
+    return Answer(done=False, refused=True, text=text)

@@ -16,13 +16,13 @@ from typing import Any
 
 from sparkbolt.api.config import TIMEOUT_SECS_MIN, did_you_mean
 from sparkbolt.api.topology import Topology
+from sparkbolt.base.codec import decode, encode
 from sparkbolt.driver.overrides import Overrides, TraceWish
 from sparkbolt.errors import ConfigError
 from sparkbolt.layout.lane import policy_of
 
 CONTROL_FILE = "control"
 TRACES_MAX = 20
-MESSAGE_CHARACTERS_MAX = 1000
 COUNT_MAX = 10**9
 TARGET_MS_MAX = 3_600_000
 TIMEOUT_SECS_MAX = 366 * 86_400
@@ -36,12 +36,23 @@ log = logging.getLogger("sparkbolt")
 class Setting:
     """A setting that can be changed while a topology runs."""
 
+    about: str
+    """What it means, in a sentence."""
     expected: str
     """What a value must be, in words."""
     parse: Callable[[str], Any]
     """Returns the value of a text; raises ``ValueError`` if it is none."""
+    field: str
+    """Its name in ``Config``."""
     of_component: bool = False
     """Whether it can be changed for one component; without one, it is changed for all that have it."""
+
+    def allows(self, value: object) -> bool:
+        """Whether it can have this value."""
+        try:
+            return bool(self.parse("none" if value is None else str(value)) == value)
+        except ValueError:
+            return False
 
 
 def _whole(text: str, at_most: int = COUNT_MAX) -> int:
@@ -49,10 +60,6 @@ def _whole(text: str, at_most: int = COUNT_MAX) -> int:
     if not 1 <= value <= at_most:
         raise ValueError(text)
     return value
-
-
-def _target_ms(text: str) -> int:
-    return _whole(text, TARGET_MS_MAX)
 
 
 def _whole_or_none(text: str) -> int | None:
@@ -73,13 +80,33 @@ def _level(text: str) -> str:
 
 
 SETTINGS: Mapping[str, Setting] = {
-    "log-level": Setting(f"one of {', '.join(LOG_LEVELS)}", _level),
-    "max-spout-pending": Setting("a whole number of at least 1, or none", _whole_or_none, of_component=True),
-    "micro-batch-target": Setting(f"a whole number of milliseconds from 1 to {TARGET_MS_MAX:,} (an hour)", _target_ms),
-    "message-timeout": Setting(
-        f"a number of seconds from {TIMEOUT_SECS_MIN:g} to {TIMEOUT_SECS_MAX:,} (a year)", _secs
+    "log-level": Setting("The level of the log.", f"one of {', '.join(LOG_LEVELS)}", _level, "log_level"),
+    "max-spout-pending": Setting(
+        "The maximum number of open trees for each task of a spout.",
+        "a whole number of at least 1, or none",
+        _whole_or_none,
+        "max_spout_pending",
+        of_component=True,
     ),
-    "max-attempts": Setting("a whole number of at least 1", _whole, of_component=True),
+    "micro-batch-target": Setting(
+        "The target duration of a micro-batch.",
+        f"a whole number of milliseconds from 1 to {TARGET_MS_MAX:,} (an hour)",
+        lambda text: _whole(text, TARGET_MS_MAX),
+        "micro_batch_target_ms",
+    ),
+    "message-timeout": Setting(
+        "The time after which a tree that is not complete fails.",
+        f"a number of seconds from {TIMEOUT_SECS_MIN:g} to {TIMEOUT_SECS_MAX:,} (a year)",
+        _secs,
+        "message_timeout_secs",
+    ),
+    "max-attempts": Setting(
+        "The maximum number of attempts before a message is given up.",
+        "a whole number of at least 1",
+        _whole,
+        "max_attempts",
+        of_component=True,
+    ),
 }
 """By the name that operators use: the settings that can be changed while a topology runs."""
 
@@ -155,9 +182,7 @@ class Intent:
 
     def dumps(self) -> bytes:
         """The content of the file ``control``."""
-        body = {"active": self.active, "by": self.by, "since_ms": self.since_ms}
-        body |= {"settings": {key: dict(values) for key, values in self.settings.items()}}
-        return json.dumps({**body, "traces": [vars(trace) for trace in self.traces]}, indent=1).encode() + b"\n"
+        return json.dumps(encode(self), indent=1).encode() + b"\n"
 
     @classmethod
     def loads(cls, data: bytes | None, where: str = "the checkpoint") -> Intent:
@@ -165,11 +190,8 @@ class Intent:
         if data is None:
             return cls()
         try:
-            body = json.loads(data)
-            if not isinstance(body, dict):
-                raise ValueError("it is not a JSON object")
-            traces = [Trace(**trace) for trace in body.get("traces", ())]
-        except (ValueError, TypeError, RecursionError) as error:
+            found = decode(cls, json.loads(data))
+        except (ValueError, RecursionError) as error:
             log.error(
                 "%s: the file %r cannot be read (%s): the changes of operators do not apply; make them again, or "
                 "remove the file",
@@ -178,24 +200,13 @@ class Intent:
                 error,
             )
             return cls()
-        settings = body.get("settings", {})
-        known = {
-            key: {name: value for name, value in values.items() if _is_value(key, value)}
-            for key, values in (settings.items() if isinstance(settings, dict) else ())
-            if key in SETTINGS and isinstance(values, dict)
+        valid = {
+            key: {name: value for name, value in values.items() if SETTINGS[key].allows(value)}
+            for key, values in found.settings.items()
+            if key in SETTINGS
         }
-        kept = {key: values for key, values in known.items() if values}
-        since_ms = body.get("since_ms", 0)
-        since_ms = since_ms if isinstance(since_ms, int) else 0
-        active = body.get("active", True) is not False
-        return cls(active, str(body.get("by", "")), since_ms, kept, tuple(traces[-TRACES_MAX:]))
-
-
-def _is_value(key: str, value: object) -> bool:
-    try:
-        return bool(SETTINGS[key].parse("none" if value is None else str(value)) == value)
-    except ValueError:
-        return False
+        settings = {key: values for key, values in valid.items() if values}
+        return replace(found, settings=settings, traces=found.traces[-TRACES_MAX:])
 
 
 def pending_components(topology: Topology) -> list[str]:

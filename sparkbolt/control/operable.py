@@ -78,8 +78,15 @@ class Operable(Protocol):
     def state_sizes(self) -> dict[str, int]:
         """Spark's state stores, as in ``NowDocument.state``."""
 
-    def set_active(self, active: bool) -> None:
-        """Let spouts emit, or stop them from emitting.
+    def activate(self) -> None:
+        """Let spouts emit again.
+
+        Raises:
+            EngineError: the topology was stopped.
+        """
+
+    def deactivate(self) -> None:
+        """Stop spouts from emitting.
 
         Raises:
             EngineError: the topology was stopped.

@@ -14,28 +14,34 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
+from sparkbolt.base.codec import MismatchError
 from sparkbolt.base.exceptions import line_of
 from sparkbolt.control import describe
 from sparkbolt.control.client import NoAnswerError, NotAllowedError, WrongRequestError, ask
 from sparkbolt.control.documents import (
     Answer,
     SeriesDocument,
+    StoryDocument,
     TopologyDocument,
     TopologyEntry,
     TopologyState,
+    refused,
 )
 from sparkbolt.control.home import Home, HomeError, UnknownTopologyError, checked_entry, is_place
-from sparkbolt.control.letters.of_topology import TopologyLetters
+from sparkbolt.control.letters.of_topology import ListedLetter, TopologyLetters
 from sparkbolt.control.letters.stores import OpenFiles
 from sparkbolt.control.log_reading import last_lines
+from sparkbolt.control.logs import LogLine
 from sparkbolt.control.operable import TopologyView
+from sparkbolt.control.parameters import Parameter
 from sparkbolt.control.past import Past
+from sparkbolt.control.questions import Last, Search, Since, Until, Views, question
+from sparkbolt.control.verbs import VERBS
 from sparkbolt.control.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
 from sparkbolt.errors import SparkboltError
-from sparkbolt.observe.history import History
+from sparkbolt.observe.history import History, MicroBatchRecord
 
 ANSWER_SECS = 1.0
 CHECKPOINTS_MAX = 20
@@ -43,7 +49,7 @@ CHECKPOINTS_MAX = 20
 log = logging.getLogger("sparkbolt")
 
 
-class Operator:
+class Operator(Views):
     """Asks topologies that are registered in one home, and checkpoints that are given by their path.
 
     Its methods may be called from any thread.
@@ -65,8 +71,13 @@ class Operator:
     # What is known. TOPOLOGY is an id, a name (then the newest of that name, one that runs before others), or the
     # path of a checkpoint.
 
-    def topologies(self, *, ended: bool = True) -> list[TopologyEntry]:
-        """All registered topologies: those that run first, then those that have ended, the newest first.
+    @question("")
+    def topologies(
+        self, *, ended: Annotated[bool, Parameter("include topologies that have ended")] = True
+    ) -> list[TopologyEntry]:
+        """List the topologies.
+
+        Those that run are first, then those that have ended, the newest first.
 
         Raises:
             HomeError: the home cannot be read.
@@ -119,8 +130,9 @@ class Operator:
         entry["why"] = "only its checkpoint is known"
         return entry
 
+    @question("/{topology}")
     def document(self, topology: str) -> TopologyDocument:
-        """One topology with its components, numbers, errors and events."""
+        """Get one topology with its components, numbers, errors and events."""
         entry = self.find(topology)
         answer, why = self._asked(entry, "document", {}, "")
         if isinstance(answer, dict):
@@ -157,8 +169,9 @@ class Operator:
             events=past.events() if past is not None else [],
         )
 
-    def series(self, topology: str, since_ms: int | None = None, until_ms: int | None = None) -> SeriesDocument:
-        """The history of a topology between two times (default: the last hour)."""
+    @question("/{topology}/series")
+    def series(self, topology: str, since_ms: Since = None, until_ms: Until = None) -> SeriesDocument:
+        """Get the history of the topology's numbers."""
         entry = self.find(topology)
         answer, _ = self._asked(entry, "series", {"since_ms": since_ms, "until_ms": until_ms}, "")
         if isinstance(answer, dict):
@@ -171,8 +184,9 @@ class Operator:
             return series_of(History(), [], Shape.of([]), span, now_ms)
         return series_of(past.history(), past.events(), Shape.of(past.description().components), span, ended_ms)
 
-    def micro_batches(self, topology: str, last: int = 100) -> list[dict[str, Any]]:
-        """The newest micro-batches that were promoted, the newest last."""
+    @question("/{topology}/micro-batches", answer=list[MicroBatchRecord])
+    def micro_batches(self, topology: str, last: Last = 100) -> list[dict[str, Any]]:
+        """List the newest micro-batches with the time of each phase; the newest last."""
         entry = self.find(topology)
         answer, _ = self._asked(entry, "micro_batches", {"last": last}, "")
         if isinstance(answer, list):
@@ -180,10 +194,16 @@ class Operator:
         past = self._past(entry)
         return micro_batches_of(past.history(), last) if past is not None else []
 
+    @question("/{topology}/stories", answer=list[StoryDocument])
     def stories(
-        self, topology: str, state: str = "failed", *, search: str = "", last: int = 100
+        self,
+        topology: str,
+        state: Annotated[str, Parameter("the state of the trees", choices=("failed", "open", "acked"))] = "failed",
+        *,
+        search: Search = "",
+        last: Last = 100,
     ) -> list[dict[str, Any]]:
-        """Trees as ``Story.to_json`` gives them: ``state`` is ``failed``, ``open`` or ``acked`` (traced ones).
+        """List trees: failed, open, or traced and acked. An exact root or SOURCE@POSITION matches in any state.
 
         ``search`` is a part of a message id, a source, a root or a reason; an exact root, ``task[i]:sequence`` or
         ``source@position`` finds its tree in any state.
@@ -191,18 +211,29 @@ class Operator:
         past = self._past(self.find(topology))
         return past.stories(state, search.strip(), last) if past is not None else []
 
-    def story(self, topology: str, root: str) -> dict[str, Any] | None:
-        """One tree: as in ``stories``, with ``other_attempts``; None if it does not exist."""
+    @question(
+        "/{topology}/stories/{root}",
+        answer=StoryDocument,
+        absent="there is no tree {root!r}; trees are removed once they are acked, unless they are traced",
+    )
+    def story(self, topology: str, root: Annotated[str, Parameter("the root of the tree")]) -> dict[str, Any] | None:
+        """Get one tree with the other attempts of its message."""
         past = self._past(self.find(topology))
         return past.story(root) if past is not None else None
 
+    @question("/{topology}/letters", answer=list[ListedLetter])
     def letters(
-        self, topology: str, *, search: str = "", last: int = 100, replayed: bool = True, discarded: bool = True
+        self,
+        topology: str,
+        *,
+        search: Search = "",
+        last: Last = 100,
+        replayed: Annotated[bool, Parameter("include letters that were replayed")] = True,
+        discarded: Annotated[bool, Parameter("include letters that were discarded")] = True,
     ) -> list[dict[str, Any]]:
-        """Its dead letters: ``DeadLetter.to_json`` with ``replayed`` (bool) and ``discarded`` (bool), the newest last.
+        """List the dead letters; the newest last.
 
-        ``search`` is a part of an id, a message, its record, a cause or a reason. Without ``replayed`` or
-        ``discarded``, such letters are left out.
+        ``search`` is a part of an id, a message, its record, a cause or a reason.
         """
         past = self._past(self.find(topology))
         if past is None:
@@ -210,15 +241,28 @@ class Operator:
         letters = self._letters_of(past)
         return letters.newest(search.strip(), last, replayed=replayed, discarded=discarded)
 
-    def letter(self, topology: str, id_: str) -> dict[str, Any] | None:
-        """One dead letter, as in ``letters``; None if there is none with that id."""
+    @question(
+        "/{topology}/letters/{letter}",
+        answer=ListedLetter,
+        absent="there is no dead letter {letter!r}; GET .../letters lists them",
+    )
+    def letter(
+        self, topology: str, letter: Annotated[str, Parameter("the id of the letter, or its beginning")]
+    ) -> dict[str, Any] | None:
+        """Get one dead letter."""
         past = self._past(self.find(topology))
-        return self._letters_of(past).one(id_) if past is not None else None
+        return self._letters_of(past).one(letter) if past is not None else None
 
+    @question("/{topology}/log", answer=list[LogLine])
     def log(
-        self, topology: str, *, component: str | None = None, search: str = "", last: int = 200
+        self,
+        topology: str,
+        *,
+        component: Annotated[str | None, Parameter("return only lines of this component")] = None,
+        search: Search = "",
+        last: Last = 200,
     ) -> list[dict[str, Any]]:
-        """The newest lines of its log, the newest last; it reads the end of large files only.
+        """Get the newest lines of the log; the newest last.
 
         Each has ``time_ms``, ``level``, ``component``, ``task``, ``micro_batch``, ``root`` and ``text``.
         """
@@ -230,50 +274,23 @@ class Operator:
 
     # Changes. Each is written to the topology's events with ``by``.
 
-    def activate(self, topology: str, *, by: str) -> Answer:
-        """Start the spouts again after ``deactivate``."""
-        return self._change(topology, "activate", {}, by)
+    def change(self, topology: str, verb: str, /, *, by: str, **arguments: Any) -> Answer:
+        """Do what a row of ``VERBS`` says.
 
-    def deactivate(self, topology: str, *, by: str) -> Answer:
-        """Stop the spouts until ``activate``, also after restarts."""
-        return self._change(topology, "deactivate", {}, by)
-
-    def kill(self, topology: str, *, wait_secs: float | None = None, by: str) -> Answer:
-        """Stop the spouts, wait ``wait_secs`` for open trees (None: the message timeout), and end the topology."""
-        return self._change(topology, "kill", {"wait_secs": wait_secs}, by)
-
-    def restart(self, topology: str, *, by: str) -> Answer:
-        """Restart the query from the checkpoint."""
-        return self._change(topology, "restart", {}, by)
-
-    def set(self, topology: str, key: str, value: str, *, component: str | None = None, by: str) -> Answer:
-        """Change a setting; the change stays after a restart.
-
-        Settings are ``log-level``, ``max-spout-pending``, ``micro-batch-target``, ``message-timeout`` and
-        ``max-attempts``. The value ``default`` undoes a change.
+        A topology that does not run refuses it, unless the verb is about dead letters.
         """
-        return self._change(topology, "set", {"key": key, "value": value, "component": component}, by)
-
-    def rebalance(self, topology: str, *, by: str, **wanted: Any) -> Answer:
-        """Say which changes of the layout a restart can apply, and refuse the others as ``run`` does.
-
-        ``wanted`` may have ``parallelism``, an object of component and number, and ``workers``.
-        """
-        return self._change(topology, "rebalance", wanted, by)
-
-    def trace(
-        self, topology: str, message: str, *, component: str | None = None, stop: bool = False, by: str
-    ) -> Answer:
-        """Record the hops of messages with this id (or source@position) from now on; with ``stop``, stop recording."""
-        return self._change(topology, "trace", {"message": message, "component": component, "stop": stop}, by)
-
-    def _change(self, topology: str, verb: str, arguments: dict[str, Any], by: str) -> Answer:
-        entry = self.find(topology)
+        entry, row = self.find(topology), VERBS[verb]
+        try:
+            given = row.read(arguments)
+        except MismatchError as mismatch:
+            return refused(f"{verb}: {mismatch.place or 'it'} {mismatch.text}")
+        if row.of_letters:
+            return self._with_letters(entry, by, lambda letters: row.act(letters, **given))
         if not TopologyState.of(entry["state"]).runs:
             how = f" ({entry['why']})" if entry["why"] else ""
-            return _refused(f"topology {entry['id']} does not run{how}: you cannot {verb} it")
-        answer, why = self._asked(entry, verb, arguments, by)
-        return cast(Answer, answer) if isinstance(answer, dict) else _refused(why or "there is no answer")
+            return refused(f"topology {entry['id']} does not run{how}: you cannot {verb} it")
+        answer, why = self._asked(entry, verb, given, by)
+        return cast(Answer, answer) if isinstance(answer, dict) else refused(why or "there is no answer")
 
     def _asked(self, entry: TopologyEntry, verb: str, arguments: dict[str, Any], by: str) -> tuple[Any, str | None]:
         """The answer of a topology, or None and a sentence about why there is none."""
@@ -303,41 +320,16 @@ class Operator:
 
     # Dead letters.
 
-    def replay(
-        self,
-        topology: str,
-        ids: Sequence[str],
-        *,
-        values: dict[str, Any] | None = None,
-        target: str | None = None,
-        by: str,
-    ) -> Answer:
-        """Give dead letters again; ``values`` replaces fields of a single one's record.
-
-        Args:
-            topology: whose they are.
-            ids: the ids of the letters, or their beginnings.
-            values: by field, as in ``letters``; ``$value`` and ``$key`` are the original message's.
-            target: a file, or ``kafka:HOST:PORT[/TOPIC]``; None: where the messages came from, if that was Kafka.
-            by: who asks.
-        """
-        return self._with_letters(topology, by, lambda letters: letters.replay(ids, values, target))
-
-    def discard(self, topology: str, ids: Sequence[str], *, by: str) -> Answer:
-        """Mark dead letters as seen to: they are no longer listed as waiting."""
-        return self._with_letters(topology, by, lambda letters: letters.discard(ids))
-
-    def _with_letters(self, topology: str, by: str, act: Any) -> Answer:
-        entry = self.find(topology)
+    def _with_letters(self, entry: TopologyEntry, by: str, act: Any) -> Answer:
         past = self._past(entry)
         if past is None:
-            return _refused(f"topology {entry['id']} has no readable checkpoint, so it has no dead letters here")
+            return refused(f"topology {entry['id']} has no readable checkpoint, so it has no dead letters here")
         try:
             answer: Answer = act(self._letters_of(past))
         except SparkboltError as error:
-            return _refused(str(error))
+            return refused(str(error))
         except Exception as error:  # noqa: BLE001  a full disk: who asked is told
-            return _refused(line_of(error))
+            return refused(line_of(error))
         if not answer["refused"]:
             self._note(entry, past, answer["text"], by)
         return answer
@@ -378,10 +370,6 @@ class Operator:
             while len(self._pasts) > CHECKPOINTS_MAX:
                 self._pasts.popitem(last=False)
         return past
-
-
-def _refused(text: str) -> Answer:
-    return Answer(done=False, refused=True, text=text)
 
 
 def _absolute(place: str) -> str:

@@ -5,8 +5,8 @@ requested again before it is confirmed, the coordinator returns the same plan.
 Rule 2: a spout receives a verdict once, after its promotion.
 Rule 3: the driver handles ranges and exceptions. It handles records only of a ``Spout``, whose messages belong to a
 connection.
-Rule 4: code of spouts is called only between complete steps: before a plan takes anything, and after a promotion is
-complete. The reason: the engine releases its lock for these calls.
+Rule 4: spouts are called (``CallSpout``) only between complete steps: before a plan takes anything, and after a
+promotion is complete. The reason: the engine releases its lock for these calls.
 
 Time is an argument: ``now_ms`` is the wall clock, ``mono_s`` a monotonic one.
 """
@@ -14,7 +14,8 @@ Time is an argument: ``now_ms`` is the wall clock, ``mono_s`` a monotonic one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby
@@ -27,11 +28,13 @@ from sparkbolt.api.causes import STOPPING
 from sparkbolt.api.components import PartitionedSpout, Spout
 from sparkbolt.api.dead_letters import CHECKPOINT
 from sparkbolt.api.ranges import Range
-from sparkbolt.base.exceptions import user_code
-from sparkbolt.base.ids import AGAIN, MAX_SEQUENCE, OWN_LETTERS, empty_u64, split_key
+from sparkbolt.base.ids import LETTERS, empty_u64, split_key
 from sparkbolt.base.tracebacks import place_in
+from sparkbolt.driver.effects import AskLag, CallSpout, Steps
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
+from sparkbolt.driver.ledger.retry_schedule import Retry
 from sparkbolt.driver.ledger.settings import ROTATIONS
+from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.offers import checked
 from sparkbolt.driver.overrides import Overrides, traced_sequences
 from sparkbolt.driver.rate import RateController, positions_read
@@ -65,11 +68,23 @@ LATENCY_SHARE = 0.2
 """The weight of the last micro-batch in the mean latency of trees."""
 
 
+def defines(spout: PartitionedSpout, hook: str) -> bool:
+    """Whether a spout defines a method that ``PartitionedSpout`` has for those that need none."""
+    return getattr(type(spout), hook) is not getattr(PartitionedSpout, hook)
+
+
 class Coordinator:
     """Plans and promotions of one life of a topology. Not thread safe: the engine calls it under one lock."""
 
     def __init__(
-        self, lane: Lane, ledger: Ledger, spouts: Mapping[str, PartitionedSpout], *, now_ms: int, mono_s: float
+        self,
+        lane: Lane,
+        ledger: Ledger,
+        spouts: Mapping[str, PartitionedSpout],
+        lifecycle: Lifecycle,
+        *,
+        now_ms: int,
+        mono_s: float,
     ) -> None:
         """Begin a life of the topology.
 
@@ -77,6 +92,7 @@ class Coordinator:
             lane: the lane of the topology.
             ledger: replayed up to the last commit; its life has begun.
             spouts: the opened ``PartitionedSpout`` of each component that is one, by id.
+            lifecycle: the state of the topology, which says whether spouts may emit.
             now_ms: the wall clock, in milliseconds since the epoch.
             mono_s: a monotonic clock, in seconds.
         """
@@ -85,13 +101,15 @@ class Coordinator:
         self.config = lane.topology.config
         self.ledger = ledger
         self.life = ledger.life
-        self.active = True
+        self.lifecycle = lifecycle
         self.overrides = Overrides()
         """What an operator has changed; ``override`` sets it."""
         self.spouts = spouts
         self.buffers = {
             number: buffer for spec in self.topology.spouts for number, buffer in self._buffers_of(spec).items()
         }
+        self._bytes_of_a_buffer = self.config.micro_batch_bytes_max // max(1, len(self.buffers))
+        """How many bytes the records of one task of a ``Spout`` may have in a plan."""
         self.rates = {spec.id: self._rate_of(spec) for spec in self.topology.spouts}
         self._limit_buffers()
         self.in_force: MicroBatchPlan | None = None
@@ -115,6 +133,8 @@ class Coordinator:
         """The monotonic time at which the plans' time was ``ledger.last_now_ms``."""
         self._emitted: dict[str, int] = {}
         self._timers = Timers(lane.runtime_tasks if ledger.last_promoted >= 0 else lane.timed_tasks)
+        self._finished: dict[str, Mapping[str, int]] = {}
+        """By spout: the progress for which it has answered that it is finished."""
         self._watermarks = Watermarks(lane, spouts)
         self._reads: list[tuple[str, Range, int]] = []
         """What executors have read in the staged micro-batch, as in ``Feedback``."""
@@ -124,16 +144,13 @@ class Coordinator:
         self._next_rotation = mono_s + self._rotate_every
         every = ((spec.id, spec.config.tick_tuple_freq_secs) for spec in self.topology.bolts)
         self._ticks = Ticks({bolt: secs for bolt, secs in every if secs}, now_ms)
-        for component in spouts:
-            self._tell_spout(component, changed=False)
 
     def _buffers_of(self, spec: Any) -> dict[int, SpoutBuffer]:
         if not isinstance(spec.component, Spout):
             return {}
         limit = self.max_spout_pending(spec.id) or SPOUT_BUFFER_RECORDS_MAX
-        keeps, lettered = policy_of(spec) is not None, spec.dead_letters is not None
-        fails = spec.dead_letters == CHECKPOINT
-        return {number: SpoutBuffer(number, limit, keeps, lettered, fails) for number in self.topology.tasks(spec.id)}
+        keeps, fails = policy_of(spec) is not None, spec.dead_letters == CHECKPOINT
+        return {number: SpoutBuffer(number, limit, keeps, fails) for number in self.topology.tasks(spec.id)}
 
     def _rate_of(self, spec: Any) -> RateController:
         target_ms, spout = float(self.config.micro_batch_target_ms), self.spouts.get(spec.id)
@@ -148,10 +165,10 @@ class Coordinator:
 
     def take_over(self, old: Coordinator) -> None:
         """Continue from the coordinator of an earlier life in the same driver, whose spouts are still open."""
-        self.active = old.active
         self.override(old.overrides)
         for number, buffer in self.buffers.items():
             buffer.take_over(old.buffers[number])
+        self.ledger.take_over(old.ledger, {number: buffer.unfinished for number, buffer in self.buffers.items()})
 
     # What an operator changes.
 
@@ -192,12 +209,12 @@ class Coordinator:
         if not self.overrides.traces:
             return ()
         component = self.topology.task_owner(entry.task)[0]
-        ids = [] if entry.source is not None else [id_ for _, id_ in self.buffers[entry.task].planned_of(entry)]
-        return traced_sequences(self.overrides.traces, component, entry, ids)
+        planned = [] if entry.source is not None else self.buffers[entry.task].planned_of(entry)
+        return traced_sequences(self.overrides.traces, component, entry, [one.message_id for one in planned])
 
     # Plans.
 
-    def next_plan(self, now_ms: int, mono_s: float) -> MicroBatchPlan | None:
+    def next_plan(self, now_ms: int, mono_s: float) -> Steps[MicroBatchPlan | None]:
         """The plan of the next micro-batch, or None if there is nothing to do."""
         if self.in_force is not None:
             return self.in_force
@@ -206,23 +223,24 @@ class Coordinator:
         now_ms = self._time_ms(now_ms, mono_s)
         rooms = self._rooms(now_ms)
         held_back = self._held_back()
-        offered = {} if held_back else self._offered(rooms)
+        offered = {} if held_back else (yield from self._offered(rooms))
         clocks = self._timers.due(now_ms)
         if clocks or any(offered.values()):  # an idle poll costs the same whatever sources there are
-            self._watermarks.ask(self.ledger.progress, offered)
-        offered = offered if self.active else {}  # a spout's call may have deactivated the topology
+            yield from self._watermarks.ask(self.ledger.progress, offered)
+        offered = offered if self.lifecycle.emits else {}  # it may have been deactivated while a spout was asked
         bases: dict[int, int] = {}
         retries = self._retries(bases, now_ms, rooms)
         entries = [entry for entry in retries if self._is_read(entry)]
         again = tuple(entry for entry in retries if not self._is_read(entry))
         if not held_back:
-            entries += [*self._ranges(bases, offered), *self._records(bases, now_ms, rooms)]
+            entries += [*self._ranges(bases, offered), *self._records(bases, rooms, entries)]
         self.nothing_new_s = None if entries or again else mono_s
         ticks = self._ticks.due(now_ms)
         expired = self.ledger.expiring(EXPIRED_PER_PLAN_MAX)
         outbox_acks = self.ledger.outbox_acks.first(OUTBOX_ACKS_PER_PLAN_MAX)
         news = outbox_acks and mono_s >= self._outbox_acks_due(outbox_acks)
         if not (entries or again or ticks or expired or clocks or news):
+            yield from self._ask_finished()
             return None
         plan = MicroBatchPlan(
             micro_batch_id=self.ledger.last_promoted + 1,
@@ -278,8 +296,8 @@ class Coordinator:
     def records_of(self, entry: Entry) -> list[Record]:
         """The records of a ``Spout``'s entry in the plan in force, which this life made."""
         planned = self.buffers[entry.task].planned_of(entry)
-        check(len(planned) == entry.end, f"no records for {entry}")
-        return [record for record, _ in planned]
+        check(len(planned) == entry.reserved, f"no records for {entry}")
+        return [one.record for one in planned]
 
     def _rotate(self, mono_s: float) -> None:
         due = 1 + math.floor((mono_s - self._next_rotation) / self._rotate_every)
@@ -290,13 +308,12 @@ class Coordinator:
 
     def _base(self, bases: dict[int, int], task: int, reserve: int) -> int:
         base = bases.get(task, self.ledger.next_sequence(task))
-        component, index = self.topology.task_owner(task)
-        limit = AGAIN if self.topology.components[component].is_spout else MAX_SEQUENCE
-        if base + reserve > (OWN_LETTERS if component in self.lane.inlets else limit):
+        if base + reserve > LETTERS:
+            component, index = self.topology.task_owner(task)
             raise EngineError(
                 f"{component}[{index}] has reserved {base:,} trees since the topology's first start, and cannot "
                 f"reserve {reserve:,} more: each position of a range counts, be there a record or not, and a task has "
-                f"{AGAIN:,}. Use positions without gaps (not nanoseconds), or more tasks, and a new checkpoint"
+                f"{LETTERS:,}. Use positions without gaps (not nanoseconds), or more tasks, and a new checkpoint"
             )
         bases[task] = base + reserve
         return base
@@ -312,13 +329,25 @@ class Coordinator:
     def _retries(self, bases: dict[int, int], ready_ms: int, rooms: dict[str, int]) -> list[Entry]:
         """The entries for retries and dead letters; half of a probe is reserved for new messages."""
         half = {component: (room + 1) // 2 for component, room in rooms.items()}
-        retries = self.ledger.take_retries(RETRIES_PER_PLAN_MAX, ready_ms, half)
-        next_letter = self.ledger.messages.next_letter
+        for component, _ in self._tasks_with_buffers():
+            half[component] = min((self.rates[component].budget + 1) // 2, half.get(component, RETRIES_PER_PLAN_MAX))
+        due = self.ledger.messages.retries.due(RETRIES_PER_PLAN_MAX, ready_ms, half)
+        retries = list(self._that_fit(due))
         entries = retry_entries(retries, partial(self._base, bases), self._reads_once)
-        entries += letter_entries(retries, next_letter)
-        for number, buffer in self.buffers.items():
-            entries += buffer.plan_letters(next_letter(number), ready_ms)
+        entries += letter_entries(retries, self.ledger.messages.next_letter)
+        for entry in entries:
+            if entry.task in self.buffers:
+                self.buffers[entry.task].plan_again(entry)
         return entries
+
+    def _that_fit(self, retries: Iterable[Retry]) -> Iterator[Retry]:
+        """The retries without those of a ``Spout`` whose records would fill more than half of its task's bytes."""
+        sizes, most = Counter[int](), self._bytes_of_a_buffer // 2
+        for retry in retries:
+            buffer = self.buffers.get(retry.task)
+            if buffer is None or sizes[retry.task] < most:
+                sizes[retry.task] += 0 if buffer is None else buffer.unfinished[retry.position].record.size
+                yield retry
 
     def _reads_once(self, task: int) -> bool:
         spout = self.spouts.get(self.topology.task_owner(task)[0])
@@ -335,7 +364,7 @@ class Coordinator:
             limit = self.max_spout_pending(component)
             if limit is None:
                 continue
-            unfinished = self.ledger.pending(component) + self.ledger.messages.waiting().get(component, 0)
+            unfinished = self.ledger.pending(component) + self.ledger.messages.retries.counts().get(component, 0)
             if unfinished >= limit * len(self.topology.tasks(component)):
                 return True
         return False
@@ -344,15 +373,15 @@ class Coordinator:
         """The monotonic time from which a micro-batch runs for outbox acks alone."""
         return self._promoted_at + (OUTBOX_ACKS_WAIT_SECS if len(outbox_acks) < OUTBOX_ACKS_PER_PLAN_MAX else 0.0)
 
-    def _offered(self, rooms: Mapping[str, int]) -> dict[str, Sequence[Range]]:
+    def _offered(self, rooms: Mapping[str, int]) -> Steps[dict[str, Sequence[Range]]]:
         """The ranges that active spouts offer for the next read; nothing is taken from them yet."""
         progress, offered = self.ledger.progress, dict[str, Sequence[Range]]()
         budgets = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
-        for component, spout in self.spouts.items() if self.active else ():
+        for component, spout in self.spouts.items() if self.lifecycle.emits else ():
             if budgets[component] >= 1 and component not in self.lane.inlets:
                 done, tasks = progress.get(component, {}), len(self.topology.tasks(component))
-                with user_code(f"next_ranges of {component!r}"):
-                    ranges = checked(component, spout.next_ranges(done, budgets[component]), done, tasks)
+                offer = yield CallSpout(component, spout, "next_ranges", (done, budgets[component]))
+                ranges = checked(component, offer, done, tasks)
                 takes_more = partial(self.ledger.messages.takes_more, component, max_uncommitted=spout.max_uncommitted)
                 offered[component] = [range_ for range_ in ranges if takes_more(range_.source)]
         return offered
@@ -376,27 +405,22 @@ class Coordinator:
             rooms.append(limit * len(self.topology.tasks(component)) - self.ledger.pending(component))
         return min([rate.budget, *(rate.positions_for(max(0, room)) for room in rooms)])
 
-    def _records(self, bases: dict[int, int], ready_ms: int, rooms: Mapping[str, int]) -> list[Entry]:
+    def _records(self, bases: dict[int, int], rooms: Mapping[str, int], retries: Sequence[Entry]) -> list[Entry]:
+        """The entries for records of each ``Spout`` that were never planned; retries use up a part of the budget."""
         entries: list[Entry] = []
-        share = self.config.micro_batch_bytes_max // max(1, len(self.buffers))
-        shares = self._shares(ready_ms)
-        for number, buffer in self.buffers.items():
-            check(not buffer.planned, f"records of task {number} are still planned")
-            probe = rooms.get(self.topology.task_owner(number)[0])
-            room = shares[number] if probe is None else min(shares[number], probe)
-            entries += buffer.plan(self.ledger.next_sequence(number), share, ready_ms, room)
-        return entries
-
-    def _shares(self, ready_ms: int) -> dict[int, int]:
-        """How many records each ``Spout`` task may emit: the component's budget, divided by what its tasks have."""
-        shares: dict[int, int] = {}
+        again = positions_read(retries, (), self.topology.task_owner)
         for component, numbers in self._tasks_with_buffers():
-            left = self.rates[component].budget
-            by_need = sorted((self.buffers[number].ready(ready_ms, left), number) for number in numbers)
-            for place, (ready, number) in enumerate(by_need):
-                shares[number] = min(ready, math.ceil(left / (len(by_need) - place)))
-                left -= shares[number]
-        return shares
+            left = min(self.rates[component].budget, rooms.get(component, SPOUT_BUFFER_RECORDS_MAX)) - again[component]
+            by_need = sorted((len(self.buffers[number].waiting), number) for number in numbers)
+            for place, (count, number) in enumerate(by_need):
+                buffer = self.buffers[number]
+                check(not buffer.planned, f"records of task {number} are still planned")
+                share = min(count, math.ceil(left / (len(by_need) - place)))
+                planned = buffer.plan(self._base(bases, number, 0), self._bytes_of_a_buffer, share)
+                self._base(bases, number, len(buffer.planned))
+                left -= len(buffer.planned)
+                entries += planned
+        return entries
 
     def _tasks_with_buffers(self) -> Iterator[tuple[str, Sequence[int]]]:
         for spec in self.topology.spouts:
@@ -419,9 +443,7 @@ class Coordinator:
         time_ms = self._time_ms(now_ms, mono_s)
         allowances = self.ledger.outages.allowances(time_ms)
         probes = {component: allowance.next_probe_ms for component, allowance in allowances.items()}
-        retries = [self.ledger.messages.next_retry_ms(probes)]
-        for number, buffer in self.buffers.items() if not self._held_back() else ():
-            retries.append(buffer.next_due_ms(probes.get(self.topology.task_owner(number)[0], 0)))
+        retries = [self.ledger.messages.retries.next_due_ms(probes)]
         retries += [when for when in probes.values() if when > time_ms]
         times = [*self._ticks.dues(), *self._timers.dues(), *(when for when in retries if when is not None)]
         speed = CATCH_UP_SPEED if time_ms > now_ms else 1.0
@@ -452,7 +474,7 @@ class Coordinator:
         self.observed.measured = feedback.measured
         return self.ledger.stage(plan, feedback)
 
-    def promote(self, micro_batch_id: int, mono_s: float) -> Promotion:
+    def promote(self, micro_batch_id: int, mono_s: float) -> Steps[Promotion]:
         """Count the verdicts of a committed micro-batch, and pass them on to the spouts."""
         plan, self._promoted_at, self._timed_at = self.in_force, mono_s, self._planned_at
         promotion, self.in_force, self.is_read_logged = self.ledger.promote(micro_batch_id), None, False
@@ -466,14 +488,14 @@ class Coordinator:
         self._timers.count(plan.clocks)
         self._settle_records(plan)
         self._notify_buffers(promotion)
-        self._tell_sizes()
+        for component, items in groupby(self._reads, key=itemgetter(0)):
+            yield from self._tell(component, "on_read", [(range_, size) for _, range_, size in items])
         for component, moved in promotion.progress_moved.items():
-            if component in self.spouts:
-                with user_code(f"on_committed of {component!r}"):
-                    self.spouts[component].on_committed(moved)
-        for component in self.ledger.messages.changed:
-            self._tell_spout(component, changed=True)
-        self.ledger.metrics.see_sources(self.spouts)
+            yield from self._tell(component, "on_committed", moved)
+        yield from self.tell_sources(self.ledger.messages.changed, changed=True)
+        for component, spout in self.spouts.items():
+            self.ledger.metrics.see_lag(component, *(yield AskLag(component, spout)))
+        yield from self._ask_finished()
         return promotion
 
     def _time(self, promotion: Promotion, elapsed_ms: float) -> None:
@@ -506,19 +528,31 @@ class Coordinator:
         for number, buffer in self.buffers.items():
             if number in planned:
                 if not self.lane.tracked:  # without ackers messages are acked once sent, as in Storm
-                    buffer.acks.extend(message_id for record, message_id in buffer.planned if message_id is not None)
+                    buffer.acks.extend(one.message_id for one in buffer.planned if one.message_id is not None)
                 buffer.planned = []
 
-    def _tell_sizes(self) -> None:
-        for component, items in groupby(self._reads, key=itemgetter(0)):
-            with user_code(f"on_read of {component!r}"):
-                self.spouts[component].on_read([(range_, size) for _, range_, size in items])
-
-    def _tell_spout(self, component: str, *, changed: bool) -> None:
+    def _tell(self, component: str, hook: str, *arguments: Any) -> Steps[None]:
+        """Call a method of a spout that defines it."""
         spout = self.spouts.get(component)
-        if spout is not None and type(spout).on_sources_changed is not PartitionedSpout.on_sources_changed:
-            with user_code(f"on_sources_changed of {component!r}"):
-                spout.on_sources_changed(self.ledger.views(component, changed=changed))
+        if spout is not None and defines(spout, hook):
+            yield CallSpout(component, spout, hook, arguments)
+
+    def tell_sources(self, components: Iterable[str], *, changed: bool) -> Steps[None]:
+        """Tell spouts the state of their sources: of all, or of those that have changed."""
+        for component in components:
+            spout = self.spouts.get(component)
+            if spout is not None and defines(spout, "on_sources_changed"):  # to make the views takes time
+                views = self.ledger.views(component, changed=changed)
+                yield CallSpout(component, spout, "on_sources_changed", (views,))
+
+    def _ask_finished(self) -> Steps[None]:
+        """Ask the spouts whether they have read everything, if nothing else is left to do."""
+        ending = [name for name, spout in self.spouts.items() if defines(spout, "finished")]
+        for component in ending if ending and self._is_done else ():
+            progress = dict(self.ledger.progress.get(component, {}))
+            known = component in self.lane.inlets or self._finished.get(component) == progress
+            if not known and (yield CallSpout(component, self.spouts[component], "finished", (progress,))):
+                self._finished[component] = progress
 
     def _notify_buffers(self, promotion: Promotion) -> None:
         if not self.buffers:
@@ -534,9 +568,6 @@ class Coordinator:
             buffer = self.buffers.get(split_key(tree.key)[0])
             if buffer is not None:
                 buffer.fail(tree)
-        for number, buffer in self.buffers.items():
-            metrics = self.ledger.metrics.of(self.topology.task_owner(number)[0])
-            metrics.waiting += buffer.retries  # the ledger does not know them and has just written 0
 
     def reason_to_stop(self, promotion: Promotion) -> str | None:
         """Why the topology must stop, if an exception failed a tree in a component whose ``on_error`` is ``stop``."""
@@ -578,17 +609,22 @@ class Coordinator:
     @property
     def retries(self) -> int:
         """How many messages wait to be retried."""
-        return self.ledger.retries + sum(buffer.retries for buffer in self.buffers.values())
+        return self.ledger.retries
 
     @property
     def finished(self) -> bool:
         """Whether nothing is left to do, now or later: no window waits for its timer either."""
-        if not self.drained or self.retries or self._timers.waits:
-            return False
-        return all(map(self._is_read_out, self.spouts)) and all(buffer.exhausted for buffer in self.buffers.values())
+        return (
+            self._is_done
+            and all(map(self._is_read_out, self.spouts))
+            and all(buffer.exhausted for buffer in self.buffers.values())
+        )
+
+    @property
+    def _is_done(self) -> bool:
+        return self.drained and not self.retries and not self._timers.waits
 
     def _is_read_out(self, component: str) -> bool:
         if component in self.lane.inlets:
             return component in self.bounded_inlets and self.inlets_quiet_s is not None
-        with user_code(f"finished of {component!r}"):
-            return self.spouts[component].finished(self.ledger.progress.get(component, {}))
+        return self._finished.get(component) == self.ledger.progress.get(component, {})

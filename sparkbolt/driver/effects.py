@@ -6,11 +6,13 @@ performed them. A shell may die before or after each of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+from sparkbolt.api.components import PartitionedSpout
 from sparkbolt.api.reports import Promotion
+from sparkbolt.base.exceptions import user_code
 from sparkbolt.wire.exclusion import Exclusion
 from sparkbolt.wire.plan import MicroBatchPlan
 from sparkbolt.wire.verdicts import Feedback
@@ -37,6 +39,35 @@ class OpenSpouts:
 
 
 @dataclass(frozen=True)
+class CallSpout:
+    """Call a method of a ``PartitionedSpout``; the result is what it returns. The machine may be used meanwhile."""
+
+    component: str
+    spout: PartitionedSpout
+    method: str
+    arguments: tuple[Any, ...] = ()
+
+    def __call__(self) -> Any:
+        """Call it; ranges that the spout yields one by one become a list."""
+        with user_code(f"{self.method} of {self.component!r}"):
+            answer = getattr(self.spout, self.method)(*self.arguments)
+            return list(answer) if isinstance(answer, Iterator) else answer
+
+
+@dataclass(frozen=True)
+class AskLag:
+    """Ask a ``PartitionedSpout`` for its lag; the result is (lag by source, skipped positions)."""
+
+    component: str
+    spout: PartitionedSpout
+
+    def __call__(self) -> tuple[Mapping[str, int], int]:
+        """Ask it."""
+        with user_code(f"lag of {self.component!r}"):
+            return self.spout.lag(), self.spout.take_skipped()
+
+
+@dataclass(frozen=True)
 class LetSpoutsEmit:
     """A plan is about to be made: ``Spout`` tasks may emit until then."""
 
@@ -44,6 +75,9 @@ class LetSpoutsEmit:
 @dataclass(frozen=True)
 class Wait:
     """Nothing is to be done: wait a little. The result is whether to look again; False answers that there is none."""
+
+    at_once: bool = False
+    """Whether to answer at once unless the topology is inactive, so that Spark asks its other sources again."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +166,8 @@ Effect: TypeAlias = (
     TakeLife
     | DropLetters
     | OpenSpouts
+    | CallSpout
+    | AskLag
     | LetSpoutsEmit
     | Wait
     | Execute
@@ -145,3 +181,7 @@ Effect: TypeAlias = (
     | Tell
     | Compact
 )
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Effect, Any, T]
+"""What happens for one event: it yields effects, receives their results, and returns a value."""

@@ -1,16 +1,19 @@
-"""The life of a topology in one driver: its states, and the transitions between them.
+"""The lifecycle of a topology in one driver: its states, and the transitions between them.
 
-Rule: ``TRANSITIONS`` is the only definition. An event that a state does not list changes nothing, and an order that is
-such an event is refused.
+Rule 1: ``TRANSITIONS`` is the only definition. An event that a state does not list changes nothing, and an order that
+is such an event is refused.
+Rule 2: what a life of the driver reports changes nothing after that life has ended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from sparkbolt.base.words import Word
+from sparkbolt.errors import EngineError
 
 
 class TopologyState(Word):
@@ -85,6 +88,9 @@ TRANSITIONS: Mapping[TopologyState, Mapping[LifecycleEvent, TopologyState]] = {
 """By state and event: the next state."""
 
 
+_SILENT = (_S.INACTIVE, _S.DRAINING, _S.KILLED, _S.FAILED, _S.ENDED)
+
+
 @dataclass
 class Kill:
     """An order to end a topology."""
@@ -95,48 +101,142 @@ class Kill:
 
 
 class Lifecycle:
-    """The state of one topology in one driver; not thread safe: the shell changes it under a lock."""
+    """The state of one topology in one driver, over all its lives there."""
 
-    def __init__(self) -> None:
-        """Begin in the state ``STARTING``."""
+    def __init__(self, name: str = "", lock: AbstractContextManager[Any] | None = None) -> None:
+        """Begin in the state ``STARTING``.
+
+        Args:
+            name: the topology's, for messages.
+            lock: guards the state if several threads change it; it may be entered again by the thread that holds it.
+        """
+        self.lock = nullcontext() if lock is None else lock
         self.state = TopologyState.STARTING
+        self.emits = True
+        """Whether spouts may emit: as was ordered last, and never in a state in which they must not."""
+        self.opening: list[str] = []
+        """The spout tasks whose ``open`` has not returned."""
         self.failure: str | None = None
         """Why it failed."""
-        self.kill: Kill | None = None
+        self.killed: Kill | None = None
         """The order that killed it."""
-        self.restarted: Any = None
-        """The life that ended last, while the topology goes on."""
         self.why_restarted: str | None = None
-        """Why that life ended, in a sentence."""
-        self.asked_to_restart = False
-        """Whether that life ended because a restart was asked for."""
+        """Why the life that ended last has ended, in a sentence."""
+        self._name = name
+        self._restart_is_ordered = False
+        self._ended = self._ran = self._worked = -1
+        """The newest life that has ended, has run a micro-batch, and works."""
+
+    # What the lives report.
 
     def on(self, event: LifecycleEvent) -> bool:
         """Change the state; False if nothing changes, since this state does not know the event."""
-        after = TRANSITIONS[self.state].get(event)
-        if after is None:
-            return False
-        self.state = after
-        return True
+        with self.lock:
+            after = TRANSITIONS[self.state].get(event)
+            if after is None:
+                return False
+            self.state = after
+            if event in (LifecycleEvent.ACTIVATE, LifecycleEvent.DEACTIVATE):
+                self.emits = event is LifecycleEvent.ACTIVATE
+            self.emits = self.emits and after not in _SILENT
+            if event is LifecycleEvent.ACTIVATE:
+                self._advance()
+            return True
 
-    def on_restart(self, life: Any, why: str, *, asked: bool) -> bool:
+    def _advance(self) -> None:
+        """Notice that the topology works."""
+        if self.state is TopologyState.STARTING:
+            works = self.has_run and not self.opening
+        else:
+            works = self.state is TopologyState.RESTARTING and not self.begins_again
+        if works:
+            self.on(LifecycleEvent.WORKS)
+            if not self.emits:
+                self.on(LifecycleEvent.DEACTIVATE)
+
+    def opened(self, spout: str) -> None:
+        """``open`` of a spout task has returned."""
+        with self.lock:
+            self.opening = [name for name in self.opening if name != spout]
+            self._advance()
+
+    def runs(self, life: int) -> None:
+        """Spark runs a micro-batch in a life."""
+        with self.lock:
+            self._ran = max(self._ran, life)
+            self._advance()
+
+    def works(self, life: int) -> None:
+        """A life has promoted a micro-batch, or has answered that there is nothing to do."""
+        with self.lock:
+            self._ran, self._worked = max(self._ran, life), max(self._worked, life)
+            self._advance()
+
+    @property
+    def has_run(self) -> bool:
+        """Whether Spark has run a micro-batch, or was told that there is nothing to do, since the life that ended."""
+        return self._ran > self._ended
+
+    @property
+    def begins_again(self) -> bool:
+        """Whether a life has ended, and the one that follows does not work yet."""
+        return self._ended >= max(self._worked, 0)
+
+    def restarts_on_order(self, life: int) -> bool:
+        """Whether a life ends because a restart was ordered."""
+        return self._restart_is_ordered and self._ended == life
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the topology does not run properly, in a sentence, as far as its state tells; None if it does."""
+        if self.failure is None and self.begins_again and not self._restart_is_ordered:
+            return f"its query failed and is being started again: {self.why_restarted}"
+        return self.failure
+
+    # What ends them.
+
+    def restart(self, life: int, why: str, *, ordered: bool) -> bool:
         """A life ends, and another one follows; False if this is refused."""
-        if not self.on(LifecycleEvent.RESTART if asked else LifecycleEvent.QUERY_FAILS):
-            return False
-        self.restarted, self.why_restarted, self.asked_to_restart = life, why, asked
-        return True
+        with self.lock:
+            if not self.on(LifecycleEvent.RESTART if ordered else LifecycleEvent.QUERY_FAILS):
+                return False
+            self._ended, self.why_restarted, self._restart_is_ordered = life, why, ordered
+            return True
 
-    def on_failure(self, why: str) -> None:
+    def fail(self, why: str) -> None:
         """The topology is given up; the first reason stays."""
-        if self.on(LifecycleEvent.FAIL):
-            self.failure = self.failure or why
+        with self.lock:
+            if self.on(LifecycleEvent.FAIL):
+                self.failure = self.failure or why
 
-    def on_kill(self, why: str, until_s: float) -> bool:
+    def kill(self, why: str, until_s: float) -> bool:
         """The topology is killed; False if it was killed before, whose time this may shorten, or has ended."""
-        if self.kill is not None:
-            self.kill.until_s = min(self.kill.until_s, until_s)
-            return False
-        if not self.on(LifecycleEvent.KILL):
-            return False
-        self.kill = Kill(why, until_s)
-        return True
+        with self.lock:
+            if self.killed is not None:
+                self.killed.until_s = min(self.killed.until_s, until_s)
+                return False
+            if not self.on(LifecycleEvent.KILL):
+                return False
+            self.killed = Kill(why, until_s)
+            return True
+
+    # Orders.
+
+    def order(self, event: LifecycleEvent, done: str) -> None:
+        """Carry out an order; ``done`` is what is ordered, such as "activated".
+
+        Raises:
+            EngineError: the order is refused in this state.
+        """
+        if not self.on(event):
+            raise self.refusal(done)
+
+    def refusal(self, done: str) -> EngineError:
+        """Why an order is refused."""
+        ends = {TopologyState.KILLED: "was killed", TopologyState.DRAINING: "was asked to stop"}
+        if self.state in ends:
+            return EngineError(f"topology {self._name!r} {ends[self.state]} and is ending")
+        return EngineError(
+            f"topology {self._name!r} {'has failed' if self.failure else 'was stopped'} and cannot be {done}: start it "
+            "again, with the same checkpoint if it is to go on where it was"
+        )

@@ -18,9 +18,10 @@ Rule 3: a micro-batch executes until an execution counts; only this one is stage
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol
 
 from sparkbolt.api.components import PartitionedSpout
 from sparkbolt.base.files import Files
@@ -35,25 +36,25 @@ from sparkbolt.driver.effects import (
     Fence,
     LetSpoutsEmit,
     OpenSpouts,
+    Steps,
+    T,
     TakeLife,
     Tell,
     Wait,
     WriteEntry,
     WriteLetters,
 )
+from sparkbolt.driver.ledger.agreement import LoggedOffset
 from sparkbolt.driver.ledger.files import check_number, load_ledger
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.driver.ledger.settings import ledger_settings
+from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.planner import Planner
 from sparkbolt.driver.transaction import Transaction
 from sparkbolt.layout.lane import Lane
 from sparkbolt.observe.recorder import Observed
 from sparkbolt.wire.plan import MicroBatchPlan, Offset
 from sparkbolt.wire.verdicts import Feedback
-
-T = TypeVar("T")
-Steps: TypeAlias = Generator[Effect, Any, T]
-"""What the machine does for one event: it yields effects, receives their results, and returns a value."""
 
 
 def perform_all(steps: Steps[T], perform: Callable[[Effect], Any]) -> T:
@@ -89,8 +90,10 @@ def begin(
     files: Files,
     clock: Clocks,
     last_commit: Callable[[], int],
+    logged: Callable[[int], LoggedOffset | None] = lambda _: None,
     *,
     where: str = "the checkpoint",
+    lifecycle: Lifecycle | None = None,
 ) -> Steps[DriverMachine]:
     """Begin a life: its number is durable before anything is read.
 
@@ -99,7 +102,9 @@ def begin(
         files: the checkpoint's; they are only read here.
         clock: the time.
         last_commit: the number of the last micro-batch that Spark has committed; -1 if there is none.
+        logged: returns the offset that Spark has logged as the end of a micro-batch; None if there is none.
         where: the checkpoint, for messages.
+        lifecycle: the state of the topology, which outlives this life; None in a driver with one life.
 
     Raises:
         CheckpointError: an entry that counts is missing or damaged.
@@ -117,7 +122,13 @@ def begin(
     ledger.begin_life(life)
     yield DropLetters(committed)
     spouts: Mapping[str, PartitionedSpout] = yield OpenSpouts()
-    return DriverMachine(lane, ledger, spouts, files, clock, last_commit, where=where)
+    coordinator = Coordinator(
+        lane, ledger, spouts, lifecycle or Lifecycle(), now_ms=int(clock.now_ms), mono_s=clock.mono_s
+    )
+    yield from coordinator.tell_sources(spouts, changed=False)
+    planner = Planner(coordinator, files, where=where, last_commit=last_commit if lane.inlets else None, logged=logged)
+    transaction = Transaction(lane, files) if lane.topology.config.transactional else None
+    return DriverMachine(coordinator, planner, clock, Commits(lane, files), transaction)
 
 
 class DriverMachine:
@@ -125,35 +136,30 @@ class DriverMachine:
 
     def __init__(
         self,
-        lane: Lane,
-        ledger: Ledger,
-        spouts: Mapping[str, PartitionedSpout],
-        files: Files,
+        coordinator: Coordinator,
+        planner: Planner,
         clock: Clocks,
-        last_commit: Callable[[], int],
-        *,
-        where: str,
+        commits: Commits,
+        transaction: Transaction | None,
     ) -> None:
-        """Made by ``begin``."""
+        """Made by ``begin``; ``transaction`` is None if the topology is not transactional."""
+        self.coordinator = coordinator
+        self.lifecycle = coordinator.lifecycle
+        """The state of the topology."""
+        self.planner = planner
         self._clock = clock
-        self._config = lane.topology.config
-        self.coordinator = Coordinator(lane, ledger, spouts, now_ms=int(clock.now_ms), mono_s=clock.mono_s)
-        self.planner = Planner(self.coordinator, files, where=where, last_commit=last_commit if lane.inlets else None)
-        self._transaction = Transaction(lane, files) if self._config.transactional else None
-        self._commits = Commits(lane, files)
+        self._commits = commits
+        self._transaction = transaction
+        self._has_inlets = bool(coordinator.lane.inlets)
+        self._answered_s: deque[float] = deque(maxlen=2)
+        """When Spark was answered last, and before that, on the monotonic clock."""
         self.promoting = False
         """Whether a committed micro-batch is being promoted, and not everybody was told yet."""
         self.promoted = False
         """Whether it has promoted a micro-batch."""
-        self.quiet = False
-        """Whether it has answered at least once that there is nothing to do."""
-        self.failure: str | None = None
-        """Why the topology must stop, as ``on_error="stop"`` demands; None if it need not."""
-
-    @property
-    def works(self) -> bool:
-        """Whether it has promoted a micro-batch, or has answered that there is nothing to do."""
-        return self.promoted or self.quiet
+        self.running: tuple[int, float] | None = None
+        """The micro-batch that Spark runs, and its start on the monotonic clock; None if it runs none."""
+        coordinator.is_read_logged = planner.is_read_logged(coordinator.ledger.last_promoted + 1)
 
     @property
     def ledger(self) -> Ledger:
@@ -169,10 +175,18 @@ class DriverMachine:
             The end of the next micro-batch; ``start`` if there is nothing to do.
         """
         number = self.planner.committed(start)
+        if self._has_inlets:
+            self._look_at_inlets(number)
         if number is not None:
+            self.running = None
             yield from self.committed(number)
         else:  # the rows of a micro-batch that an earlier life has promoted may not be outside
             yield from self._commit_rows(self.ledger.last_promoted)
+        end = yield from self._next_end(start, at_once=self._has_inlets and number is not None)
+        self._answered_s.append(self._clock.mono_s)
+        return end
+
+    def _next_end(self, start: Offset, *, at_once: bool) -> Steps[Offset]:
         waits = True
         while waits:
             self.coordinator.observed.times.planned_ms = self._clock.now_ms
@@ -180,16 +194,27 @@ class DriverMachine:
             end = yield from self.next_offset()
             if end is not None:
                 return end
-            waits = yield Wait()
+            waits = yield Wait(at_once)
         plan = self.planner.plan_nothing(int(self._clock.now_ms), self._clock.mono_s)
         if plan is not None:
             return (yield from self._offset_of(plan))
-        self.quiet = True
+        self.lifecycle.works(self.coordinator.life)
         return start
+
+    def _look_at_inlets(self, committed: int | None) -> None:
+        """Note since when the sources of inlets have had nothing new, if they have.
+
+        Spark asks them before it asks here, and runs a micro-batch if any source has something new. So they had nothing
+        if Spark has run none since its last request (``committed`` is None), or one in whose offsets only the plan is
+        new.
+        """
+        since_s = self._answered_s[0] if len(self._answered_s) == 2 else None
+        rows = committed is not None and self.planner.has_rows(committed)
+        self.coordinator.inlets_quiet_s = None if rows else since_s
 
     def next_offset(self) -> Steps[Offset | None]:
         """Plan the next micro-batch, or return the plan that is in force; None if there is nothing to do."""
-        plan = self.coordinator.next_plan(int(self._clock.now_ms), self._clock.mono_s)
+        plan = yield from self.coordinator.next_plan(int(self._clock.now_ms), self._clock.mono_s)
         return None if plan is None else (yield from self._offset_of(plan))
 
     def _offset_of(self, plan: MicroBatchPlan) -> Steps[Offset]:
@@ -203,11 +228,21 @@ class DriverMachine:
         """Accept that Spark runs the micro-batch that ends at ``end``, and return its plan."""
         plan = self.planner.confirm(end, self._clock.mono_s)
         self.coordinator.observed.times.confirmed_ms = self._clock.now_ms
+        self._runs(plan)
         return plan
+
+    def _runs(self, plan: MicroBatchPlan) -> None:
+        self.running = plan.micro_batch_id, self._clock.mono_s
+        self.lifecycle.runs(self.coordinator.life)
 
     def ran(self, micro_batch_id: int) -> Steps[None]:
         """Run a confirmed micro-batch, and stage it; afterwards Spark commits it."""
         plan = self.planner.running(micro_batch_id, int(self._clock.now_ms), self._clock.mono_s)
+        if self.running is None:
+            self._runs(plan)
+        if self._has_inlets:
+            self.coordinator.inlets_quiet_s = None
+            self.coordinator.is_read_logged = self.planner.has_rows(micro_batch_id)
         feedback = yield from self._executed(plan)
         yield from self.staged(micro_batch_id, feedback)
 
@@ -253,21 +288,25 @@ class DriverMachine:
         try:
             self.coordinator.observed.times.committed_ms = self._clock.now_ms
             yield from self._commit_rows(micro_batch_id)
-            promotion = self.coordinator.promote(micro_batch_id, self._clock.mono_s)
+            promotion = yield from self.coordinator.promote(micro_batch_id, self._clock.mono_s)
             if self._transaction is not None:
                 yield from self._transaction.forget(micro_batch_id)
             self.promoted = True
-            self._stop_if_demanded(promotion)
+            self.lifecycle.works(self.coordinator.life)
+            reason = self.coordinator.reason_to_stop(promotion)
+            if reason is not None:
+                self.lifecycle.fail(reason)
             yield Tell(promotion)
             self.coordinator.observed = Observed()
         finally:
             self.promoting = False
-        if (micro_batch_id + 1) % self._config.compact_every == 0:
+        if (micro_batch_id + 1) % self.coordinator.config.compact_every == 0:
             yield Compact(micro_batch_id, self.ledger.snapshot)
         return promotion
 
     def query_ended(self, last_commit: int) -> Steps[None]:
         """After the query has ended: promote the staged micro-batch, if Spark has committed it."""
+        self.running = None
         number = self.planner.left_over(last_commit)
         if number is not None:
             yield from self.committed(number)
@@ -277,9 +316,3 @@ class DriverMachine:
         if self._commits.waits:
             yield Fence(self.coordinator.life)
             yield from self._commits.settle(last_commit)
-
-    def _stop_if_demanded(self, promotion: Promotion) -> None:
-        reason = self.coordinator.reason_to_stop(promotion)
-        if reason is not None:
-            self.failure = self.failure or reason
-            self.coordinator.active = False

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from sparkbolt.base.files import Files
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.effects import Write
+from sparkbolt.driver.ledger.agreement import LoggedOffset
 from sparkbolt.errors import CheckpointError, OutdatedLifeError, check
 from sparkbolt.wire.plan import MicroBatchPlan, Offset, Piece, plan_of
 
@@ -35,6 +36,7 @@ class Planner:
         *,
         where: str = "the checkpoint",
         last_commit: Callable[[], int] | None = None,
+        logged: Callable[[int], LoggedOffset | None] = lambda _: None,
     ) -> None:
         """Answer for ``coordinator``.
 
@@ -44,7 +46,9 @@ class Planner:
             where: the checkpoint, for messages.
             last_commit: the number of the last micro-batch that Spark has committed; for a lane with inlets only,
                 which has micro-batches without a plan.
+            logged: returns the offset that Spark has logged as the end of a micro-batch; None if there is none.
         """
+        self._logged = logged
         self._last_commit = last_commit
         self.coordinator = coordinator
         self._files = files
@@ -100,6 +104,20 @@ class Planner:
         """After the query has ended: the staged micro-batch that Spark has committed since its last request, if any."""
         staged = self.coordinator.ledger.staged
         return staged if staged is not None and staged == last_commit else None
+
+    # What Spark has logged.
+
+    def has_rows(self, micro_batch_id: int) -> bool:
+        """Whether Spark's log has this micro-batch with something new of the sources of inlets."""
+        logged = self._logged(micro_batch_id)
+        return logged is not None and logged.has_rows(self._logged(micro_batch_id - 1))
+
+    def is_read_logged(self, micro_batch_id: int) -> bool:
+        """Whether Spark's log has this micro-batch, and it reads something: then Spark runs it before any other."""
+        logged = self._logged(micro_batch_id)
+        plan = self.plan_of(logged.plan) if logged is not None else None
+        planned = plan is not None and plan.micro_batch_id == micro_batch_id and Coordinator.reads(plan)
+        return planned or self.has_rows(micro_batch_id)
 
     # partitions.
 

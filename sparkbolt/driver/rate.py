@@ -119,6 +119,8 @@ def positions_read(
 ) -> Counter[str]:
     """How many new positions of each component a micro-batch has read: as measured where it was, else as planned.
 
+    Of a ``Spout``, records that are retried count too: they travel with the plan, like new ones.
+
     Args:
         entries: the entries of its plan that were read.
         reads: what executors have read, as in ``Feedback``.
@@ -126,7 +128,7 @@ def positions_read(
     """
     planned, measured = Counter[str](), Counter[str]()
     for entry in entries:
-        if entry.letters is None and entry.positions is None:
+        if entry.letters is None and (entry.positions is None or entry.source is None):
             planned[task_owner(entry.task)[0]] += entry.reserved
     for component, range_, _ in reads:
         measured[component] += range_.end - range_.start

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from sparkbolt.driver.ledger.partition_manager import Retry
+from sparkbolt.driver.ledger.retry_schedule import Retry
 from sparkbolt.wire.plan import Entry
 
 LETTERS_PER_ENTRY_MAX = 100
@@ -35,7 +35,7 @@ def retry_entries(
     >>> [(entry.start, entry.end, entry.positions) for entry in found]
     [(60, 90, None), (10, 11, (10, 50))]
     """
-    grouped: dict[tuple[int, str, int], list[int]] = {}
+    grouped: dict[tuple[int, str | None, int], list[int]] = {}
     entries = []
     for retry in retries:
         if retry.letter is not None:
@@ -62,7 +62,7 @@ def letter_entries(retries: Iterable[Retry], next_letter: Callable[[int], int]) 
     >>> [(entry.base, entry.positions) for entry in letter_entries(again, lambda task: 100)]
     [(100, (10, 20)), (102, (50,))]
     """
-    groups: dict[tuple[int, str, int, int], list[tuple[int, str]]] = {}
+    groups: dict[tuple[int, str | None, int, int], list[tuple[int, str]]] = {}
     count = size = lone = 0
     for retry in retries:
         if retry.letter is None or (retry.attempt > 1 and lone == LETTERS_ALONE_PER_PLAN_MAX):

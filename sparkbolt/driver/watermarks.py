@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from sparkbolt.api.components import PartitionedSpout
 from sparkbolt.api.ranges import Range
 from sparkbolt.api.runtime_bolts import RuntimeBolt
-from sparkbolt.base.exceptions import user_code
+from sparkbolt.driver.effects import CallSpout, Steps
 from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.source_marks import Place
 from sparkbolt.layout.lane import Lane
@@ -59,7 +59,7 @@ class Watermarks:
         self._heard_ms: dict[Place, int] = {}
         """When each source was read last, in the plans' time."""
 
-    def ask(self, progress: Mapping[str, Mapping[str, int]], offered: Mapping[str, Sequence[Range]]) -> None:
+    def ask(self, progress: Mapping[str, Mapping[str, int]], offered: Mapping[str, Sequence[Range]]) -> Steps[None]:
         """Ask the spouts for their sources.
 
         Args:
@@ -69,8 +69,7 @@ class Watermarks:
         for component, spout in self._spouts.items():
             new = {range_.source: range_.end for range_ in offered.get(component, ())}
             done = {**progress.get(component, {}), **new}
-            with user_code(f"unread of {component!r}"):
-                sources = spout.unread(done)
+            sources = yield CallSpout(component, spout, "unread", (done,))
             if sources is None:
                 self._unread.pop(component, None)
             else:

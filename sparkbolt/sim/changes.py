@@ -19,7 +19,7 @@ import pyarrow as pa
 from sparkbolt.api.tuples import Origin
 from sparkbolt.base.exceptions import pass_on, printed
 from sparkbolt.sim.canonical import stable_bytes
-from sparkbolt.worker.tuple_batch import Output, Rows, StreamOut
+from sparkbolt.worker.emissions import Output, RowBuffer, Rows
 
 CHANGEABLE = (list, dict, set, bytearray, deque, tuple, np.ndarray)
 """Types whose values are watched; a tuple because of its elements."""
@@ -70,9 +70,9 @@ class Changes:
     def watch(self, output: Output) -> None:
         """Watch everything that a task emits from now on."""
         for out in output.streams.values():
-            out.extend = partial(self._extend, out, out.extend)
+            out.rows.extend = partial(self._extend, out.rows, out.rows.extend)
 
-    def _extend(self, out: StreamOut, extend: Callable[[Sequence[Any]], None], values: Sequence[Any]) -> None:
+    def _extend(self, out: RowBuffer, extend: Callable[[Sequence[Any]], None], values: Sequence[Any]) -> None:
         notes = self._emitted.setdefault(id(out), [])
         notes += _notes(values, len(out.values))
         extend(values)
@@ -98,8 +98,9 @@ class Changes:
                     self.found.append(ValueChange(output.component, True, text))
             notes.clear()
         for out in output.streams.values():
-            for place, note in self._emitted.pop(id(out), ()):
-                is_there = place < len(out.values) and out.values[place] is note.value  # an emit may have been undone
+            emitted = out.rows.values
+            for place, note in self._emitted.pop(id(out.rows), ()):
+                is_there = place < len(emitted) and emitted[place] is note.value  # an emit may have been undone
                 if is_there and note.is_changed:
                     field = f"field {out.routes.fields[place % out.width]!r} on stream {out.routes.name!r}"
                     text = f"{who} emitted {note.text} as {field}, which was {_text(note.value)} when it was sent"

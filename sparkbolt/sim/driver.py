@@ -11,7 +11,7 @@ from typing import Any
 
 from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.base.exceptions import Interruption
-from sparkbolt.driver.coordinator import Coordinator
+from sparkbolt.driver.ledger.agreement import LoggedOffset
 from sparkbolt.driver.ledger.files import Tenure
 from sparkbolt.driver.machine import DriverMachine
 from sparkbolt.files.memory import MemoryFiles
@@ -19,7 +19,7 @@ from sparkbolt.sim.sources import Queue, SimulatedQueue
 from sparkbolt.sim.spark_loop import SparkLog
 from sparkbolt.sim.spouts import LocalSpout, close_ranged, open_tasks
 from sparkbolt.sim.subject import Subject
-from sparkbolt.wire.plan import Entry, MicroBatchPlan, plan_of
+from sparkbolt.wire.plan import Entry, MicroBatchPlan
 from sparkbolt.worker.environment import WorkerEnvironment
 from sparkbolt.worker.state.task_state import DictStore
 
@@ -70,10 +70,10 @@ class Durable:
         self.lives += 1
         return tenure.begin(str(self.lives))
 
-    def logged(self) -> MicroBatchPlan | None:
-        """Return the plan that is in the offset log and not committed."""
-        running = self.log.running
-        return None if running is None else plan_of(json.loads(self.log.offsets[running]), self.files, WHERE)
+    def logged(self, micro_batch_id: int) -> LoggedOffset | None:
+        """Return the offset that is logged as the end of a micro-batch; None if there is none."""
+        text = self.log.offsets.get(micro_batch_id)
+        return None if text is None else LoggedOffset((), json.loads(text))
 
 
 class Driver:
@@ -99,10 +99,10 @@ class Driver:
             before: The previous life in the same process, whose query has ended; its ``Spout`` tasks go on.
         """
         self.machine, self.coordinator, self.ledger = machine, machine.coordinator, machine.ledger
+        self.lifecycle = machine.lifecycle
         self.tenure = tenure
         self.files = durable.files
         self.took_over = before is not None
-        self.coordinator.is_read_logged = Coordinator.reads(durable.logged())
         self.spouts: dict[int, LocalSpout]
         if before is not None:
             close_ranged(before.coordinator.spouts)
@@ -125,7 +125,7 @@ class Driver:
         for entry in plan.alive_entries(self.coordinator.life):
             if entry.source is None:
                 self.coordinator.records_of(entry)  # checks that they exist
-                found[entry] = self.coordinator.buffers[entry.task].planned_of(entry)
+                found[entry] = list[tuple[Any, Any]](self.coordinator.buffers[entry.task].planned_of(entry))
             elif entry.once:
                 found[entry] = []
         return found

@@ -19,18 +19,22 @@ from sparkbolt.api.topology import Topology
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.durable_effects import perform_on_files
 from sparkbolt.driver.effects import (
+    AskLag,
+    CallSpout,
     Commit,
     Compact,
     Counts,
     Effect,
     Execute,
     OpenSpouts,
+    Steps,
+    T,
     TakeLife,
     Tell,
 )
 from sparkbolt.driver.ledger.files import LETTERS_FOLDER, Tenure
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
-from sparkbolt.driver.machine import Steps, T, begin, perform_all
+from sparkbolt.driver.machine import begin, perform_all
 from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.committing import LocalCommitters
@@ -135,7 +139,7 @@ class LocalEngine:
     @property
     def failure(self) -> str | None:
         """Return why the topology stopped, as ``on_error="stop"`` demands; None if it did not."""
-        return self.machine.failure
+        return self.machine.lifecycle.failure
 
     @property
     def log(self) -> list[bytes]:
@@ -155,7 +159,7 @@ class LocalEngine:
     def step(self) -> Promotion | None:
         """Run one micro-batch from its plan to its promotion; return None if there is nothing to do."""
         for spout in self.spouts.values():
-            spout.turn(self.coordinator.active)
+            spout.turn(self.machine.lifecycle.emits)
         end = self.perform_all(self.machine.next_offset())
         if end is None:
             return None
@@ -179,6 +183,8 @@ class LocalEngine:
                 return self._tenure.begin("LocalEngine")
             case OpenSpouts():
                 return open_ranged(self.lane, self._environment)
+            case CallSpout() | AskLag():
+                return effect()
             case Execute():
                 return self._executed(effect)
             case Counts():

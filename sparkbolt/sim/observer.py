@@ -22,9 +22,9 @@ from sparkbolt.layout.lane import Lane
 from sparkbolt.sim.canonical import stable_bytes
 from sparkbolt.sim.changes import Changes, ValueChange
 from sparkbolt.wire.frames import python_values
+from sparkbolt.worker.emissions import Output, Rows
 from sparkbolt.worker.routing import RoutedRows
 from sparkbolt.worker.tasks import BoltTask
-from sparkbolt.worker.tuple_batch import Output, Rows
 
 
 class WorkerDied(Interruption):
@@ -84,7 +84,7 @@ class _DyingRows(Rows):
 
 
 class AttemptObserver:
-    """Records what the current attempt does; implements the ``Observer`` protocol of ``core.worker.worker``."""
+    """Records what the current attempt does; implements the ``Observer`` protocol of ``worker.environment``."""
 
     def __init__(self, lane: Lane, *, stories: bool = False, trails: bool = False) -> None:
         """Start with nothing recorded.

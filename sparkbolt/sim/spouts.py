@@ -9,14 +9,14 @@ from sparkbolt.api.components import PartitionedSpout, Spout, TopologyContext
 from sparkbolt.api.reports import ErrorReport
 from sparkbolt.base.exceptions import line_of, pass_on, reason_of, text_of, user_code
 from sparkbolt.driver.coordinator import Coordinator
-from sparkbolt.driver.spout_buffer import SpoutBuffer
+from sparkbolt.driver.spout_buffer import Emitted, SpoutBuffer
 from sparkbolt.layout.lane import Lane
 from sparkbolt.wire.plan import Record
 from sparkbolt.worker.collectors import SpoutRecordCollector
+from sparkbolt.worker.emissions import Output
 from sparkbolt.worker.environment import WorkerEnvironment
 from sparkbolt.worker.returned_values import refuse_of_spout
 from sparkbolt.worker.routing import routes_of
-from sparkbolt.worker.tuple_batch import Output
 from sparkbolt.worker.worker import context_of
 
 CALLS_PER_TURN_MAX = 1000
@@ -109,7 +109,7 @@ class LocalSpout:
         bytes_max = self._context.config.tuple_bytes_max
         for stream, values, message_id, task in self._collector.records:
             tracked = self._tracked and message_id is not None
-            self._buffer.waiting.append((Record.of(stream, values, tracked, task, bytes_max), message_id))
+            self._buffer.waiting.append(Emitted(Record.of(stream, values, tracked, task, bytes_max), message_id))
         self._collector.records = []
         for error in self._output.errors:
             self.reports.append(ErrorReport(self._context.component, self._context.index, *reason_of(error)))

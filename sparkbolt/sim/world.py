@@ -17,6 +17,8 @@ from sparkbolt.api.causes import Cause
 from sparkbolt.api.reports import Fail
 from sparkbolt.driver.durable_effects import perform_on_files
 from sparkbolt.driver.effects import (
+    AskLag,
+    CallSpout,
     Commit,
     Compact,
     Counts,
@@ -25,6 +27,8 @@ from sparkbolt.driver.effects import (
     LetSpoutsEmit,
     OpenSpouts,
     Remove,
+    Steps,
+    T,
     TakeLife,
     Tell,
     Wait,
@@ -34,7 +38,8 @@ from sparkbolt.driver.effects import (
 )
 from sparkbolt.driver.ledger.files import Tenure, cut_back
 from sparkbolt.driver.ledger.ledger import Promotion
-from sparkbolt.driver.machine import Steps, T, begin, perform_all
+from sparkbolt.driver.lifecycle import Lifecycle, LifecycleEvent
+from sparkbolt.driver.machine import begin, perform_all
 from sparkbolt.errors import OutdatedLifeError, check
 from sparkbolt.sim.checkers.acks import Checkers
 from sparkbolt.sim.checkers.dead_letters import SimulatedSink, letters_in
@@ -154,7 +159,17 @@ class World:
             self._tenure = Tenure(self.durable.files)
             cut_back(self.durable.files, self.durable.log.last_commit)
         self._committers = LocalCommitters(self.subject.lane, self._environment)
-        steps = begin(self.subject.lane, self.durable.files, self, lambda: self.durable.log.last_commit, where=WHERE)
+        lifecycle = Lifecycle() if before is None else before.lifecycle
+        durable = self.durable
+        steps = begin(
+            self.subject.lane,
+            durable.files,
+            self,
+            lambda: durable.log.last_commit,
+            durable.logged,
+            where=WHERE,
+            lifecycle=lifecycle,
+        )
         machine = self._perform_all(steps)
         self.driver = Driver(self.subject, self._environment, self.durable, machine, self._tenure, before)
         self._limit_buffers()
@@ -186,7 +201,7 @@ class World:
             if self.stopped is not None or self.checkers.facts.away is not None:
                 return None
             enough = self._enough()
-            self.driver.coordinator.active = not enough
+            self.driver.lifecycle.on(LifecycleEvent.DEACTIVATE if enough else LifecycleEvent.ACTIVATE)
             if self._quiet:
                 return None
             if self._turn():
@@ -260,6 +275,7 @@ class World:
     def _begin_again(self) -> None:
         """Begin another life in the same driver, because the query has ended; its ``Spout`` tasks go on."""
         self._restarts += 1
+        self.driver.lifecycle.restart(self.driver.ledger.life, "its query died", ordered=False)
         check(self._restarts <= RESTARTS_MAX, f"the query was started {self._restarts} times without a commit")
         self._still_ours()
         self._perform_all(self.driver.machine.query_ended(self.durable.log.last_commit))
@@ -371,6 +387,8 @@ class World:
                 return self.durable.take_life(self._tenure)
             case OpenSpouts():
                 return open_ranged(self.subject.lane, self._environment)
+            case CallSpout() | AskLag():
+                return effect()
             case LetSpoutsEmit():
                 self._let_spouts_emit(self.driver.ledger.last_promoted + 1)
             case Wait():
@@ -395,7 +413,7 @@ class World:
         self._hear()
         if self._step(number, Step.ASK) is None:
             for task in self.driver.spouts.values():
-                task.turn(self.driver.coordinator.active)
+                task.turn(self.driver.lifecycle.emits)
             self._set_budgets(number)
         else:
             for component in self.subject.positions:

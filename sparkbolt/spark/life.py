@@ -16,24 +16,23 @@ import sys
 import threading
 import time
 import uuid
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from enum import IntEnum
 from typing import Any
 
-import cloudpickle
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sparkbolt.api.components import PartitionedSpout
 from sparkbolt.api.progress import Progress, Sight
 from sparkbolt.api.reports import QueryFailure
-from sparkbolt.base.exceptions import line_of, user_code
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.durable_effects import perform_on_files
 from sparkbolt.driver.effects import (
+    AskLag,
+    CallSpout,
     Commit,
     Compact,
     Counts,
@@ -41,6 +40,8 @@ from sparkbolt.driver.effects import (
     Execute,
     LetSpoutsEmit,
     OpenSpouts,
+    Steps,
+    T,
     TakeLife,
     Tell,
     Wait,
@@ -48,8 +49,8 @@ from sparkbolt.driver.effects import (
 )
 from sparkbolt.driver.ledger.agreement import LoggedOffset, logged_offset
 from sparkbolt.driver.ledger.ledger import Promotion
-from sparkbolt.driver.machine import DriverMachine, Steps, T, begin, perform_all
-from sparkbolt.errors import SourceUnavailable, SparkboltError, SpoutAwayError, SpoutOpenError
+from sparkbolt.driver.lifecycle import Lifecycle
+from sparkbolt.driver.machine import begin, perform_all
 from sparkbolt.layout.lane import Lane
 from sparkbolt.spark import jvm, repetition
 from sparkbolt.spark.activity_pages import Pages
@@ -65,15 +66,15 @@ from sparkbolt.spark.lane_query import acker, lane_frame
 from sparkbolt.spark.relocation import name_places_anew
 from sparkbolt.spark.session import cores_of, is_local, jvm_lives, stage_that_runs
 from sparkbolt.spark.source_task import packed_task
+from sparkbolt.spark.spout_calls import SpoutCalls
 from sparkbolt.spark.state_lineage import choose_form
-from sparkbolt.spark.user_calls import Calls, NotReturned, in_driver
+from sparkbolt.spark.user_calls import Calls, NotReturned
 from sparkbolt.wire.acker import gather
 from sparkbolt.wire.frames import Moment
 from sparkbolt.wire.plan import BEFORE_THE_FIRST, Offset
 from sparkbolt.wire.verdicts import Feedback
 from sparkbolt.worker.activity import progress_of
 from sparkbolt.worker.source_reader import clock_rows
-from sparkbolt.worker.worker import context_of
 
 KILL_AFTER_SECS = 0.5
 POLL_WAIT_SECS = 0.25
@@ -88,6 +89,16 @@ driver, to which they are some megabytes, judges them sooner than Spark runs a s
 log = logging.getLogger("sparkbolt")
 
 
+class LifePhase(IntEnum):
+    """How far a life has come."""
+
+    RUNS = 0
+    STOPS = 1
+    """Its query is being stopped: Spark is answered at once."""
+    ENDED = 2
+    """Nothing of it is left but the threads of spouts."""
+
+
 class Life:
     """One life of a topology: its ledger, its coordinator, its query."""
 
@@ -97,7 +108,8 @@ class Life:
         spark: SparkSession,
         checkpoint: Checkpoint,
         calls: Calls,
-        tell: Callable[[DriverMachine, Promotion], None],
+        lifecycle: Lifecycle,
+        tell: Callable[[Coordinator, Promotion], None],
     ) -> None:
         """Begin a life and open the partitioned spouts; ``start`` begins to process.
 
@@ -107,6 +119,7 @@ class Life:
             checkpoint: the topology's checkpoint, locked.
             calls: the user calls of the topology; its ``changed`` guards the coordinator, and is notified after each
                 promotion.
+            lifecycle: the state of the topology.
             tell: called with each promotion while ``changed`` is held; it may release ``changed`` while it waits.
         """
         self.lane = lane
@@ -123,30 +136,32 @@ class Life:
         self._checkpoint = checkpoint
         self._calls = calls
         self._changed = calls.changed
+        self._lifecycle = lifecycle
         self._tell = tell
         self._partials = 0
-        self._answered_s: deque[float] = deque(maxlen=2)
-        """When Spark was answered last, and before that, on the monotonic clock."""
-        self._released = False
-        """Whether Spark is answered at once, since the query is being stopped."""
-        self._runs: tuple[int, float] | None = None
-        """The number of the running micro-batch, and its start on the monotonic clock; None if none runs."""
-        self._ended = False
+        self._phase = LifePhase.RUNS
         self.bundle: JobBundle
         self._wait_until_s: float | None = None
         """Until when the current request waits for something to do; None before it waits."""
-        self._spouts: dict[str, PartitionedSpout] = {}
+        self._spout_calls = SpoutCalls(calls)
         self._frame: DataFrame | None = None
         """The rows at the end of the lane, of the micro-batch that runs."""
         where = f"checkpoint {checkpoint.directory}"
         try:
-            steps = begin(lane, checkpoint.files, WallClock(), checkpoint.last_commit, where=where)
+            steps = begin(
+                lane,
+                checkpoint.files,
+                WallClock(),
+                checkpoint.last_commit,
+                self._logged,
+                where=where,
+                lifecycle=lifecycle,
+            )
             self.machine = perform_all(steps, self._perform)
             self._commit_calls = CommitCalls(lane, self.bundle.components, self.bundle.checkpoint_id, calls, spark)
             self._bridge = Bridge(self._answer)
-            self.coordinator.is_read_logged = self._is_read_logged(self.coordinator.ledger.last_promoted + 1)
         except BaseException:
-            close_spouts(self._spouts)
+            self._spout_calls.close()
             raise
         self._pages: Pages | None = None
         if is_local(spark):
@@ -157,22 +172,6 @@ class Life:
     def coordinator(self) -> Coordinator:
         """The coordinator of the machine."""
         return self.machine.coordinator
-
-    def _open_spouts(self, spouts: dict[str, PartitionedSpout]) -> None:
-        """Open the partitioned spouts and add them to ``spouts``; the caller closes these, also after an error."""
-        for spec in self.topology.spouts:
-            if isinstance(spec.component, PartitionedSpout):
-                spout = in_driver(cloudpickle.loads(self.bundle.components[spec.id]), spec.id, self._calls)
-                spouts[spec.id] = spout
-                try:
-                    with user_code(f"open of {spec.id!r}"):
-                        number = self.topology.tasks(spec.id)[0]
-                        spout.open(context_of(self.lane, number, checkpoint_id=self.bundle.checkpoint_id))
-                except Exception as error:
-                    if isinstance(error, SparkboltError) and not isinstance(error, SourceUnavailable):
-                        raise  # its message is clear, and a retry would raise it again
-                    kind = SpoutAwayError if isinstance(error, SourceUnavailable) else SpoutOpenError
-                    raise kind(f"spout {spec.id!r} could not be opened: {line_of(error)}") from error
 
     def start(self) -> None:
         """Begin to process; returns at once."""
@@ -191,16 +190,14 @@ class Life:
     # Requests of the planner.
 
     def _answer(self, verb: str, argument: Any) -> Any:
-        if self._ended:
+        if self._phase is LifePhase.ENDED:
             raise RuntimeError("this start of the query has ended")
         with self._failures_kept():
             if verb == Question.INITIAL:
                 return dict(BEFORE_THE_FIRST)
             if verb == Question.LATEST:
                 start = self._committed_end() if argument is None else argument
-                answer = self._latest(start)
-                self._answered_s.append(time.monotonic())
-                return answer
+                return self._latest(start)
             if verb == Question.PARTITIONS:
                 return self._partitions(argument)
             if verb == Question.IS_COMMITTED:
@@ -225,66 +222,34 @@ class Life:
         data = self._checkpoint.files.read(f"spark/offsets/{micro_batch_id}")
         return None if data is None else logged_offset(data)
 
-    def _has_rows(self, micro_batch_id: int) -> bool:
-        """Whether Spark's log has this micro-batch with something new of the sources of inlets."""
-        logged = self._logged(micro_batch_id)
-        return logged is not None and logged.has_rows(self._logged(micro_batch_id - 1))
-
-    def _is_read_logged(self, micro_batch_id: int) -> bool:
-        """Whether Spark's log has this micro-batch, and it reads something: then Spark runs it before any other."""
-        logged = self._logged(micro_batch_id)
-        plan = self.machine.planner.plan_of(logged.plan) if logged is not None else None
-        planned = plan is not None and plan.micro_batch_id == micro_batch_id and Coordinator.reads(plan)
-        return planned or self._has_rows(micro_batch_id)
-
     def _latest(self, start: Offset) -> Offset:
         """Promote the micro-batch that ends at ``start``, then plan the next; wait a little for something to do."""
         with self._changed:
-            committed = self.machine.planner.committed(start)
-            if committed is not None:
-                self._runs = None
-            if self.lane.inlets:
-                self._look_at_inlets(committed)
-            at_once = self.lane.inlets and committed is not None  # Spark is to ask its other sources again
-            self._wait_until_s = time.monotonic() if at_once else None
+            self._wait_until_s = None
             return self._perform_all(self.machine.asked(start))
 
-    def _wait(self) -> bool:
+    def _wait(self, at_once: bool) -> bool:
         """Wait a little for something to do; whether to look again."""
         now_s = time.monotonic()
         if self._wait_until_s is None:
-            self._wait_until_s = now_s + POLL_WAIT_SECS
+            self._wait_until_s = now_s + (0.0 if at_once else POLL_WAIT_SECS)
         left = self._wait_until_s - now_s
         if left <= 0 and self.coordinator.ledger.last_promoted >= 0 and self._held_open():
             self._wait_until_s = now_s + HELD_OPEN_SECS
         elif left <= 0:
             return False
         self._changed.wait(min(left, 0.05))
-        return not self._ended
-
-    def _look_at_inlets(self, committed: int | None) -> None:
-        """Note since when the sources of inlets have had nothing new, if they have.
-
-        Spark asks them before it asks here, and runs a micro-batch if any source has something new. So they had nothing
-        if Spark has run none, or one in whose offsets only the plan is new.
-
-        Args:
-            committed: the micro-batch that Spark has run since its last request; None if there is none.
-        """
-        since_s = self._answered_s[0] if len(self._answered_s) == 2 else None
-        rows = committed is not None and self._has_rows(committed)
-        self.coordinator.inlets_quiet_s = None if rows else since_s
+        return self._phase is not LifePhase.ENDED
 
     def _held_open(self) -> bool:
         """Whether Spark is kept from asking the sources of inlets, since the topology is not active."""
-        if self.coordinator.active or not self.lane.inlets or self._ended or self._released:
+        if self._lifecycle.emits or not self.lane.inlets or self._phase is not LifePhase.RUNS:
             return False
         return self.query is None or bool(self.query.isActive)
 
     def _partitions(self, end: Offset) -> list[bytes]:
         with self._changed:
             plan = self.machine.confirmed(end)
-            self._runs = plan.micro_batch_id, time.monotonic()
             moment = Moment(plan.micro_batch_id, plan.now_ms)
             shares = self.machine.planner.shares(plan, cores_of(self._spark))
             clocks = clock_rows(self.lane, plan)
@@ -298,9 +263,6 @@ class Life:
             if self._partials >= EXECUTOR_ACKER_PAIRS_MIN and self.lane.acker_dests:
                 frame = frame.repartition(self.lane.spark_partitions, "dest").mapInArrow(acker, SCHEMA)
             with self._changed:
-                if self.lane.inlets:
-                    self.coordinator.inlets_quiet_s = None
-                    self.coordinator.is_read_logged = self._has_rows(micro_batch_id)
                 self._frame = frame
                 self._perform_all(self.machine.ran(micro_batch_id))
 
@@ -308,7 +270,6 @@ class Life:
         """Execute a micro-batch, without the lock."""
         frame, plan = self._frame, effect.plan
         assert frame is not None
-        self._runs = self._runs or (plan.micro_batch_id, time.monotonic())
         self._changed.release()
         try:
             if self.lane.inlets:  # their tasks have no plan that tells them
@@ -342,14 +303,17 @@ class Life:
             case OpenSpouts():
                 path = sys.path if is_local(self._spark) else ()
                 self.bundle = packed(self.lane, self.run_id, path, checkpoint.identity())
-                self._open_spouts(self._spouts)
-                return self._spouts
+                return self._spout_calls.open(self.lane, self.bundle)
+            case CallSpout():
+                return self._spout_calls(effect)
+            case AskLag():
+                return self._spout_calls.lag(effect)
             case LetSpoutsEmit():
                 pass  # they have threads of their own
             case Counts():
                 self._partials = effect.feedback.partials
-            case Wait():
-                return self._wait()
+            case Wait(at_once):
+                return self._wait(at_once)
             case Execute():
                 return self._executed(effect)
             case WriteEntry(micro_batch_id, entry):
@@ -357,16 +321,13 @@ class Life:
             case Commit(component, txid, rows):
                 self._commit_calls(component, txid, rows)
             case Tell(promotion):
-                self._told(promotion)
+                self._tell(self.coordinator, promotion)
+                self._changed.notify_all()
             case Compact():
                 self._compact(effect)
             case _:
                 perform_on_files(effect, checkpoint.files, checkpoint.letters, checkpoint.tenure)
         return None
-
-    def _told(self, promotion: Promotion) -> None:
-        self._tell(self.machine, promotion)
-        self._changed.notify_all()
 
     def _compact(self, effect: Compact) -> None:
         try:
@@ -378,6 +339,11 @@ class Life:
                 self.topology.config.compact_every,
             )
 
+    def see_lag(self) -> None:
+        """Ask the spouts for their lags, for the metrics; called under the lock, which is released meanwhile."""
+        for component, spout in self.coordinator.spouts.items():
+            self.coordinator.ledger.metrics.see_lag(component, *self._spout_calls.lag(AskLag(component, spout)))
+
     @property
     def commit_waits(self) -> str | None:
         """Which commit waits for its target, and why; None if none does."""
@@ -387,14 +353,14 @@ class Life:
 
     def sights(self) -> dict[str, Sight]:
         """The activity of each worker process on this machine, by process id; empty while no micro-batch runs."""
-        return {} if self._pages is None or self._runs is None else self._pages.sights()
+        return {} if self._pages is None or self.machine.running is None else self._pages.sights()
 
     def progress(self) -> Progress:
         """How far the running micro-batch has come."""
-        runs, query = self._runs, self.query
-        if runs is None:
+        running, query = self.machine.running, self.query
+        if running is None:
             return Progress(levels=len(self.lane.levels))
-        micro_batch_id, began_s = runs
+        micro_batch_id, began_s = running
         committing = self.coordinator.ledger.staged == micro_batch_id
         found = progress_of(self.lane, micro_batch_id, time.monotonic() - began_s, self.sights().values(), committing)
         if self._pages is None and query is not None and not committing:
@@ -408,7 +374,6 @@ class Life:
     def promote_what_is_committed(self) -> None:
         """After the query has ended: promote the staged micro-batch, if Spark has committed it."""
         with self._changed:
-            self._runs = None
             try:
                 self._perform_all(self.machine.query_ended(self._checkpoint.last_commit()))
             except NotReturned as error:
@@ -416,7 +381,7 @@ class Life:
 
     def stop_query(self) -> None:
         """Stop the query, if it runs; workers that still run user code after ``KILL_AFTER_SECS`` are killed."""
-        self._released = True
+        self._phase = max(self._phase, LifePhase.STOPS)
         killer = threading.Timer(KILL_AFTER_SECS, self._kill_busy)
         killer.daemon = True
         try:
@@ -437,25 +402,14 @@ class Life:
     def end(self) -> None:
         """End everything except the threads of spouts; called after the query has ended."""
         with self._changed:
-            if self._ended:
+            if self._phase is LifePhase.ENDED:
                 return
-            self._ended = True
+            self._phase = LifePhase.ENDED
             self._changed.notify_all()
-        close_spouts(self.coordinator.spouts)
+        self._spout_calls.close()
         self._commit_calls.end()
         self._bridge.close()
         jvm.end_segments(self.run_id)
-
-
-def close_spouts(spouts: Mapping[str, PartitionedSpout]) -> None:
-    """Close each spout, even if others raise or do not return."""
-    for component, spout in spouts.items():
-        try:
-            spout.close()
-        except NotReturned as error:
-            log.warning("%s: it is left behind, and spout %s is not closed", error, component)
-        except BaseException as error:  # noqa: BLE001  user code; the other spouts are closed all the same
-            log.error("close of spout %s raised %s; it is taken for closed", component, line_of(error))
 
 
 class WallClock:

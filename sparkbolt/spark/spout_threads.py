@@ -14,15 +14,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import cloudpickle
+
 from sparkbolt.api.components import Spout, TopologyContext
 from sparkbolt.api.reports import ErrorReport
 from sparkbolt.base.exceptions import line_of, reason_of
-from sparkbolt.driver.spout_buffer import SpoutBuffer
+from sparkbolt.driver.lifecycle import Lifecycle
+from sparkbolt.driver.spout_buffer import Emitted, SpoutBuffer
+from sparkbolt.layout.lane import Lane
+from sparkbolt.spark.job_bundle import JobBundle
 from sparkbolt.spark.user_calls import CLOSE_SECS, Calls
 from sparkbolt.wire.plan import Record
 from sparkbolt.worker.collectors import SpoutRecordCollector
+from sparkbolt.worker.emissions import Output
 from sparkbolt.worker.returned_values import refuse_of_spout
-from sparkbolt.worker.tuple_batch import Output
+from sparkbolt.worker.routing import routes_of
+from sparkbolt.worker.worker import context_of
 
 IDLE_SECS = 0.01
 PAUSE_SECS_MIN = 0.1
@@ -70,6 +77,35 @@ def close_all(threads: Sequence[SpoutThread], wait_secs: float = CLOSE_SECS) -> 
             )
 
 
+def threads_of(
+    lane: Lane,
+    bundle: JobBundle,
+    buffers: Mapping[int, SpoutBuffer],
+    calls: Calls,
+    lifecycle: Lifecycle,
+    *,
+    report: Callable[[SpoutFailure], None],
+    tell: Callable[[ErrorReport], None],
+) -> list[SpoutThread]:
+    """The tasks of each ``Spout`` of a topology; arguments as those of ``SpoutThread``."""
+    topology, threads = lane.topology, []
+    for spec in topology.spouts:
+        for number in topology.tasks(spec.id) if isinstance(spec.component, Spout) else ():
+            thread = SpoutThread(
+                cloudpickle.loads(bundle.components[spec.id]),
+                context_of(lane, number, checkpoint_id=bundle.checkpoint_id),
+                Output(spec.id, routes_of(topology, spec.id, frozenset(), number)),
+                buffers[number],
+                calls,
+                lifecycle,
+                tracked=lane.tracked,
+                report=report,
+                tell=tell,
+            )
+            threads.append(thread)
+    return threads
+
+
 class SpoutThread:
     """One task of a ``Spout``."""
 
@@ -79,12 +115,12 @@ class SpoutThread:
         context: TopologyContext,
         output: Output,
         buffer: SpoutBuffer,
-        lock: threading.Condition,
+        calls: Calls,
+        lifecycle: Lifecycle,
         *,
         tracked: bool,
         report: Callable[[SpoutFailure], None],
         tell: Callable[[ErrorReport], None],
-        calls: Calls | None = None,
     ) -> None:
         """Prepare the task; ``start`` starts the thread and opens the spout.
 
@@ -93,29 +129,29 @@ class SpoutThread:
             context: the context of the task.
             output: the streams on which it emits.
             buffer: the spout buffer, in which its records wait for a plan.
-            lock: guards the buffer; it is notified when new records wait.
+            calls: the user calls of the topology; their lock guards the buffer, and is notified when new records wait.
+            lifecycle: the state of the topology, which says whether the spout may emit.
             tracked: whether the topology has ackers.
             report: called with each exception of user code.
             tell: called with each error that the spout itself reports.
-            calls: the user calls of the topology; by default calls that nothing observes.
         """
         self.spout = spout
         self._context = context
         self._output = output
         self._collector = SpoutRecordCollector(output)
         self._buffer = buffer
-        self._lock = lock
+        self._lock = calls.changed
         self._tracked = tracked
         self._report = report
         self._tell = tell
-        self._calls = calls or Calls(lock)
+        self._calls = calls
+        self._lifecycle = lifecycle
         self._at: tuple[str, float] | None = None
         """The method of the spout that runs, and its start on the monotonic clock; None if none runs."""
-        self._active = True
-        self._was_active = False
+        self._is_active = False
+        """Whether the spout was activated, and not deactivated since."""
         self._stop = threading.Event()
-        self.opened = False
-        """Whether ``open`` has returned."""
+        self._is_open = False
         self.trouble: str | None = None
         """Why the spout does not emit, in a sentence; None if it is open, or is being opened for the first time."""
         self._pauses: dict[str, float] = {}
@@ -137,10 +173,6 @@ class SpoutThread:
         """Use the buffer of a new life, which has taken over the old buffer's content; called under the lock."""
         self._buffer = buffers[self._buffer.number]
 
-    def set_active(self, active: bool) -> None:
-        """Let the thread activate or deactivate its spout before its next call."""
-        self._active = active
-
     def close(self, wait_secs: float = CLOSE_SECS) -> None:
         """Stop the thread and close the spout, if it was opened."""
         close_all([self], wait_secs)
@@ -153,25 +185,28 @@ class SpoutThread:
             log.exception("%s; nothing more is read from it until the topology is started again", self.trouble)
 
     def _live(self) -> None:
-        while not self.opened and not self._stop.is_set():
-            self.opened = self._call("open", self.spout.open, self._context)
+        while not self._is_open and not self._stop.is_set():
+            self._is_open = self._call("open", self.spout.open, self._context)
         self.trouble = None
+        if self._is_open:
+            self._lifecycle.opened(self.name)
         while not self._stop.is_set():
             self._verdicts()
-            if self._active != self._was_active:
-                self._was_active = self._active
-                self._call("activate", self.spout.activate) if self._active else self._call(
+            emits = self._lifecycle.emits
+            if emits != self._is_active:
+                self._is_active = emits
+                self._call("activate", self.spout.activate) if emits else self._call(
                     "deactivate", self.spout.deactivate
                 )
             exhausted = self._is_exhausted()
             with self._lock:
                 self._buffer.exhausted = exhausted and not self._collector.records
-                may_read = self._active and self._buffer.open_for_more and not self._buffer.exhausted
+                may_read = emits and self._buffer.open_for_more and not self._buffer.exhausted
                 self._collector.room = self._buffer.room
             if not may_read or not self._next():
                 self._stop.wait(IDLE_SECS)
         self._verdicts()
-        if self.opened:
+        if self._is_open:
             self._call("close", self.spout.close)
 
     def _verdicts(self) -> None:
@@ -201,7 +236,7 @@ class SpoutThread:
             return False
         bytes_max = self._context.config.tuple_bytes_max
         given = [
-            (Record.of(stream, values, self._tracked and message_id is not None, task, bytes_max), message_id)
+            Emitted(Record.of(stream, values, self._tracked and message_id is not None, task, bytes_max), message_id)
             for stream, values, message_id, task in records
         ]
         with self._lock:
@@ -248,7 +283,7 @@ class SpoutThread:
 
     def _raised(self, what: str, error: BaseException) -> None:
         failure = SpoutFailure(self._context.component, self._context.index, what, error)
-        if not self.opened:
+        if not self._is_open:
             self.trouble = str(failure)
         self._report(failure)
         pause = self._pauses.get(what, PAUSE_SECS_MIN)

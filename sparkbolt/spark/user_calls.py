@@ -14,18 +14,15 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any
 
-from sparkbolt.api.components import PartitionedSpout, TopologyContext
 from sparkbolt.api.progress import CallSight, Doing
-from sparkbolt.api.ranges import Range
-from sparkbolt.api.reports import SourceView
 from sparkbolt.base.exceptions import end_if_forked, printed
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.activity_pages import frames_of_threads, line_of
@@ -34,8 +31,6 @@ LEAVE_SECS = 0.5
 """How long a call may still take after the topology stops; then the waiting thread goes on without it."""
 CLOSE_SECS = 5.0
 """How long a spout may take, after the topology stops, to return from its last call and to close."""
-LAG_SECS = 0.5
-"""How long a request for metrics waits for ``lag``."""
 log = logging.getLogger("sparkbolt")
 
 
@@ -49,6 +44,8 @@ class Calls:
     def __init__(self, changed: threading.Condition) -> None:
         """Begin without calls; ``changed`` guards the coordinator, and threads wait on it for the end of a call."""
         self.changed = changed
+        self.stopping = threading.Event()
+        """Set when everything that runs for the topology begins to end."""
         self.ended_s = math.inf
         """When the topology was stopped, or when its start is given up; in seconds of the monotonic clock."""
         self._serials = count(1)
@@ -93,8 +90,14 @@ class Calls:
 
     def break_off(self) -> None:
         """Note that the topology stops, and wake all threads that wait for a call."""
+        self.stopping.set()
         with self.changed:
             self.ended_s = min(self.ended_s, time.monotonic())
+            self.changed.notify_all()
+
+    def wake(self) -> None:
+        """Wake all threads that wait for something to change."""
+        with self.changed:
             self.changed.notify_all()
 
 
@@ -267,112 +270,3 @@ class Listeners:
 def name_of(listener: Any) -> str:
     """The name of a listener in messages."""
     return str(getattr(listener, "__qualname__", type(listener).__qualname__))
-
-
-class DriverSpout(PartitionedSpout):
-    """A user's spout, as the coordinator of a life calls it; executors read with their own copies.
-
-    ``finished`` and ``lag`` must not wait for long, since any thread may call them. ``finished`` does not wait at all:
-    it returns the last known answer.
-    """
-
-    def __init__(self, spout: PartitionedSpout, component: str, calls: Calls) -> None:
-        """Call ``spout`` in a separate thread."""
-        self.spout = spout
-        self._component = component
-        self._caller = Caller(calls, f"spout-{component}")
-        self._asked: tuple[Mapping[str, int], Future[Any]] | None = None
-        self._finished: Mapping[str, int] | None = None
-        """The progress for which the spout has answered that it is finished."""
-        self._lag: Mapping[str, int] = {}
-        self._skipped = 0
-
-    def _what(self, method: str) -> str:
-        return f"{method} of spout {self._component!r}"
-
-    def _ask(self, method: str, *arguments: Any) -> Any:
-        if getattr(type(self.spout), method) is getattr(PartitionedSpout, method):
-            return None  # the spout does not define this hook
-        return self._caller.ask(self._what(method), partial(getattr(self.spout, method), *arguments))
-
-    def open(self, context: TopologyContext) -> None:
-        """Call the user's method in the spout's thread, and wait."""
-        self._ask("open", context)
-        self.first_budget = self.spout.first_budget
-        self.once, self.max_uncommitted = self.spout.once, self.spout.max_uncommitted
-
-    def next_ranges(self, progress: Mapping[str, int], budget: int) -> Sequence[Range]:
-        """Call the user's method in the spout's thread, and wait."""
-        call = partial(self.spout.next_ranges, progress, budget)
-        ranges: list[Range] = self._caller.ask(self._what("next_ranges"), lambda: list(call()))
-        return ranges
-
-    def finished(self, progress: Mapping[str, int]) -> bool:
-        """Whether the spout has answered that it is finished with this progress.
-
-        If there is no such answer yet, the user's method is called in the background; a later call returns its answer.
-        """
-        if self._asked is not None and self._asked[1].done():
-            (of, answer), self._asked = self._asked, None
-            if answer.result():
-                self._finished = of
-        if self._finished == progress:
-            return True
-        if self._asked is None:
-            of = dict(progress)
-            self._asked = of, self._caller.later(self._what("finished"), lambda: self.spout.finished(of))
-        return False
-
-    def on_committed(self, progress: Mapping[str, int]) -> None:
-        """Call the user's method in the spout's thread, and wait."""
-        self._ask("on_committed", progress)
-
-    def unread(self, progress: Mapping[str, int]) -> Mapping[str, bool] | None:
-        """Call the user's method in the spout's thread, and wait."""
-        sources: Mapping[str, bool] | None = self._ask("unread", progress)
-        return sources
-
-    def on_read(self, reads: Sequence[tuple[Range, int]]) -> None:
-        """Call the user's method in the spout's thread, and wait."""
-        self._ask("on_read", reads)
-
-    def lag(self) -> Mapping[str, int]:
-        """The user's ``lag``; the last known one if the spout does not answer within ``LAG_SECS``."""
-        with suppress(NotReturned):
-            self._caller.ask(self._what("lag"), self._look, LAG_SECS)
-        return self._lag
-
-    def _look(self) -> None:
-        self._lag = self.spout.lag()
-        self._skipped += self.spout.take_skipped()
-
-    def take_skipped(self) -> int:
-        """How many positions the spout has skipped, as far as calls of ``lag`` have asked it; reset by this call."""
-        skipped, self._skipped = self._skipped, 0
-        return skipped
-
-    def close(self) -> None:
-        """Call the user's ``close`` in the spout's thread, and end the thread.
-
-        Raises:
-            NotReturned: ``close``, or a call before it, does not return.
-        """
-        self._caller.end(self._what("close"), self.spout.close)
-
-    def read(self, range_: Range) -> Any:
-        """Never called in the driver."""
-        return self.spout.read(range_)
-
-
-class TellingSpout(DriverSpout):
-    """A ``DriverSpout`` for a user's spout that defines ``on_sources_changed``."""
-
-    def on_sources_changed(self, sources: Mapping[str, SourceView]) -> None:
-        """Call the user's method in the spout's thread, and wait."""
-        self._ask("on_sources_changed", sources)
-
-
-def in_driver(spout: PartitionedSpout, component: str, calls: Calls) -> DriverSpout:
-    """The driver's wrapper of a user's spout."""
-    asks = type(spout).on_sources_changed is not PartitionedSpout.on_sources_changed
-    return (TellingSpout if asks else DriverSpout)(spout, component, calls)

@@ -1,19 +1,15 @@
-"""Built-in spouts: text and JSON line files, a generator, a socket, queues, Kafka, DataFrames of Spark.
+"""Built-in spouts: text and JSON line files, a generator, a socket, queues, Kafka, DataFrames of Spark."""
 
-Read in this order: ``text`` (the spout), ``planning``, ``following`` and ``followed`` (its driver side), ``identity``,
-``unpacking``, ``lines`` (its executor side); for queues ``queue``, ``decoding``, ``rabbitmq_link``, ``rabbitmq``,
-``kestrel_link``, ``kestrel``.
-"""
-
-from sparkbolt.spouts.generator import GeneratorSpout
-from sparkbolt.spouts.json_lines import JsonLinesSpout
-from sparkbolt.spouts.kafka import KafkaSpout, ZooKeeperOffsets
-from sparkbolt.spouts.kestrel import KestrelSpout
-from sparkbolt.spouts.queue import BadMessage, QueueSpout
-from sparkbolt.spouts.rabbitmq import RabbitMQSpout
-from sparkbolt.spouts.spark import SparkSpout
-from sparkbolt.spouts.tcp import SocketSpout
-from sparkbolt.spouts.text import TextSpout
+from sparkbolt.connectors.files.json_lines_spout import JsonLinesSpout
+from sparkbolt.connectors.files.text_spout import TextSpout
+from sparkbolt.connectors.generator_spout import GeneratorSpout
+from sparkbolt.connectors.kafka.kafka_spout import KafkaSpout
+from sparkbolt.connectors.kafka.zookeeper_offsets import ZooKeeperOffsets
+from sparkbolt.connectors.kestrel.kestrel_spout import KestrelSpout
+from sparkbolt.connectors.queue_spout import BadMessage, QueueSpout
+from sparkbolt.connectors.rabbitmq.rabbitmq_spout import RabbitMQSpout
+from sparkbolt.connectors.sockets.socket_spout import SocketSpout
+from sparkbolt.connectors.tables.spark_spout import SparkSpout
 
 __all__ = [
     "BadMessage",

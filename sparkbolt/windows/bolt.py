@@ -35,7 +35,7 @@ from sparkbolt.worker.bolt_runtime import BoltRuntime
 if TYPE_CHECKING:
     from sparkbolt.windows.collector import WindowCollector
     from sparkbolt.windows.window import TupleWindow
-    from sparkbolt.worker.tuple_batch import Output
+    from sparkbolt.worker.emissions import Output
 
 Bolt = TypeVar("Bolt", bound="WindowedBolt")
 EVICTION = Check("an EvictionPolicy", lambda value: isinstance(value, EvictionPolicy))

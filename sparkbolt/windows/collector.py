@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 from sparkbolt.api.pickling import never_durable
 from sparkbolt.api.tuples import DEFAULT_STREAM
 from sparkbolt.base.ids import OBJECT_ORDINAL, U64
-from sparkbolt.worker.tuple_batch import UNANCHORED, Output, StreamOut
+from sparkbolt.worker.emissions import UNANCHORED, Anchors, Emissions, Output
 
 Pairs: TypeAlias = Callable[[], tuple[U64, U64]]
-Mark: TypeAlias = list[tuple[StreamOut, int, int, int, int, int]]
+Mark: TypeAlias = list[tuple[Emissions, tuple[int, int, int, int]]]
 
 
 @never_durable
@@ -59,9 +59,7 @@ class WindowCollector:
         """
         out = self._output.of(stream)
         row = out.row(values)
-        parent = self._parent(out)
-        out.extend(row)
-        out.append_parent(parent)
+        out.push(row, self._parent(out))
 
     def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM) -> None:
         """Emit a tuple to one task, by its number (``context.component_tasks``), on a direct stream.
@@ -71,16 +69,13 @@ class WindowCollector:
         """
         out = self._output.of(stream, direct=True)
         row, to = out.row(values), out.task(task)
-        parent = self._parent(out)
-        out.extend(row)
-        out.append_parent(parent)
-        out.direct_to.append(to)
+        out.push(row, self._parent(out), to)
 
     def report_error(self, error: BaseException | str) -> None:
         """Report an error that fails nothing."""
         self._output.errors.append(error)
 
-    def _parent(self, out: StreamOut) -> int:
+    def _parent(self, out: Emissions) -> int:
         if not self._is_open:
             raise self._output.refuse_now()
         if self._pairs is None:
@@ -91,25 +86,15 @@ class WindowCollector:
         # Each tuple is in a window once, so its edge identifies it: all anchors have slot 0.
         ordinal = OBJECT_ORDINAL + self._emitted
         self._emitted += 1
-        out.extras.append([(root, edge, ordinal, 0) for root, edge in self._anchors])
-        out.extra_attempts.append(1)
-        return -1 - len(out.extras)
+        return out.anchored(Anchors([(root, edge, ordinal, 0) for root, edge in self._anchors], 1))
 
     # A window that raises has emitted nothing.
 
     def mark(self) -> Mark:
         """How much each stream holds now, for ``back_to``."""
-        return [
-            (out, len(out.values), len(out.parents), len(out.extras), len(out.direct_to), out.uncollected)
-            for out in self._output.streams.values()
-        ]
+        return [(out, out.mark()) for out in self._output.streams.values()]
 
     def back_to(self, mark: Mark) -> None:
         """Remove what was emitted since ``mark``."""
-        for out, values, parents, extras, direct_to, uncollected in mark:
-            del out.values[values:]
-            del out.parents[parents:]
-            del out.extras[extras:]
-            del out.extra_attempts[extras:]
-            del out.direct_to[direct_to:]
-            out.uncollected = uncollected
+        for out, before in mark:
+            out.back_to(before)

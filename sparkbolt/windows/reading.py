@@ -26,9 +26,9 @@ from sparkbolt.errors import EmitError
 from sparkbolt.windows.content import I64
 from sparkbolt.windows.settings import UNITS, Windowing
 from sparkbolt.wire.frames import python_values
+from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.failures import Failure, failure_of
 from sparkbolt.worker.results import TaskResult
-from sparkbolt.worker.tuple_batch import Rows
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = 1 << 63

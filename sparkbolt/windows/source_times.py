@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sparkbolt.windows.content import I64
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
 from sparkbolt.wire.stream_sources import NOTHING_YET, SourceRanges, StreamSources
-from sparkbolt.worker.tuple_batch import Rows
+from sparkbolt.worker.emissions import Rows
 
 Stream: TypeAlias = tuple[str, str]
 """(component, stream)."""

@@ -41,9 +41,9 @@ from sparkbolt.windows.window import TupleWindow
 from sparkbolt.wire.plan import Timer
 from sparkbolt.wire.stream_sources import SourceRanges, StreamSources
 from sparkbolt.worker.bolt_runtime import BoltRuntime, joined
+from sparkbolt.worker.emissions import Output, Rows
 from sparkbolt.worker.failures import failure_of
 from sparkbolt.worker.returned_values import emit_all
-from sparkbolt.worker.tuple_batch import Output, Rows
 
 if TYPE_CHECKING:
     from sparkbolt.windows.bolt import WindowedBolt
@@ -293,8 +293,7 @@ class WindowTask(BoltRuntime):
         wanted = set(np.flatnonzero(late).tolist())
         for row, values in enumerate(rows.values()):
             if row in wanted:
-                out.values.append(LateTuple(*source, tuple(values)))
-                out.append_parent(row)
+                out.push([LateTuple(*source, tuple(values))], row)
         return good & ~late
 
     def _tell_late(self, count: int) -> None:

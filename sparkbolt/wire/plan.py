@@ -26,7 +26,6 @@ from sparkbolt.base.exceptions import line_of, pass_on, printed
 from sparkbolt.base.files import Files
 from sparkbolt.base.ids import tree_key
 from sparkbolt.errors import CheckpointError, EmitError
-from sparkbolt.wire.attempts import NO_ATTEMPTS, MessageAttempts
 from sparkbolt.wire.stream_sources import SourceRanges, StreamSources
 
 TaskOwner: TypeAlias = Callable[[int], tuple[str, int]]
@@ -51,8 +50,8 @@ class Entry:
     1. a range of a ``PartitionedSpout``: ``source`` is set;
     2. records of a ``PartitionedSpout`` to be read again, all at the same attempt: ``source`` and ``positions`` are
        set, and the i-th record has the sequence ``base + i``;
-    3. records of a ``Spout``, all at the same attempt: ``source`` is None, ``start`` is 0, and the sequences are
-       ``base`` to ``base + end - 1``;
+    3. records of a ``Spout``: as 1 and 2, but ``source`` is None, and a position is the sequence of the record's first
+       attempt;
     4. exhausted messages of either spout, which are read once more for their dead letters: ``letters`` is set too.
     """
 
@@ -297,10 +296,8 @@ class Record:
     values: Sequence[Any] | Packed | Refused
     tracked: bool
     direct_to: int | None = None
-    attempt: int = 1
-    """The number of the attempt at the message, from 1."""
-    attempts: MessageAttempts = NO_ATTEMPTS
-    """The earlier attempts, if the message may become a dead letter."""
+    message_id: str | None = None
+    """The printed message id, if the record is read for its dead letter."""
 
     @classmethod
     def of(cls, stream: str, values: list[Any], tracked: bool, direct_to: int | None, bytes_max: int) -> Record:

@@ -21,9 +21,9 @@ from sparkbolt.wire.plan import Timer
 from sparkbolt.wire.stream_sources import SourceRanges, StreamSources
 
 if TYPE_CHECKING:
+    from sparkbolt.worker.emissions import Rows
     from sparkbolt.worker.results import TaskResult
     from sparkbolt.worker.state.task_state import TaskState
-    from sparkbolt.worker.tuple_batch import Rows
 
 
 @dataclass

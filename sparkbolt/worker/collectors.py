@@ -24,10 +24,10 @@ from sparkbolt.base.exceptions import printed
 from sparkbolt.base.ids import OBJECT_ORDINAL
 from sparkbolt.errors import EmitError
 from sparkbolt.wire.frames import sound_column
-from sparkbolt.worker.tuple_batch import NO_LISTS, UNANCHORED, Output, StreamOut, named
+from sparkbolt.worker.emissions import NO_LISTS, UNANCHORED, Anchors, Emissions, Output, named
 
 if TYPE_CHECKING:
-    from sparkbolt.worker.tuple_batch import Rows
+    from sparkbolt.worker.emissions import Rows
 
 _BETWEEN_ROWS: Final = object()
 """Stands for the rows of a collector while ``flush`` runs."""
@@ -49,31 +49,23 @@ class BasicRowCollector:
         self._gate: Callable[[bool], None] | None = None
         out = output.default
         if row is None and out is not None and out.width and not out.routes.direct:
+            self.emit, self._gate = out.rows.gated(DEFAULT_STREAM, self.emit)  # type: ignore[method-assign]
             if output.native is None:
-                self.emit, self._gate = _gated(out, self.emit)  # type: ignore[method-assign]
                 self.emit.__self__ = self  # type: ignore[attr-defined]  # as a method has it, for ``never_durable``
             else:
-                never_durable(output.native.Emitter)
-                out.emitter = output.native.Emitter(out.coded(), DEFAULT_STREAM, self._emit_otherwise, out.collected)
-                self.emit, self._gate = out.emitter.emit, out.emitter.open  # type: ignore[method-assign]
+                never_durable(output.native.RowBuffer)
 
-    def begin(self, tup: Tuple) -> list[int] | None:
+    def begin(self, tup: Tuple) -> Any:
         """Anchor emissions from now on to the row that ``tup`` shows.
 
-        On the default stream the collector does not record the row of an emission. Instead the caller appends the
-        length of the stream's values to the returned list after each row.
-
         Returns:
-            The list of lengths; None if the caller need not append them.
+            The ``RowBuffer`` of the default stream, if its ``emit`` is used; None if it is not.
         """
         self._row = tup
         if self._gate is None or self._output.default is None:
             return None
         self._gate(True)
-        if self._output.default.emitter is not None:
-            return None
-        ends = self._output.default.ends = []
-        return ends if self._output.default.collected else None
+        return self._output.default.rows
 
     def show(self, tup: Tuple) -> None:
         """Use another tuple object for the current row from now on."""
@@ -93,32 +85,13 @@ class BasicRowCollector:
         """See ``BasicCollector.emit``."""
         self._refuse_anchors(anchors, stream)
         out = self._output.of(stream)
-        row = out.row(values)
-        parent = self._parent()
-        out.extend(row)
-        if out.ends is None:
-            out.append_parent(parent)
-
-    def _emit_otherwise(self, values: Any, stream: Any, anchors: Any) -> Sequence[Any] | None:
-        """Emit what compiled code does not: see ``Emitter``. Returns the values if it is to emit them after all."""
-        out = self._output.default
-        if isinstance(stream, str):
-            stream = str.__str__(stream)  # a subclass may compare as it likes
-        if stream == DEFAULT_STREAM and isinstance(self._row, Tuple) and out is not None:
-            self._refuse_anchors(anchors, stream)
-            return out.row(values)
-        BasicRowCollector.emit(self, values, stream, anchors)
-        return None
+        out.push(out.row(values), self._parent())
 
     def emit_direct(self, task: int, values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
         """See ``BasicCollector.emit_direct``."""
         self._refuse_anchors(anchors, stream)
         out = self._output.of(stream, direct=True)
-        row, to = out.row(values), out.task(task)
-        parent = self._parent()
-        out.extend(row)
-        out.append_parent(parent)
-        out.direct_to.append(to)
+        out.push(out.row(values), self._parent(), out.task(task))
 
     def _parent(self) -> int:
         row = self._row
@@ -141,44 +114,6 @@ class BasicRowCollector:
     def report_error(self, error: BaseException | str) -> None:
         """See ``BasicCollector.report_error``."""
         self._output.errors.append(error)
-
-
-def _gated(out: StreamOut, otherwise: Callable[..., None]) -> tuple[Callable[..., None], Callable[[bool], None]]:
-    """A fast ``BasicRowCollector.emit`` for the default stream, and the gate that opens and closes it.
-
-    It is called for every tuple; a method would cost half as much again, so all that it reads is in a closure. The
-    gate costs nothing while it is open. While it is closed, the expected width is -1, which no list has, and
-    ``otherwise`` is called. If the stream has no consumers, values are only counted.
-    """
-    extend, width = out.extend, -1
-
-    def emit(values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
-        if (
-            (values.__class__ is list or values.__class__ is tuple)
-            and len(values) == width
-            and stream is DEFAULT_STREAM
-            and anchors is None
-        ):
-            extend(values)
-        else:
-            otherwise(values, stream, anchors)
-
-    def count(values: Sequence[Any], stream: str = DEFAULT_STREAM, anchors: None = None) -> None:
-        if (
-            (values.__class__ is list or values.__class__ is tuple)
-            and len(values) == width
-            and stream is DEFAULT_STREAM
-            and anchors is None
-        ):
-            out.uncollected += 1
-        else:
-            otherwise(values, stream, anchors)
-
-    def gate(is_open: bool) -> None:
-        nonlocal width
-        width = out.width if is_open else -1
-
-    return (emit if out.collected else count), gate
 
 
 @never_durable
@@ -228,9 +163,7 @@ class BoltRowCollector:
         """See ``BoltCollector.emit``."""
         out = self._output.of(stream)
         row = out.row(values)
-        parent = self._parent(out, anchors)
-        out.extend(row)
-        out.append_parent(parent)
+        out.rows.push(row, self._parent(out, anchors))
 
     def emit_direct(
         self,
@@ -242,13 +175,10 @@ class BoltRowCollector:
         """See ``BoltCollector.emit_direct``."""
         out = self._output.of(stream, direct=True)
         row, to = out.row(values), out.task(task)
-        parent = self._parent(out, anchors)
-        out.extend(row)
-        out.append_parent(parent)
-        out.direct_to.append(to)
+        out.push(row, self._parent(out, anchors), to)
 
-    def _parent(self, out: StreamOut, anchors: Any) -> int:
-        """What an emission is anchored to; recorded in ``out.extras`` if it is not one row.
+    def _parent(self, out: Emissions, anchors: Any) -> int:
+        """What an emission is anchored to; noted in ``out`` if it is not one row.
 
         This is the last step of an emission that may raise.
         """
@@ -265,9 +195,7 @@ class BoltRowCollector:
         for slot, anchor in enumerate(several):
             ordinal = OBJECT_ORDINAL + anchor.next_ordinal(self._micro_batch_id)
             pairs.extend((root, edge, ordinal, slot) for root, edge in anchor.anchors)
-        out.extras.append(pairs)
-        out.extra_attempts.append(max((anchor.mark for anchor in several), default=1))
-        return -1 - len(out.extras)
+        return out.anchored(Anchors(pairs, max((anchor.mark for anchor in several), default=1)))
 
     def _listed(self, anchors: Any) -> Sequence[Tuple]:
         """Several anchors as a sequence; raises EmitError if one is not a tuple."""
@@ -376,7 +304,7 @@ class ColumnBlockCollector:
         count = lengths.pop() if lengths else 0
         parents = self._parents(anchors, count, stream, self._rows)
         if count:
-            out.columns.append((whole, parents))
+            out.extend(whole, parents)
 
     def _column(self, column: Any, stream: str) -> Any:
         """A column as an array or a list of fixed length."""

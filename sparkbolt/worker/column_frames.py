@@ -15,10 +15,10 @@ from sparkbolt.errors import KilledWorkerError
 from sparkbolt.wire.frames import arrow_of
 from sparkbolt.worker.collectors import ColumnBlockCollector
 from sparkbolt.worker.crash_isolation import TaskWatch
+from sparkbolt.worker.emissions import Output, Rows
 from sparkbolt.worker.failures import Failure, failure_of
 from sparkbolt.worker.results import TaskResult
 from sparkbolt.worker.returned_values import refuse
-from sparkbolt.worker.tuple_batch import Output, Rows
 
 
 class ColumnFrames:
@@ -44,13 +44,13 @@ class ColumnFrames:
     def _run(self, rows: Rows, first: int, result: TaskResult) -> None:
         """Execute a frame, or a part of one that begins with row ``first`` of it."""
         self._collector.begin(rows.count, first)
-        before = {name: len(out.columns) for name, out in self._output.streams.items()}
+        before = [(out, out.mark()) for out in self._output.streams.values()]
         failure = self._failure(rows)
         if failure is None:
             self._collector.end()
             return
-        for name, count in before.items():
-            del self._output.streams[name].columns[count:]
+        for out, mark in before:
+            out.back_to(mark)
         if self._bolt.splits_frames and rows.count > 1 and failure.cause != Cause.UNAVAILABLE:
             middle = rows.count // 2
             self._run(rows.part(0, middle), first, result)

@@ -17,9 +17,9 @@ from sparkbolt.api.components import AsyncBolt
 from sparkbolt.api.tuples import Tuple
 from sparkbolt.worker.collectors import BasicRowCollector
 from sparkbolt.worker.crash_isolation import TaskWatch
+from sparkbolt.worker.emissions import Output, Rows
 from sparkbolt.worker.failures import Failure, failure_of
 from sparkbolt.worker.returned_values import emit_all
-from sparkbolt.worker.tuple_batch import Output, Rows
 
 
 class Coroutines:

@@ -102,10 +102,11 @@ class LetterReader(EntryReader):
     def _emitted_again(record: Record) -> FoundMessage:
         """The values that a ``Spout`` has emitted; their printed form if they cannot be read."""
         try:
-            return FoundMessage([tuple(record.read())])
+            found = FoundMessage([tuple(record.read())])
         except EmitError as error:
             shown = record.values.shown if isinstance(record.values, Refused) else ()
-            return FoundMessage([tuple(map(Printed, shown))] if shown else [], notes=[str(error)])
+            found = FoundMessage([tuple(map(Printed, shown))] if shown else [], notes=[str(error)])
+        return replace(found, message_id=record.message_id)
 
     def _letter(
         self,

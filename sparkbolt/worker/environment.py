@@ -21,9 +21,9 @@ from sparkbolt.base.ids import U64
 from sparkbolt.layout.lane import Lane
 from sparkbolt.observe.measurements import Process
 from sparkbolt.wire.frames import Column
+from sparkbolt.worker.emissions import Output, Rows
 from sparkbolt.worker.routing import RoutedRows
 from sparkbolt.worker.tasks import BoltTask
-from sparkbolt.worker.tuple_batch import Output, Rows
 
 MAIN = "__main__"
 

@@ -29,8 +29,8 @@ from sparkbolt.base.exceptions import pass_on
 from sparkbolt.base.ids import U64, run_starts, unmix64
 from sparkbolt.layout.lane import Lane
 from sparkbolt.wire.frames import Column, Moment, Path, python_values
+from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.routing import EmittedRows
-from sparkbolt.worker.tuple_batch import Rows
 
 FAILED_MAX = 100
 """For how many failed trees one stage reports the hops, in one micro-batch."""

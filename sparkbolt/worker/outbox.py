@@ -40,9 +40,9 @@ from sparkbolt.wire.edges import Parents
 from sparkbolt.wire.exclusion import HALVED, LEFT_OUT, Exclusion
 from sparkbolt.wire.frames import Clock, Column, python_values, take
 from sparkbolt.wire.plan import Entry
+from sparkbolt.worker.emissions import Output
 from sparkbolt.worker.routing import EmittedRows, StreamRoutes, with_rows, without
 from sparkbolt.worker.state.task_state import TaskState
-from sparkbolt.worker.tuple_batch import Output
 
 _TABLE = "__trees"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sparkbolt.api.story import short
 from sparkbolt.errors import EmitError
-from sparkbolt.worker.tuple_batch import NO_LISTS, lazy_advice, named
+from sparkbolt.worker.emissions import NO_LISTS, lazy_advice, named
 
 
 def emit_all(returned: Any, emit: Callable[[Any], None], who: str) -> None:

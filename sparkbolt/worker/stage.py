@@ -49,6 +49,7 @@ from sparkbolt.wire.frames import (
 )
 from sparkbolt.wire.verdicts import Partials
 from sparkbolt.worker.crash_isolation import Unkept
+from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.failures import failure_of, stop_without_tree
 from sparkbolt.worker.health import WorkSeen
 from sparkbolt.worker.held_tuples import forget_in, held_tuples
@@ -59,7 +60,6 @@ from sparkbolt.worker.results import FrameWriter, Refusal, Row, StageResult, Tas
 from sparkbolt.worker.routing import EmittedRows, RoutedRows, roots_of_row, route, without
 from sparkbolt.worker.state.segments import SegmentStore
 from sparkbolt.worker.tasks import BoltTask
-from sparkbolt.worker.tuple_batch import Rows, emitted_rows_of
 from sparkbolt.worker.worker import Worker
 
 TRACEBACKS_MAX = 50
@@ -361,9 +361,7 @@ class Stage:
                 self.counts(task.context.component).emitted += out.count
                 self.meter.output(task.context.task, out.routes.name).emitted += out.count
             elif out.count:
-                path = (*(rows.path if not out.extras else ()), (task.context.task, out.routes.index))
-                for block in emitted_rows_of(out, rows, self.lane.tracked):
-                    block.path = path
+                for block in out.blocks(rows, self.lane.tracked, task.context.task):
                     started = own.start(block) if own is not None else Started(block)
                     self.send_started(started, task.context.task)
             out.clear()

@@ -47,12 +47,12 @@ from sparkbolt.worker.collectors import BasicRowCollector, BoltRowCollector, Col
 from sparkbolt.worker.column_frames import ColumnFrames
 from sparkbolt.worker.coroutines import Coroutines
 from sparkbolt.worker.crash_isolation import TaskWatch
+from sparkbolt.worker.emissions import Output, Rows
 from sparkbolt.worker.failures import Failure, failure_of, failure_said, not_tried, stop_without_tree
 from sparkbolt.worker.results import TaskResult
 from sparkbolt.worker.returned_values import emit_all, refuse
 from sparkbolt.worker.state.keyvalue import KeyValueTable
 from sparkbolt.worker.state.snapshots import noting_made
-from sparkbolt.worker.tuple_batch import Output, Rows
 
 UNAVAILABLE_MAX = 10
 """After this many tuples in a row for which a bolt was unavailable, the rest of the frame is not tried."""
@@ -478,8 +478,9 @@ class RowLoop:
         tup = self.shows = Tuple.at(rows.origin, rows, 0)
         basic = self._basic
         collector: Any = by_hand if by_hand is not None else basic
-        ends = basic.begin(tup) if by_hand is None else None
-        emitted = self._output.default.values if ends is not None and self._output.default is not None else []
+        buffer = basic.begin(tup) if by_hand is None else None
+        ends = buffer.begin_rows() if buffer is not None else None
+        emitted = buffer.values if buffer is not None else []
         note_end = ends.append if ends is not None else None
         alone = reference_count(tup)
         single = names[0] if len(names) == 1 else None
@@ -503,14 +504,16 @@ class RowLoop:
             except BaseException as error:  # noqa: BLE001  user code may raise anything
                 returned = None  # a generator that raised would hold the tuple
                 if _failed(failures, rows.count, row, error):
-                    if ends is not None:
-                        ends.extend([len(emitted)] * (rows.count - row))
+                    if note_end is not None:
+                        note_end(len(emitted))
                     break
             if note_end is not None:
                 note_end(len(emitted))
         if reference_count(tup) != alone:
             kept.append(tup)
         self.shows = None
+        if buffer is not None:
+            buffer.end_rows()
         basic.end()
         return kept
 
@@ -523,7 +526,7 @@ class RowLoop:
         who: str,
     ) -> None:
         """What ``_each`` does for a bolt that does not ack by hand, by compiled code (``run_rows`` of the kernels)."""
-        basic, default = self._basic, self._output.default
+        basic = self._basic
 
         def renew(row: int) -> Tuple:
             tup = self.shows = Tuple.at(rows.origin, rows, row)
@@ -534,10 +537,10 @@ class RowLoop:
             emit_all(returned, basic.emit, who)
 
         kept: list[Tuple] = []
-        basic.begin(Tuple.at(rows.origin, rows, 0))
+        buffer = basic.begin(Tuple.at(rows.origin, rows, 0))
         try:
             self._output.native.run_rows(
-                default.emitter if default is not None else None,
+                buffer,
                 rows.lists(),
                 rows.origin.fields,
                 rows.count,

@@ -13,8 +13,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import partial
 from typing import Any
 
-from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.components import BasicBolt, Bolt, TopologyContext
 from sparkbolt.api.dead_letters import DeadLetterSink
+from sparkbolt.api.function_bolts import FunctionBolt
 from sparkbolt.api.pickling import Pickling
 from sparkbolt.api.progress import Activity
 from sparkbolt.api.reports import ErrorReport
@@ -27,6 +28,7 @@ from sparkbolt.wire.frames import Clock
 from sparkbolt.worker.activity import ActivityMonitor
 from sparkbolt.worker.bolt_runtime import BoltRuntime, void_roots
 from sparkbolt.worker.crash_isolation import Crashes, Unkept, Watch
+from sparkbolt.worker.emissions import Output
 from sparkbolt.worker.environment import WorkerEnvironment
 from sparkbolt.worker.outbox import Outbox
 from sparkbolt.worker.routing import StreamRoutes, routes_of
@@ -34,7 +36,9 @@ from sparkbolt.worker.state.segments import SegmentStore
 from sparkbolt.worker.state.snapshots import DurableAttributes, noting_made
 from sparkbolt.worker.state.task_state import TaskState
 from sparkbolt.worker.tasks import BoltTask
-from sparkbolt.worker.tuple_batch import Output
+
+_BY_ROW = (Bolt, BasicBolt, FunctionBolt)
+"""Bolts whose emissions compiled code gathers, unless an observer wants to see each of them."""
 
 
 class Worker:
@@ -124,7 +128,7 @@ class Worker:
             component, _ = self.lane.topology.task_owner(number)
             spec = self.lane.topology.components[component]
             captured = self.environment.capture is not None or spec.config.debug
-            native = kernels() if self.environment.observer is None else None  # an observer sees each emission
+            native = kernels() if isinstance(spec.component, _BY_ROW) and self.environment.observer is None else None
             output = Output(component, self.routes(number), captured=captured, native=native)
             if self.environment.observer is not None:
                 self.environment.observer.emits(output)

@@ -8,11 +8,11 @@ from pathlib import Path
 from sparkbolt import TopologyBuilder
 from sparkbolt.api.dead_letters import stream_of
 from sparkbolt.bolts import KafkaBolt
+from sparkbolt.connectors.kafka.client_settings import ClientSettings
+from sparkbolt.connectors.kafka.kafka_dead_letters import read_topic
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import ZooKeeperOffsets
 from sparkbolt.spouts.kafka import MockKafka
-from sparkbolt.spouts.kafka.dead_letters import read_topic
-from sparkbolt.spouts.kafka.settings import ClientSettings
 from tests.kafka import SEEN, Keep, committed, run
 
 PROGRAM = Path(__file__).with_name("sources.py")

@@ -125,17 +125,6 @@ def test_a_dead_letter_is_found_edited_and_given_again(visit: Visit, shop: Shop)
     assert [one for one in visitor.complaints if "422" not in one] == []
 
 
-def test_many_dead_letters_are_chosen_at_once(visit: Visit, shop: Shop) -> None:
-    visitor = visit()
-    page = visitor.goto(f"{BASE}/dead-letters")
-    page.locator("#tick-all").check()
-    page.get_by_role("button", name="Discard selected").click()
-    page.get_by_role("button", name="Discard").click()
-    expect(page.get_by_role("heading", name="Discard: done")).to_be_visible()
-    ((what, _, ids),) = shop.asked
-    assert (what, len(ids)) == ("discard", 19)
-
-
 def test_numbers_change_while_the_page_is_open_and_typing_is_not_lost(visit: Visit, shop: Shop) -> None:
     visitor = visit()
     page = visitor.goto(BASE)
@@ -151,33 +140,6 @@ def test_numbers_change_while_the_page_is_open_and_typing_is_not_lost(visit: Vis
     shop.trees = 2
     expect(page.get_by_role("button", name="Paused")).to_be_visible()
     assert visitor.complaints == []
-
-
-def test_times_are_utc_or_local_and_the_choice_stays(visit: Visit) -> None:
-    visitor = visit()
-    page = visitor.goto(BASE)
-    began = page.locator(".head time").first
-    expect(began).to_have_text("10:00:00 UTC")
-    page.get_by_role("button", name="UTC").click()
-    expect(began).to_have_text("15:30:00")
-    page.reload()
-    expect(page.locator(".head time").first).to_have_text("15:30:00")
-    title = page.locator(".head time").first.get_attribute("title") or ""
-    assert "10:00:00" in title
-    assert "15:30:00 local" in title
-
-
-def test_the_theme_follows_the_switch_and_stays(visit: Visit) -> None:
-    visitor = visit(scheme="light")
-    page = visitor.goto(BASE)
-    paper = "getComputedStyle(document.body).backgroundColor"
-    light = page.evaluate(paper)
-    page.get_by_role("button", name="Theme: system").click()
-    page.get_by_role("button", name="Theme: light").click()
-    dark = page.evaluate(paper)
-    assert dark != light
-    page.goto(f"{visitor.url}{BASE}/log")
-    assert page.evaluate(paper) == dark
 
 
 def test_a_chart_is_read_with_the_arrow_keys_and_a_table_is_sorted(visit: Visit) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from sparkbolt import BasicBolt, Config, RetryPolicy, Topology, TopologyBuilder
-from sparkbolt.bolts.part_files import PartFiles
+from sparkbolt.connectors.files.part_files import PartFiles
 from sparkbolt.spouts import KafkaSpout
 
 KAFKA_PARTITIONS = 8

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from sparkbolt.api.dead_letters import DeadLetter
-from sparkbolt.spouts.kafka.dead_letters import read_topic
-from sparkbolt.spouts.kafka.driver.offsets import unpacked
-from sparkbolt.spouts.kafka.settings import ClientSettings
+from sparkbolt.connectors.kafka.client_settings import ClientSettings
+from sparkbolt.connectors.kafka.kafka_dead_letters import read_topic
+from sparkbolt.connectors.kafka.offset_stores import unpacked
 from tests.chaos.driver import Driver
 from tests.chaos.kafka import DEAD, GROUP, KAFKA_PARTITIONS, TOPIC, settings_of
 from tests.chaos.kafka_books import KafkaBooks, Offset, Offsets

@@ -32,24 +32,18 @@ class Kill:
         return f"{self.victim}, {when}"
 
 
-def plan(seed: int, kills: int, *, driver_only: bool = False) -> Iterator[Kill]:
+def plan(seed: int, kills: int) -> Iterator[Kill]:
     """The kills of a campaign: every twenty in a row have every victim, and four of the moments in turn.
-
-    With ``driver_only`` the driver is killed each time, at a random moment or, every third time, at one that is aimed.
 
     >>> [kill.victim for kill in plan(7, 3)] == [kill.victim for kill in plan(7, 3)]
     True
     """
     assert set(AIMED) == set(MOMENTS)
     chance = random.Random(seed)
-    aimed = chance.randrange(len(AIMED)) if driver_only else 0
+    aimed = 0
     deck: list[tuple[str, str | None]] = []
     for number in range(1, kills + 1):
-        if not deck and driver_only:
-            deck = [("driver", None), ("driver", None), ("driver", AIMED[aimed % len(AIMED)])]
-            aimed += 1
-            chance.shuffle(deck)
-        elif not deck:
+        if not deck:
             deck = [(victim, None) for victim in (*RANDOM_VICTIMS, ("driver", "jvm")[number // 10 % 2])]
             for _ in range(2):
                 # In twelve kills that are aimed, each moment meets each of the two victims.

@@ -70,8 +70,6 @@ def tell(report: Any) -> None:
     """One promotion, in numbers."""
     lines, metrics = report.metrics.components["lines"], report.metrics
     numbers = {"emitted": lines.emitted, "acked": lines.acked, "failed": lines.failed, "open": metrics.open_trees}
-    numbers["windows"] = sum(counts.windows for counts in metrics.components.values())
-    numbers["late_tuples"] = sum(counts.late_tuples for counts in metrics.components.values())
     say(event="promoted", micro_batch_id=report.promotion.micro_batch_id, **numbers)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Literal
 
-from sparkbolt import BasicBolt, Config, Topology, TopologyBuilder, Unavailable
+from sparkbolt import BasicBolt, Config, Topology, TopologyBuilder
 from tests.contract.parts import Messages, note, notes
 
 ORDERS = 600
@@ -18,7 +18,7 @@ class Store(BasicBolt):
 
     stateless = True
 
-    def __init__(self, directory: str, trouble: Literal["refuses", "away", "unavailable"]) -> None:
+    def __init__(self, directory: str, trouble: Literal["refuses", "away"]) -> None:
         self.directory = directory
         self.trouble = trouble
 
@@ -28,11 +28,11 @@ class Store(BasicBolt):
         if not notes(self.directory, "first"):
             note(self.directory, "first", time.time())
         if time.time() < notes(self.directory, "first")[0][0] + AWAY_SECS:
-            raise (Unavailable if self.trouble == "unavailable" else ConnectionError)("connection refused")
+            raise ConnectionError("connection refused")
         note(self.directory, "stored", tup["n"])
 
 
-def storing(directory: str, trouble: Literal["refuses", "away", "unavailable"], **settings: Any) -> Topology:
+def storing(directory: str, trouble: Literal["refuses", "away"], **settings: Any) -> Topology:
     builder = TopologyBuilder("storing", Config(**settings))
     builder.set_spout("orders", Messages(directory, ORDERS, PER_MICRO_BATCH))
     builder.set_bolt("store", Store(directory, trouble)).shuffle_grouping("orders")

@@ -17,7 +17,7 @@ import pytest
 
 from sparkbolt.api.dead_letters import RawMessage
 from sparkbolt.api.story import root_text
-from sparkbolt.bolts.dead_letter_files import LettersRead, read_letters
+from sparkbolt.connectors.files.dead_letter_files import LettersRead, read_letters
 from sparkbolt.driver.ledger.ledger import FailedTree, Story
 from sparkbolt.faces.cli import main
 from tests.contract.conftest import Begin

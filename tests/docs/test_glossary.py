@@ -21,32 +21,6 @@ PAGES = [s for s in FILES if s.path.startswith("docs/") and s.path.endswith(".md
 USED_IN = 2
 """In so many files, at least, a word of the glossary stands."""
 
-# What these stood for has a word of the field now. "host" and "source" have their usual meanings and stay.
-GONE = {
-    "announcer": "error log",
-    "asker": "RPC client",
-    "births": "edge origins",
-    "deed": "activity",
-    "desk": "spout buffer",
-    "eyes": "observer",
-    "fate": "outcome",
-    "fates": "outcome",
-    "histories": "attempts",
-    "hosted": "with a runtime",
-    "materials": "worker environment",
-    "pacer": "rate",
-    "pacing": "rate",
-    "parcel": "routed rows",
-    "shipment": "job bundle",
-    "spouthost": "coordinator",
-    "twin": "other process",
-    "twins": "other process",
-    "witness": "observer",
-}
-KEPT = {
-    ("sparkbolt/driver/ledger/log.py", "histories"): "the name of a field in logs that exist",
-}
-
 
 def words_of(text: str) -> str:
     """A text with the words of its identifiers apart: ``SpoutBuffer`` and ``spout_buffer`` are a spout buffer."""
@@ -94,25 +68,3 @@ def classes_of(sources: list[Source]) -> dict[str, list[str]]:
 def test_no_two_classes_have_one_name() -> None:
     several = {name: paths for name, paths in classes_of(PRODUCT).items() if len(paths) > 1}
     assert not several, several
-
-
-def old_words(source: Source) -> list[str]:
-    """The old words in a file, in identifiers too: ``spout_desk``, ``Desk``, ``desks``."""
-    text = words_of(source.text)
-    return [
-        f"{source.path}: {word!r} is {instead!r} now"
-        for word, instead in GONE.items()
-        if (source.path, word) not in KEPT and re.search(rf"\b{word}s?\b", text)
-    ]
-
-
-def test_the_old_words_are_gone() -> None:
-    found = [line for source in (*PRODUCT, *PAGES) for line in old_words(source)]
-    assert not found, "\n".join(found)
-
-
-def test_an_old_word_is_found_in_prose_and_in_names() -> None:
-    assert old_words(Source("docs/page.md", "It waits on the desk."))
-    assert old_words(Source("sparkbolt/a.py", "class SpoutDesk: ..."))
-    assert old_words(Source("sparkbolt/a.py", "hosted_tasks = 1"))
-    assert not old_words(Source("sparkbolt/a.py", "class DesktopIcon: ..."))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from docs.links import anchors_of, is_elsewhere, targets_of, with_targets
-from tests.docs.pages import LANGUAGES, ROOT, RUN_HERE, Block, Runner, blocks_of, expect, pages, site_pages, text_of
+from docs.links import anchors_of, is_elsewhere, targets_of
+from tests.docs.pages import LANGUAGES, ROOT, RUN_HERE, Runner, blocks_of, pages, site_pages, text_of
 
 PAGES = pages()
 RUN = {page: [b for b in blocks_of(page, text_of(page)) if b.language in ("python", "console")] for page in PAGES}
@@ -105,35 +105,12 @@ def test_every_file_that_a_page_names_exists() -> None:
 # ---- the runner itself
 
 
-def test_blocks_are_found_with_their_words_and_lines() -> None:
-    text = "# A\n\n```python spark file=a.py\nx = 1\n```\n\n```text output\n1\n```\n"
-    first, second = blocks_of("p.md", text)
-    assert first == Block("p.md", 4, "python", ("spark", "file=a.py"), "x = 1\n")
-    assert (first.needs_spark, first.file, second.line, second.file) == (True, "a.py", 8, None)
-
-
-def test_blocks_share_a_namespace_and_output_is_compared(tmp_path: Path) -> None:
-    text = "```python\nx = 41\n```\n```python\nprint(x + 1, 'and more')\n```\n```text output\n42 ...\n```\n"
-    runner = Runner(tmp_path)
-    for block in blocks_of("p.md", text):
-        runner.run(block)
-
-
 def test_an_output_that_differs_is_named_with_its_place(tmp_path: Path) -> None:
     runner = Runner(tmp_path)
     printing, output = blocks_of("p.md", "```python\nprint(1)\n```\n```text output\n2\n```\n")
     runner.run(printing)
     with pytest.raises(AssertionError, match=r"p\.md:5: the page says"):
         runner.run(output)
-
-
-def test_a_file_can_be_imported_by_the_next_block_and_run_by_a_command(tmp_path: Path) -> None:
-    text = "```python file=answer.py\nANSWER = 42\n```\n```python\nimport answer\nprint(answer.ANSWER)\n```\n"
-    text += "```text output\n42\n```\n```console\n$ python -c 'import answer; print(answer.ANSWER)'\n42\n$ true\n```\n"
-    runner = Runner(tmp_path)
-    with runner.entered():
-        for block in blocks_of("p.md", text):
-            runner.run(block)
 
 
 def test_a_run_is_made_in_this_process_and_the_shell_has_its_output_and_its_exit_code(tmp_path: Path) -> None:
@@ -152,23 +129,3 @@ def test_a_run_is_made_in_this_process_and_the_shell_has_its_output_and_its_exit
     for command, arguments in in_this_process.items():
         match = RUN_HERE.fullmatch(command)
         assert (match and match[1]) == arguments
-
-
-def test_dots_stand_for_anything() -> None:
-    expect("a ... c\n", "a b c\n", "p.md:1")
-
-
-def test_a_heading_has_the_anchor_that_the_code_host_gives_it() -> None:
-    text = (
-        "# What comes first?\n\n```sh\n# no heading\n```\n\n## `emit(values)` -> [ids](a.md)\n\n## What comes first?\n"
-    )
-    assert list(anchors_of(text)) == ["what-comes-first", "emitvalues---ids", "what-comes-first-1"]
-
-
-def test_links_in_code_are_none() -> None:
-    text = "[`a`](a.md#b) and `[c](c.md)`\n![d](d.svg)\n```text\n[e](e.md)\n```\n[f](https://example.org/f)\n"
-    assert targets_of(text) == ["a.md#b", "d.svg", "https://example.org/f"]
-    assert [is_elsewhere(target) for target in targets_of(text)] == [False, False, True]
-    assert with_targets(text, str.upper) == text.replace("(a.md#b)", "(A.MD#B)").replace("(d.svg)", "(D.SVG)").replace(
-        "(https://example.org/f)", "(HTTPS://EXAMPLE.ORG/F)"
-    )

@@ -49,10 +49,3 @@ def test_only_a_failure_starts_the_service_again_and_wrong_use_does_not() -> Non
     well = {program.EXIT_SET_ASIDE, program.EXIT_TIME_OVER, program.EXIT_LEFT}
     assert {int(code) for code in unit["SuccessExitStatus"].split()} == well
     assert int(unit["RestartPreventExitStatus"]) == program.EXIT_WRONG_USE
-
-
-def test_a_stop_signals_the_program_only_and_waits_longer_than_it_drains() -> None:
-    unit = service()
-    assert (unit["Type"], unit["KillSignal"], unit["KillMode"]) == ("simple", "SIGTERM", "mixed")
-    # The message timeout of 30 s, a tenth of it, ten seconds, and the drain.
-    assert int(unit["TimeoutStopSec"]) > 30 * 1.1 + 10 + 30

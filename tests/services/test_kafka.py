@@ -10,8 +10,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,15 +21,14 @@ from sparkbolt.api.config import Config
 from sparkbolt.api.dead_letters import Attempt, DeadLetter, RawMessage
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.bolts import KafkaBolt
+from sparkbolt.connectors.kafka.client_settings import ClientSettings
+from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
+from sparkbolt.connectors.kafka.partition_reader import MessageChunk, PartitionReader
 from sparkbolt.control.letters.topic import LetterTopic
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout, ZooKeeperOffsets
 from sparkbolt.spouts.kafka import KafkaDeadLetters
-from sparkbolt.spouts.kafka.driver import lag, planning
-from sparkbolt.spouts.kafka.executor.reading import MessageChunk, PartitionReader
-from sparkbolt.spouts.kafka.settings import ClientSettings
-from sparkbolt.spouts.kafka.sources import KafkaPartition
 from tests.kafka import SEEN, Keep, committed, run, run_to_end, spout, topology
 from tests.patience import PATIENCE_SECS
 from tests.services import Kafka
@@ -125,13 +122,6 @@ def test_ranges_are_cut_at_their_bytes_over_gaps_and_messages_that_are_larger_th
     assert (metrics.acked, metrics.failed, metrics.errors) == (2012, 0, 0)
     assert {tree.fail.cause for tree in engine.ledger.failed} == {"postponed"}
     assert committed(kafka, name)[0][0] == 2000 + 10 + 5 + 2 + len(kept) + 1
-
-
-def test_read_uncommitted_reads_what_was_aborted(kafka, name):
-    create(kafka, name)
-    transactions(kafka, name, (["aborted"], True))
-    run_to_end(topology(name, spout(kafka, name, stop_at_end=True, isolation="read_uncommitted")))
-    assert lines(name) == ["aborted"]
 
 
 def test_a_compacted_topic_is_read_over_its_gaps_however_it_is_cut_into_ranges(kafka, name):
@@ -229,26 +219,6 @@ def test_what_is_gone_between_its_plan_and_its_reading_is_one_bad_record_with_it
     reader.cleanup()
 
 
-def test_a_topic_that_was_made_again_is_read_from_its_start_as_another_source(kafka, name, monkeypatch, caplog):
-    monkeypatch.setattr(planning, "BACKWARDS_SECS", 0.5)
-    create(kafka, name)
-    produce(kafka, name, [f"old {number}" for number in range(20)])
-    engine = LocalEngine(topology(name, spout(kafka, name)))
-    run(engine, lambda: len(SEEN[name]) == 20 and engine.coordinator.in_force is None)
-    admin(kafka).delete_topics([name])[name].result()
-    until(lambda: name not in admin(kafka).list_topics(timeout=10).topics)
-    create(kafka, name)
-    produce(kafka, name, ["new 0", "new 1"])
-    run(engine, lambda: len(SEEN[name]) == 22 and engine.coordinator.in_force is None)
-    assert lines(name)[20:] == ["new 0", "new 1"]
-    assert engine.ledger.progress["messages"][f"{name}/0~1"] == 2
-    assert "the topic was made again" in caplog.text
-    for one in engine.coordinator.spouts.values():
-        one.close()
-    engine.close()
-    assert committed(kafka, name)[0][0] == 2
-
-
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_topic_made_again_that_has_grown_beyond_what_was_read_is_read_whole(kafka, name, stopped, caplog):
     create(kafka, name)
@@ -276,18 +246,6 @@ def test_a_topic_made_again_that_has_grown_beyond_what_was_read_is_read_whole(ka
     assert committed(kafka, name)[0][0] == 9
 
 
-def test_a_start_by_time_reads_what_is_not_older(kafka, name):
-    create(kafka, name)
-    produce(kafka, name, ["before"])
-    pause = threading.Event()
-    pause.wait(0.05)
-    moment = datetime.now(UTC)
-    pause.wait(0.05)
-    produce(kafka, name, ["after"])
-    run_to_end(topology(name, spout(kafka, name, start=moment, stop_at_end=True)))
-    assert lines(name) == ["after"]
-
-
 def test_new_kafka_partitions_are_found_and_read_from_their_first_message(kafka, name):
     from confluent_kafka.admin import NewPartitions
 
@@ -308,7 +266,7 @@ def test_a_broker_that_is_killed_while_it_is_read_costs_nothing_but_time(name, t
         for part in range(2):
             produce(server.address, name, [f"{part}.{number}" for number in range(3000)], part=part)
         own = spout(server.address, name, stop_at_end=True, max_poll_records=200, request_secs=2.0)
-        monkeypatch.setattr("sparkbolt.spouts.kafka.executor.reading.AWAY_SECS", 0.5)
+        monkeypatch.setattr("sparkbolt.connectors.kafka.partition_reader.AWAY_SECS", 0.5)
         engine = LocalEngine(topology(name, own))
         for share in (1000, 3000):
             run(engine, lambda: len(SEEN[name]) >= share)  # noqa: B023  it is used before the loop goes on
@@ -364,17 +322,6 @@ def test_zookeeper_keeps_offsets_in_the_layout_of_storms_first_spout(kafka, zook
         client.close()
 
 
-def test_lag_is_what_is_stored_against_what_is_there(kafka, name):
-    create(kafka, name, 2)
-    produce(kafka, name, ["a", "b"])
-    own = spout(kafka, name, stop_at_end=True)
-    engine = run_to_end(topology(name, own))
-    assert engine.ledger.metrics.of("messages").lag == 0
-    produce(kafka, name, ["c"])
-    found = {one.source: (one.stored, one.end, one.lag, one.owner) for one in lag.lags_of(own)}
-    assert found == {f"{name}/0": (2, 3, 1, f"{name}/messages"), f"{name}/1": (0, 0, 0, f"{name}/messages")}
-
-
 def test_the_bolt_fails_the_tuple_whose_topic_is_not_there_and_acks_the_others(kafka, name):
     create(kafka, name)
     create(kafka, f"{name}-out")
@@ -389,15 +336,6 @@ def test_the_bolt_fails_the_tuple_whose_topic_is_not_there_and_acks_the_others(k
     read = f"{name}-read"
     run_to_end(topology(read, KafkaSpout(kafka, f"{name}-out", group=read, outputs=["value"], stop_at_end=True)))
     assert [json.loads(row["value"])["offset"] for row in SEEN[read]] == [0, 2]
-
-
-def test_spouts_of_a_directory_keep_their_offsets_in_a_file(kafka, name, tmp_path: Path):
-    create(kafka, name)
-    produce(kafka, name, ["a"])
-    for _ in range(2):
-        run_to_end(topology(name, spout(kafka, name, stop_at_end=True, offsets=f"file:{tmp_path}/offsets.json")))
-    assert lines(name) == ["a"]
-    assert committed(kafka, name) == {}
 
 
 @pytest.mark.parametrize(

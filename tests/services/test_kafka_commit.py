@@ -20,10 +20,9 @@ from sparkbolt.api.committers import take_rows
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.bolts import KafkaBolt
-from sparkbolt.bolts import kafka_committer as committing
-from sparkbolt.bolts.kafka_committer import KafkaCommitError, KafkaCommitter
-from sparkbolt.errors import Unavailable
-from sparkbolt.spouts.kafka.settings import ClientSettings
+from sparkbolt.connectors.kafka.kafka_committer import KafkaCommitter
+from sparkbolt.connectors.txid_note import CommitRefusedError
+from sparkbolt.errors import CheckpointError, Unavailable
 from tests.patience import PATIENCE_SECS
 from tests.services import Kafka
 
@@ -149,7 +148,7 @@ def test_a_txid_is_one_transaction_and_is_sent_once_by_whichever_life(kafka: str
     assert {tuple(map(tuple, headers)) for _, headers in read(kafka, topic)} == {
         (("of", b"me"), ("sparkbolt-txid", f"{whose.checkpoint_id}/out/{txid}".encode())) for txid in (4, 9)
     }
-    with pytest.raises(KafkaCommitError, match="says that txid 9 is committed with 1 messages, and this is txid 4"):
+    with pytest.raises(CheckpointError, match="has txid 9 with 1 rows, and this is txid 4"):
         patiently(lambda: driver(bolt, whose).commit(4, sent))
 
 
@@ -174,7 +173,7 @@ def test_a_driver_that_was_believed_dead_sends_nothing_more(kafka: str, topic: s
     zombie = driver(bolt, whose)
     patiently(lambda: zombie.commit(1, rows(bolt, whose, tup(n=1))[0]))
     patiently(lambda: driver(bolt, whose).commit(2, rows(bolt, whose, tup(n=2))[0]))
-    with pytest.raises(KafkaCommitError, match="has taken over"):
+    with pytest.raises(CommitRefusedError, match="has taken over"):
         zombie.commit(2, rows(bolt, whose, tup(n=2))[0])
     assert values(kafka, topic) == [1, 2]
 
@@ -235,7 +234,7 @@ def test_a_message_that_is_refused_at_commit_is_named_and_none_is_seen(kafka: st
     patiently(lambda: own.commit(1, sent))  # together they are too long for a batch, each one alone is not
     sent, failed = rows(bolt, whose, tup(n=200), tup(n=201, long="x" * 3000))
     assert failed == []
-    with pytest.raises(KafkaCommitError, match=r"refuses 1 messages of txid 2, first the one .*x.*"):
+    with pytest.raises(CommitRefusedError, match=r"refuses 1 messages of txid 2, first the one .*x.*"):
         patiently(lambda: own.commit(2, sent))
     assert values(kafka, topic) == list(range(200))
 
@@ -245,18 +244,13 @@ def test_where_the_marker_may_be_forgotten_someone_has_to_say_what_to_do(kafka: 
     whose = context(uuid.uuid4().hex, now_ms=1_000_000)
     bolt = KafkaBolt(kafka, topic)
     sent, _ = rows(bolt, whose, tup(n=1))
-    with pytest.raises(KafkaCommitError, match=rf"nobody knows .* header sparkbolt-txid={whose.checkpoint_id}/out/7"):
+    with pytest.raises(CommitRefusedError, match=rf"nobody knows .* header sparkbolt-txid={whose.checkpoint_id}/out/7"):
         patiently(lambda: driver(bolt, whose).commit(7, sent))
     patiently(lambda: driver(KafkaBolt(kafka, topic, in_doubt="skip"), whose).commit(7, sent))
     assert values(kafka, topic) == []
     patiently(lambda: driver(KafkaBolt(kafka, topic, in_doubt="send"), whose).commit(7, sent))
     patiently(lambda: driver(bolt, whose).commit(7, sent))
     assert values(kafka, topic) == [1]
-
-
-def test_the_time_for_which_a_marker_stays_is_asked_of_the_brokers(kafka: str) -> None:
-    committer = KafkaCommitter(ClientSettings(kafka), "c", "out", request_secs=10.0)
-    assert committer._retention_secs() == 7 * 24 * 3600 - 3600
 
 
 @pytest.mark.campaign
@@ -288,21 +282,3 @@ def test_a_broker_that_is_killed_during_commits_and_comes_back_has_each_message_
                 # Nothing is lost or sent twice, and the commit waits, as docs/exactly-once.md says.
                 pytest.xfail(str(error))
         assert values(server.address, "out") == list(range(20, 3020))
-
-
-def test_a_transaction_that_has_timed_out_is_no_other_driver(kafka: str, topic: str) -> None:
-    create(kafka, topic)
-    whose = context(uuid.uuid4().hex)
-    clock = iter([0.0, 0.0, 100.0, 0.0, 0.0, 0.0])
-    own = KafkaCommitter(
-        ClientSettings(kafka), whose.checkpoint_id, "out", request_secs=10.0, clock=lambda: next(clock)
-    )
-    other = KafkaCommitter(ClientSettings(kafka), whose.checkpoint_id, "out", request_secs=10.0)
-    patiently(lambda: own._connect(topic, 1))
-    patiently(lambda: other._connect(topic, 1))
-    sent = [(whose.now_ms, topic, None, b'{"n":1}', None)]
-    with pytest.raises(Unavailable):
-        own.commit(1, sent)
-    patiently(lambda: own.commit(1, sent))
-    assert values(kafka, topic) == [1]
-    assert committing.TRANSACTION_MS == 60_000

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from sparkbolt.connectors.kafka import broker_watcher as watching
+from sparkbolt.connectors.kafka import offset_planner as planning
+from sparkbolt.connectors.kafka.client_settings import ClientSettings
+from sparkbolt.connectors.kafka.kafka_cluster import BrokersAwayError, Cluster
+from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.spouts.kafka.driver import planning, watching
-from sparkbolt.spouts.kafka.driver.cluster import BrokersAwayError, Cluster
-from sparkbolt.spouts.kafka.settings import ClientSettings
-from sparkbolt.spouts.kafka.sources import KafkaPartition
 from tests.kafka import SEEN, close, run, spout, topology
 from tests.services import Kafka
 from tests.services.test_kafka import create, lines, produce

@@ -162,38 +162,6 @@ def test_no_more_messages_are_open_than_max_spout_pending(rabbitmq: str, channel
     assert waiting(channel, queue) == 19, "only what was acked is gone"
 
 
-def test_the_prefetch_follows_what_there_is_use_for(rabbitmq: str, channel: Any) -> None:
-    queue = declared(channel, "paced")
-    fill(rabbitmq, queue, [b"%d" % number for number in range(5000)])
-    with opened(rabbitmq, queue) as calls:
-        collector, link = calls.collector, calls.spout._link
-        acked: set[Any] = set()
-
-        def ack_all() -> None:
-            for message_id in {message_id for message_id, _ in collector.emitted} - acked:
-                calls.spout.ack(message_id)
-                acked.add(message_id)
-
-        def acking(condition: Callable[[], bool]) -> Callable[[], bool]:
-            return lambda: ack_all() or condition()
-
-        collector.room = 10
-        calls.until_emitted(10)
-        collector.room = 0  # as while a micro-batch runs
-        calls.until(lambda: waiting(channel, queue) == 5000 - 32)
-        collector.room = 500
-        calls.until(acking(lambda: link._prefetch >= 512 and len(acked) > 1000))
-        collector.room = 10
-        calls.until(acking(lambda: link._prefetch == 32))
-        left = waiting(channel, queue)
-        collector.room = 500
-        calls.until(acking(lambda: len(set(collector.values)) == 5000))
-        assert 0 < left < 4000
-        assert calls.spout.dropped == 0
-    assert waiting(channel, queue) == 0
-    assert len(collector.emitted) == 5000, "a consumer that is exchanged leaves what it had open"
-
-
 def test_acks_in_any_order_leave_only_what_is_not_acked(rabbitmq: str, channel: Any) -> None:
     queue = declared(channel, "any-order")
     fill(rabbitmq, queue, [b"%d" % number for number in range(10)])

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,8 +13,6 @@ import pytest
 
 from sparkbolt import Config, TopologyBuilder
 from sparkbolt.bolts import RabbitMQBolt
-from sparkbolt.bolts.rabbitmq_publisher import Publisher
-from sparkbolt.errors import ConfigError
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver
 from tests.services.proxy import Proxy
@@ -97,27 +92,6 @@ def test_an_exchange_that_does_not_exist_fails_the_tuple_with_what_the_broker_sa
         assert ["NOT_FOUND" in failed.reason for failed in driver.failed("orders")] == [True, True]
 
 
-@pytest.mark.parametrize("is_open", [True, False])
-def test_a_connection_that_begins_or_ends_just_then_is_closed_at_the_end(
-    rabbitmq: str, channel: Any, is_open: bool
-) -> None:
-    channel.queue_declare("last")
-    publisher, loop = Publisher(rabbitmq), asyncio.new_event_loop()
-    last = publisher.publish("", "last", b"1", pika.BasicProperties(message_id="1"))
-    if is_open:
-        loop.run_until_complete(last)
-        publisher.drop()  # it is being closed
-    else:
-        task = loop.create_task(last)
-        loop.run_until_complete(asyncio.sleep(0))
-        task.cancel()  # it is being opened
-        with suppress(asyncio.CancelledError):
-            loop.run_until_complete(task)
-    publisher.close()
-    loop.close()
-    gc.collect()  # a socket that was left open is told here
-
-
 def cutting(tup: Any) -> Any:
     if proxy := cuts.pop(tup["amount"], None):
         proxy.cut()
@@ -152,10 +126,3 @@ def test_a_broker_that_is_away_fails_tuples_after_confirm_secs(caplog: pytest.Lo
         [failed] = driver.failed("orders")
     assert "not confirmed within confirm_secs=0.3 s (ConnectionRefusedError" in failed.reason
     assert "secret" not in caplog.text + failed.story
-
-
-def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(ConfigError, match="expected one of the two"):
-        RabbitMQBolt("amqp://localhost/")
-    with pytest.raises(ConfigError, match="confirm_secs=0"):
-        RabbitMQBolt("amqp://localhost/", routing_key="x", confirm_secs=0)

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Bolt, Config, Count, Spout, TopologyBuilder, Unavailable, WindowedBolt, bolt
-from sparkbolt.sim.checkers.base import Violation
+from sparkbolt import BasicBolt, Bolt, Config, Spout, TopologyBuilder, Unavailable, bolt
 from sparkbolt.sim.mistakes import Mistake, MistakeKind, try_once
-from sparkbolt.sim.report import report_of
-from sparkbolt.sim.simulate import ENGINE, RAISED, run_seed
 from sparkbolt.sim.subject import subject_of
 from sparkbolt.sim.subprocess_runner import close_processes
-from sparkbolt.sim.world import START_MS
 from sparkbolt.spouts import TextSpout
 from sparkbolt.testing import simulate
 from tests.sim.random_topologies import Messages
@@ -50,17 +45,6 @@ class Forgets(Bolt):
             collector.ack(tup)
 
 
-class Keeps(Bolt):
-    def prepare(self, context: Any) -> None:
-        self.kept: list[Any] = []
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        if tup["n"] == 7:
-            self.kept.append(tup)
-        else:
-            collector.ack(tup)
-
-
 class Flaky(BasicBolt):
     def execute(self, tup: Any, collector: Any) -> None:
         if tup.attempt == 1 and tup["n"] == 5:
@@ -76,20 +60,6 @@ def test_a_bolt_that_never_acks_some_tuples_is_named_with_an_example() -> None:
     assert "'b': 3 messages were never acked" in mistake.words
 
 
-def test_a_bolt_that_keeps_a_tuple_too_long_is_told_apart() -> None:
-    (mistake,) = mistakes(Keeps(), tick_tuple_freq_secs=1)
-    assert (mistake.kind, mistake.messages) == (MistakeKind.NEVER_ACKED, 1)
-    assert "kept in an attribute longer than message_timeout_secs=5" in mistake.likely
-
-
-def test_trees_that_stay_open_for_ever_are_named_too() -> None:
-    config = Config(enable_message_timeouts=False)
-    (mistake,) = mistakes(Forgets(), config)
-    assert (mistake.kind, mistake.messages) == (MistakeKind.NEVER_ACKED, 3)
-    subject = subject_of(behind(Forgets(), config), FEED)
-    assert all(not run_seed(subject, seed).violations for seed in range(20))
-
-
 def test_messages_that_are_given_up_are_named_with_the_error() -> None:
     @bolt(outputs=[])
     def parse(tup: Any) -> None:
@@ -101,19 +71,6 @@ def test_messages_that_are_given_up_are_named_with_the_error() -> None:
     assert "is no word" in mistake.example
 
 
-def test_what_fails_once_and_then_succeeds_is_told_as_failed() -> None:
-    (mistake,) = mistakes(Flaky())
-    assert (mistake.kind, mistake.messages) == (MistakeKind.FAILED, 1)
-
-
-def test_a_topology_that_does_all_right_has_no_mistakes() -> None:
-    class Counts(BasicBolt):
-        def execute(self, tup: Any, collector: Any) -> None:
-            pass
-
-    assert mistakes(Counts()) == ()
-
-
 def test_mistakes_are_no_broken_promise_unless_asked() -> None:
     report = simulate(behind(Forgets()), seed=3, feed=FEED, repeat=False)
     assert report.ok, report.story
@@ -123,49 +80,6 @@ def test_mistakes_are_no_broken_promise_unless_asked() -> None:
     strict = simulate(behind(Forgets()), seed=3, feed=FEED, repeat=False, strict=True)
     assert not strict.ok
     assert strict.promise is None
-
-
-def test_a_source_that_is_followed_keeps_all_promises_with_fewer_messages_than_asked(tmp_path: Path) -> None:
-    path = tmp_path / "some.log"
-    path.write_text("".join(f"line {number}\n" for number in range(12)))
-
-    class CountLines(BasicBolt):
-        def prepare(self, context: Any) -> None:
-            self.count = 0
-
-        def execute(self, tup: Any, collector: Any) -> None:
-            self.count += 1
-
-    for ticks in ({}, {"tick_tuple_freq_secs": 1}):
-        builder = TopologyBuilder("follow")
-        builder.set_spout("lines", TextSpout(str(path), follow=True))
-        builder.set_bolt("count", CountLines(), **ticks).shuffle_grouping("lines")
-        subject = subject_of(builder.build(), messages_max=200)
-        runs = [run_seed(subject, seed) for seed in range(20)]
-        assert [run.violations for run in runs if run.violations] == []
-
-
-def test_a_quiet_spout_of_ones_own_keeps_all_promises() -> None:
-    class Few(Spout):
-        outputs = ["n"]
-
-        def open(self, context: Any) -> None:
-            self.left = [1, 2, 3]
-
-        def next_tuple(self, collector: Any) -> None:
-            if self.left:
-                collector.emit([self.left[-1]], message_id=self.left.pop())
-
-    @bolt(outputs=[])
-    def nothing(tup: Any) -> None:
-        return None
-
-    builder = TopologyBuilder("quiet")
-    builder.set_spout("few", Few())
-    builder.set_bolt("nothing", nothing).shuffle_grouping("few")
-    subject = subject_of(builder.build(), messages_max=200)
-    runs = [run_seed(subject, seed) for seed in range(20)]
-    assert [run.violations for run in runs if run.violations] == []
 
 
 @pytest.mark.parametrize("kind", ["random", "set", "more"])
@@ -296,73 +210,6 @@ def test_a_bolt_that_is_unavailable_for_ever_ends_the_seed_and_is_named(where: s
     assert report.ok, report.story
     assert report.micro_batches < 60
     assert "the seed ended where bolt 'b' had been unavailable in 20 micro-batches in a row" in report.story
-
-
-def test_a_bolt_that_is_unavailable_for_a_time_is_waited_for() -> None:
-    class Restarting(BasicBolt):
-        transient = ("context",)
-
-        def prepare(self, context: Any) -> None:
-            self.context = context
-
-        def execute(self, tup: Any, collector: Any) -> None:
-            if self.context.now_ms < START_MS + 120_000:
-                raise Unavailable("it restarts")
-
-    report = simulate(behind(Restarting()), seed=3, feed=FEED, repeat=False)
-    (mistake,) = report.mistakes
-    assert (mistake.kind, mistake.messages) == (MistakeKind.FAILED, 30)
-    assert "was given again until it was there" in mistake.likely
-    assert report.ok, report.story
-    assert "the seed ended" not in report.story
-
-
-@pytest.mark.parametrize("here_raises", [True, False])
-@pytest.mark.parametrize("runtime", [True, False], ids=["window", "bolt"])
-def test_a_component_that_sometimes_cannot_be_prepared_is_blamed_and_not_who_comes_before_it(
-    runtime: bool, here_raises: bool
-) -> None:
-    here = os.getpid()
-
-    class Locked(WindowedBolt if runtime else BasicBolt):
-        def prepare(self, context: Any) -> None:
-            if (os.getpid() == here) == here_raises:
-                raise OSError("the file is locked")
-
-        def execute(self, tup: Any, collector: Any) -> None:
-            pass
-
-    locked = Locked().with_tumbling_window(Count(5)) if runtime else Locked()
-    report = simulate(behind(locked), seed=0, feed=FEED)
-    assert not report.ok
-    assert report.component == "b", report.story
-    assert "the file is locked" in "".join(line for line in report.story.splitlines() if line.startswith("  the "))
-
-
-def test_a_window_whose_prepare_is_unavailable_is_named_with_what_to_do() -> None:
-    class Away(WindowedBolt):
-        def prepare(self, context: Any) -> None:
-            raise Unavailable("connection refused")
-
-        def execute(self, window: Any, collector: Any) -> None:
-            pass
-
-    report = simulate(behind(Away().with_tumbling_window(Count(5))), seed=0, feed=FEED, repeat=False)
-    assert not report.ok
-    assert "'b' could not be prepared: Unavailable: connection refused" in report.story
-    assert "context.rehearsal_directory is not None" in report.story
-
-
-def test_what_could_be_prepared_only_when_it_was_looked_at_again_is_named() -> None:
-    subject = subject_of(behind(Away("nowhere")), FEED)
-    run = replace(
-        run_seed(subject, 0, ()),
-        violations=(Violation(ENGINE, "'b' could not be prepared: OSError: locked"),),
-        trail=(("b", RAISED),),
-    )
-    report = report_of(subject, run)
-    assert report.component == "b"
-    assert "  the first time:  'b' could not be prepared: OSError: locked\n" in report.story
 
 
 class PassesOn(BasicBolt):

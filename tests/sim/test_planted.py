@@ -23,11 +23,11 @@ from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.ledger import files as ledger_files
 from sparkbolt.driver.ledger import log as ledger_log
 from sparkbolt.driver.ledger.ledger import Ledger
+from sparkbolt.driver.ledger.message_log import MessageLog
 from sparkbolt.driver.ledger.messages import Messages as KnownMessages
 from sparkbolt.driver.ledger.outbox_acks import OutboxAcks
-from sparkbolt.driver.ledger.partition_manager import PartitionManager
+from sparkbolt.driver.ledger.retry_schedule import RetrySchedule
 from sparkbolt.driver.planner import Planner
-from sparkbolt.driver.spout_buffer import SpoutBuffer
 from sparkbolt.sim.executors import Executors
 from sparkbolt.sim.simulate import run_seed
 from sparkbolt.sim.spark_loop import MicroBatchLoop
@@ -40,12 +40,12 @@ from sparkbolt.wire.frames import Inbox, python_values
 from sparkbolt.wire.plan import Entry
 from sparkbolt.wire.verdicts import Verdicts
 from sparkbolt.worker import routing
+from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.meter import NOWHERE
 from sparkbolt.worker.outbox import Outbox
 from sparkbolt.worker.source_reader import EntryReader
 from sparkbolt.worker.stage import Stage
 from sparkbolt.worker.state.task_state import TaskState
-from sparkbolt.worker.tuple_batch import Rows
 from sparkbolt.worker.worker import Worker
 from tests.sim.planting import Patch, hunt
 from tests.sim.planting import patch as patch
@@ -107,14 +107,14 @@ def a_plan_that_is_computed_again(patch: Patch) -> None:
 
     def forgetful(self: World, before: Any = None) -> None:
         begin(self, before)
-        plan = self.durable.logged()
-        if plan is not None:
-            self._set_budgets(plan.micro_batch_id + 1000)
-            again = self.driver.coordinator.next_plan(self.now_ms, self.mono_s)
+        running = self.durable.log.running
+        if running is not None:
+            self._set_budgets(running + 1000)
+            again = self._perform_all(self.driver.coordinator.next_plan(self.now_ms, self.mono_s))
             if again is None:
-                del self.durable.log.offsets[plan.micro_batch_id]
+                del self.durable.log.offsets[running]
             else:
-                self.durable.log.offsets[plan.micro_batch_id] = again.dumps()
+                self.durable.log.offsets[running] = again.dumps()
             self._loop = MicroBatchLoop(self.durable.log, self)
 
     patch.setattr(World, "_begin_life", forgetful)
@@ -220,8 +220,8 @@ def a_tree_that_timed_out_stays_open(patch: Patch) -> None:
 
 
 def compaction_forgets_retries(patch: Patch) -> None:
-    state = PartitionManager.state
-    patch.setattr(PartitionManager, "state", lambda self: replace(state(self), retries=[]))
+    state = MessageLog.state
+    patch.setattr(MessageLog, "state", lambda self: replace(state(self), retries=[]))
 
 
 def compaction_forgets_open_trees(patch: Patch) -> None:
@@ -264,16 +264,12 @@ def a_fail_is_forgotten_where_the_tree_began(patch: Patch) -> None:
 
 
 def retries_do_not_wait(patch: Patch) -> None:
-    first = KnownMessages.first_retries
-    patch.setattr(KnownMessages, "first_retries", lambda self, limit, now_ms=None: first(self, limit))
+    due = RetrySchedule.due
+    patch.setattr(RetrySchedule, "due", lambda self, limit, now_ms=None, rooms=None: due(self, limit))
 
 
 def nobody_wakes_for_a_retry(patch: Patch) -> None:
-    patch.setattr(KnownMessages, "next_retry_ms", lambda self: None)
-
-
-def nobody_wakes_for_the_retry_of_a_spout(patch: Patch) -> None:
-    patch.setattr(SpoutBuffer, "next_due_ms", lambda self: None)
+    patch.setattr(RetrySchedule, "next_due_ms", lambda self, not_before=None: None)
 
 
 def a_further_attempt_has_the_number_of_the_last(patch: Patch) -> None:
@@ -325,7 +321,6 @@ PLANTS = (
     a_fail_is_forgotten_where_the_tree_began,
     retries_do_not_wait,
     nobody_wakes_for_a_retry,
-    nobody_wakes_for_the_retry_of_a_spout,
     a_further_attempt_has_the_number_of_the_last,
     what_is_read_once_is_read_in_the_next_life,
 )

@@ -14,8 +14,8 @@ from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.ledger import log as ledger_log
 from sparkbolt.driver.ledger import messages
 from sparkbolt.driver.ledger.attempt_store import AttemptStore
+from sparkbolt.driver.ledger.message_log import MessageLog
 from sparkbolt.driver.ledger.messages import Messages as KnownMessages
-from sparkbolt.driver.ledger.partition_manager import PartitionManager
 from sparkbolt.driver.spout_buffer import SpoutBuffer
 from sparkbolt.sim.subject import Subject, subject_of
 from sparkbolt.worker.dead_letter_reader import LetterReader
@@ -32,13 +32,13 @@ def a_letter_counts_though_its_sink_failed(patch: Patch) -> None:
 
 
 def what_is_given_up_is_finished_before_its_letter(patch: Patch) -> None:
-    wait = PartitionManager.wait
+    wait = MessageLog.wait
 
-    def hasty(self: PartitionManager, retry: Any, **options: Any) -> None:
+    def hasty(self: MessageLog, retry: Any, **options: Any) -> None:
         if retry.letter is None:
             wait(self, retry, **options)
 
-    patch.setattr(PartitionManager, "wait", hasty)
+    patch.setattr(MessageLog, "wait", hasty)
 
 
 def a_queue_hears_before_the_letter_is_written(patch: Patch) -> None:
@@ -47,7 +47,7 @@ def a_queue_hears_before_the_letter_is_written(patch: Patch) -> None:
     def hasty(self: SpoutBuffer, tree: Any) -> None:
         fail(self, tree)
         if tree.outcome == "dead_letter" and not tree.letter:
-            self.acks.append(self.dying[-1].message_id)
+            self.acks.append(self.unfinished[tree.position].message_id)
 
     patch.setattr(SpoutBuffer, "fail", hasty)
 
@@ -60,8 +60,8 @@ def compaction_forgets_letters(patch: Patch) -> None:
     dump = ledger_log.dump_snapshot
 
     def forgetful(state: Any) -> bytes:
-        sources = [replace(of, retries=[r for r in of.retries if r.letter is None]) for of in state.messages.sources]
-        return dump(replace(state, messages=replace(state.messages, sources=sources)))
+        logs = [replace(of, retries=[r for r in of.retries if r.letter is None]) for of in state.messages.logs]
+        return dump(replace(state, messages=replace(state.messages, logs=logs)))
 
     patch.setattr(ledger_log, "dump_snapshot", forgetful)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim import seeds
 from tests.sim.seeds import PARTS, block
 
 
@@ -28,19 +27,3 @@ def test_the_commit_chooses_a_block_and_the_output_tells_how_to_run_it_again(
     again = capsys.readouterr().out.split("SPARKBOLT_SEEDS=")[1].split()[0]
     monkeypatch.setenv("SPARKBOLT_SEEDS", again)
     assert block(100) == chosen
-
-
-def test_without_a_commit_the_seeds_are_those_of_the_first_part(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("SPARKBOLT_SEEDS", raising=False)
-    monkeypatch.setattr(seeds, "__file__", "/nowhere/seeds.py")
-    assert block(100) == range(10)
-    assert "no commit" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("wish", ["10/10", "-1/10", "some"])
-def test_a_part_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, wish: str) -> None:
-    monkeypatch.setenv("SPARKBOLT_SEEDS", wish)
-    with pytest.raises(ValueError, match=f"SPARKBOLT_SEEDS={wish}: expected"):
-        block(100)

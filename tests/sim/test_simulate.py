@@ -15,13 +15,12 @@ from sparkbolt import BadRecord, BasicBolt, Bolt, Committer, Config, Range, Spou
 from sparkbolt.api.components import rehearsal_path
 from sparkbolt.base.ids import edge_salt
 from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, ParquetBolt, RabbitMQBolt
-from sparkbolt.bolts import kafka as kafka_bolt
-from sparkbolt.bolts import rabbitmq as rabbitmq_bolt
+from sparkbolt.connectors.kafka import kafka_bolt
+from sparkbolt.connectors.rabbitmq import rabbitmq_bolt
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.checkers.base import Checker
-from sparkbolt.sim.faults import KINDS, Fault, history_of
+from sparkbolt.sim.faults import KINDS
 from sparkbolt.sim.simulate import run_seed
-from sparkbolt.sim.sources import Queue
 from sparkbolt.sim.subject import SimulationError, subject_of
 from sparkbolt.sim.subprocess_runner import close_processes
 from sparkbolt.spouts import GeneratorSpout, KestrelSpout, QueueSpout, RabbitMQSpout, SocketSpout, TextSpout
@@ -193,14 +192,6 @@ def test_a_spout_that_cannot_be_read_here_is_named_with_what_to_do(tmp_path: Pat
         simulate(topology)
 
 
-def test_feed_names_spouts_and_fields() -> None:
-    with pytest.raises(SimulationError, match="no spout 'n' to be fed"):
-        simulate(behind(CountNumbers()), feed={"n": []})
-    with pytest.raises(SimulationError, match="expected 1 value"):
-        simulate(behind(CountNumbers()), feed={"m": [[1, 2]]})
-    assert simulate(behind(CountNumbers()), feed={"m": [{"n": 1}]}, repeat=False).ok
-
-
 def test_a_source_without_an_end_is_read_as_far_as_asked() -> None:
     def forever() -> Any:
         number = 0
@@ -252,45 +243,6 @@ class Numbers(Spout):
 def test_a_spout_of_ones_own_runs_as_it_is() -> None:
     subject = subject_of(behind(CountNumbers(), spout=Numbers()), messages_max=30)
     assert all(not run_seed(subject, seed).violations for seed in range(20))
-
-
-def test_a_queue_gives_a_message_again_until_it_is_acked_or_has_failed_too_often() -> None:
-    queue = Queue([("default", [1]), ("default", [2])], attempts_max=2)
-    first, second = queue.get(), queue.get()
-    assert first is not None
-    assert second is not None
-    queue.ack(first[0])
-    queue.lose_connection()
-    queue.ack(second[0])  # of a connection that is gone
-    with pytest.raises(ConnectionError):
-        queue.get()
-    for _ in range(2):
-        again = queue.get()
-        assert again is not None
-        assert again[2] == [2]
-        queue.reject(again[0])
-    assert queue.get() is None
-    assert queue.done == {0, 1}
-
-
-def test_a_topology_that_stops_itself_is_told() -> None:
-    @bolt(outputs=[])
-    def refuse(tup: Any) -> None:
-        raise ValueError("no")
-
-    report = simulate(behind(refuse, on_error="stop"), feed=FEED, repeat=False)
-    assert report.ok
-    assert "the topology stopped itself: 'b' raised" in report.story
-
-
-def test_faults_are_written_as_they_are_read() -> None:
-    for step, kinds in KINDS.items():
-        for kind in kinds:
-            fault = Fault(3, step, kind, 41)
-            assert history_of(str(fault)) == (fault,)
-    for text in ("x", "1:plan:no-such:0", "1:plan", "a:run:slow:0"):
-        with pytest.raises(ValueError, match="is no fault: expected MICRO_BATCH:STEP:KIND:PLACE"):
-            history_of(text)
 
 
 @pytest.mark.parametrize("sink", [JsonLinesBolt, ParquetBolt])
@@ -405,49 +357,3 @@ def test_a_spout_that_would_empty_a_real_queue_is_refused_unless_it_is_fed(spout
     with pytest.raises(SimulationError, match=f"spout 'm' is a {type(spout).__name__}: .*--feed m=FILE"):
         simulate(topology)
     assert simulate(behind(CountNumbers(), spout=Ring()), feed=FEED, repeat=False).ok
-
-
-class HarmlessRing(Ring):
-    rehearsable = True
-
-
-def test_a_queue_that_is_none_may_say_so() -> None:
-    assert simulate(behind(CountNumbers(), spout=HarmlessRing()), messages_max=10, repeat=False).ok
-
-
-class Leaves(GeneratorSpout):
-    """Exits in one of its methods."""
-
-    def __init__(self, method: str) -> None:
-        super().__init__(lambda: [[number] for number in range(10)], outputs=["n"])
-        self.method = method
-
-    def _may_leave(self, method: str) -> None:
-        if self.method == method:
-            raise SystemExit(3)
-
-    def open(self, context: Any) -> None:
-        self._may_leave("open")
-        super().open(context)
-
-    def prepare(self, context: Any) -> None:
-        self._may_leave("prepare")
-        super().prepare(context)
-
-    def on_committed(self, progress: Any) -> None:
-        self._may_leave("on_committed")
-
-    def close(self) -> None:
-        self._may_leave("close")
-
-
-@pytest.mark.parametrize("method", ["open", "prepare", "close"])
-def test_a_spout_that_exits_where_it_is_looked_at_is_named(method: str) -> None:
-    with pytest.raises(SimulationError, match=r"spout 'm' cannot be read here \(SystemExit: 3\)"):
-        simulate(behind(CountNumbers(), spout=Leaves(method)))
-
-
-def test_a_spout_that_exits_later_ends_the_seed_with_a_sentence_and_not_the_process() -> None:
-    report = simulate(behind(CountNumbers(), spout=Leaves("on_committed")), repeat=False)
-    assert report.promise == "the engine goes on"
-    assert "on_committed of 'm' raised SystemExit: 3" in report.story

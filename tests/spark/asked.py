@@ -36,4 +36,4 @@ class Asked:
         """End what a test has left."""
         for entry in self.operator.topologies(ended=False):
             if entry["control"] is not None:
-                self.operator.kill(entry["id"], wait_secs=0, by="the test")
+                self.operator.change(entry["id"], "kill", wait_secs=0, by="the test")

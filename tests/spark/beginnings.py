@@ -6,7 +6,6 @@ Each spout has a bolt that counts, and a directory of its own. ``now`` says how 
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -17,15 +16,10 @@ from typing import Any
 from sparkbolt import BasicBolt, Config, PartitionedSpout, Range, Spout, Topology, TopologyBuilder
 from sparkbolt.spouts import (
     GeneratorSpout,
-    JsonLinesSpout,
     KafkaSpout,
-    KestrelSpout,
-    QueueSpout,
-    SocketSpout,
     TextSpout,
 )
 from sparkbolt.spouts.kafka import MockKafka
-from tests.services.kestrel import Kestrel
 
 LATER = 3
 
@@ -90,31 +84,6 @@ class Ranges(OpensWhenItMay, PartitionedSpout):
         return ((position, [str(position)]) for position in range(range_.start, range_.end))
 
 
-class Ring(QueueSpout):
-    """A queue that holds the numbers of a directory."""
-
-    outputs = ["n"]
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def open(self, context: Any) -> None:
-        super().open(context)
-        self._given: set[str] = set()
-
-    def receive(self, limit: int) -> Any:
-        for path in sorted(self.directory.glob("*.n"))[:limit]:
-            if path.name not in self._given and not path.with_suffix(".done").exists():
-                self._given.add(path.name)
-                yield path.name, [path.stem]
-
-    def confirm(self, message_id: Any) -> None:
-        (self.directory / message_id).with_suffix(".done").touch()
-
-    def release(self, message_id: Any, *, again: bool) -> None:
-        self._given.discard(message_id)
-
-
 def await_gate(gate: Path | None) -> None:
     pause = threading.Event()
     for _ in range(6000):
@@ -134,59 +103,6 @@ def fail_at_first(directory: Path, failures: int) -> None:
 def touch_numbers(directory: Path, count: int) -> None:
     for _ in range(count):
         (directory / f"{len(list(directory.glob('*.n')))}.n").touch()
-
-
-class Lines:
-    """A TCP server that sends lines to whoever connects; it listens only once it is started."""
-
-    def __init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self._server: socket.socket | None = None
-        self._unsent: list[str] = []
-        self._client: socket.socket | None = None
-        self._changed = threading.Condition()
-
-    def send(self, count: int) -> None:
-        """Send lines; the first call starts the server."""
-        if self._server is None:
-            self._server = socket.create_server(("127.0.0.1", self.port))
-            threading.Thread(target=self._serve, daemon=True).start()
-        with self._changed:
-            self._unsent += ["line\n"] * count
-            self._changed.notify_all()
-
-    def _serve(self) -> None:
-        assert self._server is not None
-        while True:
-            try:
-                client, _ = self._server.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._talk, args=(client,), daemon=True).start()
-
-    def _talk(self, client: socket.socket) -> None:
-        with client:
-            client.settimeout(0.05)
-            while True:
-                try:
-                    if not client.recv(1):
-                        return
-                except TimeoutError:
-                    pass
-                except OSError:
-                    return
-                with self._changed:
-                    lines, self._unsent = self._unsent, []
-                try:
-                    client.sendall("".join(lines).encode())
-                except OSError:
-                    return
-
-    def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
 
 
 @dataclass
@@ -238,15 +154,6 @@ class Maker:
     def one_line(self) -> Beginning:
         return self.followed("one-line", 1)
 
-    def many_lines(self) -> Beginning:
-        return self.followed("many-lines", 5000)
-
-    def json_lines(self) -> Beginning:
-        def spout(path: str, follow: bool) -> Any:
-            return JsonLinesSpout(path, outputs=["n"], follow=follow)
-
-        return self.followed("json-lines", 0, spout, '{"n": 1}\n')
-
     def no_file_yet(self) -> Beginning:
         directory = self.directory("no-file-yet")
 
@@ -265,11 +172,6 @@ class Maker:
 
     def one_tuple(self) -> Beginning:
         return Beginning(GeneratorSpout(lambda: iter([[1]]), outputs=["n"]), 1)
-
-    def an_empty_file(self) -> Beginning:
-        path = self.directory("an-empty-file") / "lines.txt"
-        path.touch()
-        return Beginning(TextSpout(str(path)))
 
     # Spouts of one's own.
 
@@ -296,9 +198,6 @@ class Maker:
     def ranges_with_a_failing_open(self) -> Beginning:
         return self.own("ranges-failing-open", Ranges, 2, failures=2)
 
-    def quiet_queue(self) -> Beginning:
-        return self.own("quiet-queue", Ring)
-
     def opened_by_delivery(self, beginning: Beginning, gate: Path) -> Beginning:
         bring = beginning.deliver
         assert bring is not None
@@ -320,19 +219,6 @@ class Maker:
     def _produce(self, kafka: MockKafka) -> None:
         kafka.produce("empty", ["line"] * LATER)
 
-    def empty_kestrel(self) -> Beginning:
-        server = Kestrel()
-        server.start()
-        self.stack.callback(server.stop)
-        spout = KestrelSpout(server.address, "lines")
-        return Beginning(spout, 0, lambda: server.put("lines", *[b"line"] * LATER))
-
-    def server_that_is_away(self) -> Beginning:
-        lines = Lines()
-        self.stack.callback(lines.close)
-        spout = SocketSpout("127.0.0.1", lines.port, backoff_max_secs=0.2)
-        return Beginning(spout, 0, lambda: lines.send(LATER))
-
 
 TOPOLOGIES = {
     "a file without data": ("no_data",),
@@ -340,16 +226,12 @@ TOPOLOGIES = {
     "an open that does not return": ("slow_open",),
     "opens that fail": ("failing_open", "ranges_with_a_failing_open"),
     "no data anywhere": (
-        "json_lines",
         "no_file_yet",
         "ranges",
-        "quiet_queue",
         "empty_topic",
-        "empty_kestrel",
-        "server_that_is_away",
     ),
-    "data": ("one_line", "many_lines"),
-    "ends without a tuple": ("nothing_at_all", "an_empty_file"),
+    "data": ("one_line",),
+    "ends without a tuple": ("nothing_at_all",),
     "ends after one tuple": ("one_tuple",),
 }
 """The spouts of each topology: together where all of them begin the same way."""

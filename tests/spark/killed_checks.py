@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
-from sparkbolt.bolts.dead_letter_files import LettersRead, letters_of, read_letters
+from sparkbolt.connectors.files.dead_letter_files import LettersRead, letters_of, read_letters
 from tests.spark.killed_topology import FAILS_ALWAYS, GROUP, KINDS, SHAPES, UNIT_MS
 from tests.windows import books as windows
 from tests.windows.books import rows_of

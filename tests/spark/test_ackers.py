@@ -42,7 +42,7 @@ class Fussy(BasicBolt):
 
 def stages_of_each_job(running: RunningOnSpark) -> list[int]:
     tracker = running._spark.sparkContext.statusTracker()
-    query = running._life.query
+    query = running._supervisor.life.query
     assert query is not None
     jobs = sorted(tracker.getJobIdsForGroup(str(query.runId)))
     return [len(job.stageIds) for number in jobs if (job := tracker.getJobInfo(number)) is not None]

@@ -42,8 +42,3 @@ def test_where_one_may_be_spark_looks(spark: Any, tmp_path: Path, monkeypatch: p
         assert not found_sources.spare_the_search(spark.sparkContext)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/usr/bin/another-python")
     assert not found_sources.spare_the_search(spark.sparkContext)
-
-
-def test_with_another_spark_it_looks_as_ever(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found_sources, "_MANAGER", "sparkbolt.NotThere$")
-    assert not found_sources.spare_the_search(spark.sparkContext)

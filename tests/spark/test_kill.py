@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from sparkbolt.bolts.dead_letter_files import LettersRead, read_letters
+from sparkbolt.connectors.files.dead_letter_files import LettersRead, read_letters
 from tests.chaos.moments import MOMENTS
 from tests.patience import PATIENCE_SECS
 from tests.spark import killed_checks

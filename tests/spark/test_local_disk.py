@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sparkbolt.spark import local_disk
@@ -66,18 +65,6 @@ def test_files_are_as_hadoop_writes_them(spark: SparkSession, tmp_path: Path) ->
     sticky = spark._jvm.org.apache.hadoop.fs.permission.FsPermission("1777")
     files.setPermission(path(spark, tmp_path / "ours/deep"), sticky)
     assert stat.filemode((tmp_path / "ours/deep").stat().st_mode) == "drwxrwxrwt"
-
-
-def test_checksums_that_are_there_are_checked(spark: SparkSession, tmp_path: Path) -> None:
-    files = ours(spark)
-    place = path(spark, tmp_path / "summed")
-    hadoops = spark._jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
-    stream = hadoops.create(place)
-    stream.write(bytearray(b"one"))
-    stream.close()
-    (tmp_path / "summed").write_bytes(b"two")
-    with pytest.raises(Py4JJavaError, match="Checksum"):
-        files.open(place).read()
 
 
 def test_what_users_have_set_stays(spark: SparkSession) -> None:

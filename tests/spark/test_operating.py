@@ -161,10 +161,10 @@ def test_a_topology_answers_while_a_bolt_sleeps_and_is_killed_in_the_midst_of_it
         lambda found: found["now"]["hung"] or (found["now"]["micro_batch"] or {"elapsed_ms": 0})["elapsed_ms"] > 5000
     )
     name = found["entry"]["id"]
-    assert not asked.operator.deactivate(name, by="alice")["refused"]
-    assert not asked.operator.set(name, "max-spout-pending", "3", by="alice")["refused"]
+    assert not asked.operator.change(name, "deactivate", by="alice")["refused"]
+    assert not asked.operator.change(name, "set", key="max-spout-pending", value="3", by="alice")["refused"]
     asked.until(lambda found: found["entry"]["state"] == TopologyState.INACTIVE)
-    assert not asked.operator.kill(name, wait_secs=0, by="alice")["refused"]
+    assert not asked.operator.change(name, "kill", wait_secs=0, by="alice")["refused"]
     assert run.result(PATIENCE_SECS).exit_code == 4
     assert asked.operator.find(name)["exit_code"] == 4
 

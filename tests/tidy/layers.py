@@ -40,6 +40,10 @@ WIRE = f"{API} layout observe wire"
 WORKER = f"{WIRE} worker.state worker"
 DRIVER = f"{WIRE} driver.ledger driver"
 ENGINE = f"{WORKER} {DRIVER}"
+CONNECTORS = f"{API} files connectors"
+SYSTEMS = "kafka rabbitmq kestrel sql lookup files tables sockets"
+LETTERS = f"{CONNECTORS} connectors.kafka connectors.files"
+ALL_CONNECTORS = " ".join([CONNECTORS, *(f"connectors.{system}" for system in SYSTEMS.split())])
 LAYERS = {
     "version": _layer("version", ""),
     "errors": _layer("errors", ""),
@@ -56,18 +60,25 @@ LAYERS = {
     "driver": _layer(DRIVER, "numpy pyarrow"),
     "telemetry": _layer(f"{API} observe telemetry", None),
     "windows": _layer(f"{WORKER} windows", "numpy pyarrow"),
-    "spouts": _layer(f"{API} files spouts", None),
-    "bolts": _layer(f"{API} files spouts bolts", None),
+    "connectors": _layer(CONNECTORS, None),
+    "connectors.kafka": _layer(f"{CONNECTORS} connectors.kafka", None),
+    "connectors.rabbitmq": _layer(f"{CONNECTORS} connectors.rabbitmq", None),
+    "connectors.kestrel": _layer(f"{CONNECTORS} connectors.kestrel", None),
+    "connectors.sql": _layer(f"{CONNECTORS} connectors.sql", None),
+    "connectors.lookup": _layer(f"{CONNECTORS} connectors.sql connectors.lookup", None),
+    "connectors.files": _layer(f"{CONNECTORS} connectors.files", None),
+    "connectors.tables": _layer(f"{CONNECTORS} connectors.files connectors.tables", None),
+    "connectors.sockets": _layer(f"{CONNECTORS} connectors.sockets", None),
+    "spouts": _layer(f"{ALL_CONNECTORS} spouts", None),
+    "bolts": _layer(f"{ALL_CONNECTORS} bolts", None),
     "sim": _layer(f"{ENGINE} files sim", None),
-    "control": _layer(f"{ENGINE} background files version spouts bolts control", None),
+    "control": _layer(f"{ENGINE} background version {LETTERS} control", None),
     "spark": _layer(f"{ENGINE} background files version control telemetry spark", None),
     "faces.drawing": _layer(f"{API} layout faces.drawing", ""),
     "faces.ui": _layer(f"{ENGINE} background files version control faces.drawing spark faces.ui", None),
-    "faces.cli": _layer(
-        f"{ENGINE} files version windows spouts bolts sim control spark faces.drawing faces.ui faces.cli", None
-    ),
+    "faces.cli": _layer(f"{ENGINE} version windows {LETTERS} sim control spark faces.drawing faces.ui faces.cli", None),
     "faces": _layer("faces", ""),
-    "launch": _layer(f"{BELOW} bolts spark faces.drawing faces.cli launch", None),
+    "launch": _layer(f"{BELOW} connectors.files spark faces.drawing faces.cli launch", None),
     "testing": _layer(f"{ENGINE} windows sim launch testing", None),
     "door": _layer(f"{API} observe version windows launch door", None),
 }

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from tests.tidy.house import PAGE, SHARE_MAX, House, code_lines, drawn, figures, house_of, page_with
+from tests.tidy.house import PAGE, SHARE_MAX, House, drawn, house_of, page_with
 from tests.tidy.layers import LAYERS
-from tests.tidy.repo import ROOT, Source, python_of, repository
+from tests.tidy.repo import ROOT, python_of, repository
 
 
 @pytest.fixture(scope="module")
@@ -40,68 +40,3 @@ def test_the_page_has_the_rooms_and_arrows_as_they_are(house: House) -> None:
 
 def without_numbers(text: str) -> str:
     return re.sub(r"\d+(\.\d+)?", "0", text)
-
-
-def test_arrows_for_types_in_functions_and_by_name_are_seen() -> None:
-    low = Source("sparkbolt/base/ids.py", "import json\n")
-    for text in (
-        "if TYPE_CHECKING:\n    from sparkbolt.base.ids import mix64\n",
-        "def f():\n    from sparkbolt.base import ids\n",
-        "import_module('sparkbolt.base.ids')\n",
-    ):
-        house = house_of([low, Source("sparkbolt/api/tuples.py", text)])
-        assert house.arrows == {("api", "base"): 1}
-        assert house.upward() == []
-    upper = Source("sparkbolt/api/tuples.py", "import json\n")
-    wrong = house_of([Source(low.path, "import sparkbolt.api.tuples\n"), upper])
-    assert wrong.upward() == [("base", "api")]
-    assert House({"a": 1, "b": 3}, wrong.arrows).shares() == {"a": 0.25, "b": 0.75}
-
-
-CODE = '''"""A head
-of two lines."""
-
-import json
-from typing import (
-    Any,
-)
-
-
-# A comment.
-class Thing:
-    """Its docstring."""
-
-    size: int = 3  # with a comment
-    """The doc of an attribute."""
-
-    def method(self) -> Any:
-        import math
-
-        return json.dumps(
-            """a text
-
-            of three lines"""
-        )
-'''
-
-
-def test_docstrings_comments_blank_lines_and_imports_are_no_code() -> None:
-    assert code_lines(Source("sparkbolt/base/ids.py", CODE)) == len(
-        ["class", "size", "def", "return", '"""a text', "", 'lines"""', ")"]
-    )
-    assert code_lines(Source("tests/unit/__init__.py", "")) == 0
-
-
-def test_the_figures_have_rooms_folders_and_long_files() -> None:
-    sources = [
-        Source("sparkbolt/base/ids.py", CODE),
-        Source("tests/unit/test_ids.py", "x = 1\n" * 501),
-        Source("tests/unit/test_testing.py", "# nothing\n" * 500),
-    ]
-    lines = [line.split() for line in figures(sources)]
-    assert ["sparkbolt", "base", "1", "8"] in lines
-    assert ["tests/unit", "2", "501"] in lines
-    assert lines[-2:] == [
-        ["1", "files", "have", "more", "than", "500", "lines:"],
-        ["501", "tests/unit/test_ids.py"],
-    ]

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.__main__ import line_of, summary_of
 from tests.chaos.books import WORDS_A_LINE, DiamondBooks, Seen
-from tests.chaos.campaign import Outcome
-from tests.chaos.moments import MOMENTS
 from tests.chaos.plan import DELAY_SECS_MAX, plan
 
 
@@ -23,17 +20,6 @@ def test_a_seed_gives_the_same_kills_and_twenty_have_every_victim() -> None:
     at_random = Counter(kill.victim for kill in kills if kill.moment is None)
     assert at_random == {"worker": 10, "daemon": 2, "planner": 2, "driver": 1, "jvm": 1}
     assert all(0 <= kill.delay_s <= DELAY_SECS_MAX for kill in kills)
-
-
-def test_sixty_kills_have_each_moment_with_the_driver_and_with_the_jvm() -> None:
-    aimed = Counter((kill.moment, kill.victim) for kill in plan(1, 60) if kill.moment is not None)
-    assert aimed == {(moment, victim): 1 for moment in MOMENTS for victim in ("driver", "jvm")}
-
-
-def test_a_campaign_may_kill_the_driver_alone_at_random_moments_and_at_each_that_is_aimed() -> None:
-    kills = list(plan(5, 18, driver_only=True))
-    assert {kill.victim for kill in kills} == {"driver"}
-    assert sorted(kill.moment for kill in kills if kill.moment is not None) == sorted(MOMENTS)
 
 
 @pytest.fixture
@@ -49,14 +35,6 @@ def books(tmp_path: Path) -> DiamondBooks:
 
 def write(path: Path, rows: list[dict[str, object]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-def test_what_was_fed_is_what_the_files_say(books: DiamondBooks) -> None:
-    text = "".join(path.read_text() for path in (books.directory / "text").iterdir())
-    words = [line.split() for line in text.splitlines()]
-    assert {key for key, *_ in words} == {f"line{n}" for n in range(10)}
-    assert Counter(word for _, *rest in words for word in rest) == books.words
-    assert books.check() == []
 
 
 def test_counters_that_go_back_or_do_not_add_up_are_seen(books: DiamondBooks) -> None:
@@ -108,29 +86,3 @@ def test_more_than_was_fed_is_fine_where_a_tree_failed_and_less_never_is(books: 
     assert books.check() == []
     write(file, rows[1:])
     assert books.check() != []
-
-
-def test_lines_and_the_summary_are_plain() -> None:
-    kill = {
-        "event": "kill",
-        "number": 7,
-        "at_s": 41.3,
-        "what": "planner, 0.84 s after lines came",
-        "where": "after micro-batch 12, pid 17",
-        "new_drivers": 0,
-        "survived_s": 3.1,
-        "acked": 1200,
-        "fed": 1400,
-        "failed": 0,
-        "open": 200,
-        "wrong": [],
-    }
-    assert line_of(kill) == (
-        "kill   7    41.3 s  planner, 0.84 s after lines came (after micro-batch 12, pid 17): two micro-batches later "
-        "after 3.1 s; 1,200 of 1,400 lines acked, 0 failed, 200 open; nothing wrong"
-    )
-    outcome = Outcome(seed=5, kills=2, victims=Counter(jvm=2), elapsed_s=60.0, wrong=["line 9 was joined 0 times"])
-    said = summary_of(outcome, "a/folder")
-    assert said[0].startswith("2 kills in 60 s (2.0 a minute), seed 5: 2 jvm")
-    assert said[-2:] == ["WRONG: line 9 was joined 0 times", "kept for a look: a/folder"]
-    assert json.loads(json.dumps(outcome.to_json()))["kills_per_minute"] == 2.0

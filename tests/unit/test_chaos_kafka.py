@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from sparkbolt.api.dead_letters import Attempt, DeadLetter, RawMessage
-from tests.chaos.__main__ import count_of, kafka_line_of, kafka_summary_of
 from tests.chaos.kafka import KAFKA_PARTITIONS, MAX_RETRIES
 from tests.chaos.kafka_books import KafkaBooks, Offset
-from tests.chaos.kafka_campaign import Outcome
 
 MESSAGES = 80
 POISON = 21
@@ -64,21 +62,6 @@ def test_an_offset_that_passes_what_is_not_finished_is_wrong(books: KafkaBooks) 
     assert books.committed({part: Offset(offset + 1)}, [letter_of(POISON)]) == []
 
 
-def test_a_finished_interval_beyond_the_offset_is_believed_no_more_than_the_offset(books: KafkaBooks) -> None:
-    part, offset = POISON % KAFKA_PARTITIONS, POISON // KAFKA_PARTITIONS
-    assert books.committed({part: Offset(0, [(offset + 1, offset + 3)])}) == []
-    (told,) = books.committed({part: Offset(0, [(offset, offset + 3)])})
-    assert told.endswith(f"{part}@{offset}")
-
-
-def test_a_file_that_was_replaced_counts_as_it_is_now(books: KafkaBooks) -> None:
-    write(books.directory / "out-0" / "part-000000-work-0.int64", [0, 1])
-    books.look()
-    assert books.processed == MESSAGES - 1 - 38
-    (told,) = books.committed({3: Offset(2)})
-    assert told.endswith("3@0, 3@1")
-
-
 def test_an_offset_that_goes_back_is_wrong(books: KafkaBooks) -> None:
     assert books.committed({0: Offset(5)}) == []
     assert books.committed({0: Offset(4)}) == ["the committed offset of messages/0 went back from 5 to 4"]
@@ -100,12 +83,6 @@ def test_after_a_kill_only_what_was_not_committed_may_come_again(books: KafkaBoo
     assert books.repeats() == (2, ["driver 1 was given what was committed before it: 0@9, 7@9"])
 
 
-def test_after_a_clean_stop_nothing_may_come_again(books: KafkaBooks) -> None:
-    write(books.directory / "given" / "001-78-0.int64", [72])
-    books.begins(1, {}, clean=True)
-    assert books.repeats() == (1, ["driver 1 repeats after a clean stop: 0@9"])
-
-
 def test_each_poison_has_one_letter_with_its_story(books: KafkaBooks) -> None:
     good = letter_of(POISON)
     assert books.check(DONE, ENDS, [good, letter_of(5)])[0] == "dead letters are 5@0, 5@2, and poison is 5@2"
@@ -117,12 +94,3 @@ def test_each_poison_has_one_letter_with_its_story(books: KafkaBooks) -> None:
     ):
         (told,) = books.check(DONE, ENDS, [bad])
         assert told.startswith("the dead letter of 5@2 says")
-
-
-def test_events_and_the_summary_say_what_is_wrong() -> None:
-    event = {"at_s": 1.0, "processed": 5, "committed": 4, "messages": MESSAGES, "wrong": []}
-    line = kafka_line_of({**event, "event": "driver", "number": 3, "where": "at a random moment", "took_s": 8.0})
-    assert line.endswith(" 3 driver killed at a random moment; it went on after 8.0 s; wrong: []")
-    assert kafka_summary_of(Outcome(1, MESSAGES), "/x")[-1] == "wrong: []"
-    assert kafka_summary_of(Outcome(1, MESSAGES, wrong=["all"]), "/x")[-2:] == ["wrong: ['all']", "kept for a look: /x"]
-    assert [count_of(text) for text in ("2M", "1.5k", "16")] == [2_000_000, 1500, 16]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, CheckpointError, Config, Range, Spout, Topology, TopologyBuilder
+from sparkbolt import BasicBolt, Config, Range, Spout, Topology, TopologyBuilder
 from sparkbolt.driver.ledger import files as ledger_files
 from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.settings import ledger_settings
@@ -102,24 +102,6 @@ def test_a_snapshot_of_what_is_not_committed_any_more_is_not_taken_for_what_runs
     ledger.begin_life(5)
     assert ledger_files.cut_back(logged.files, 7) == []
     assert logged.load(9).life == 0, "entries of before, until they are replaced"
-
-
-def test_what_the_ledger_does_not_reach_back_to_is_told_and_nothing_is_removed() -> None:
-    logged = Logged(MemoryFiles(), 19)
-    before = dict(logged.files.files)
-    said = "the last commit of Spark's is that of micro-batch 3, and the oldest thing .* was after micro-batch 9"
-    with pytest.raises(CheckpointError, match=said):
-        ledger_files.cut_back(logged.files, 3)
-    with pytest.raises(CheckpointError, match=said):
-        logged.load(3)
-    assert logged.files.files == before
-
-
-def test_an_entry_that_is_gone_is_named_with_what_can_be_done() -> None:
-    logged = Logged(MemoryFiles(), 4)
-    logged.files.remove("ledger/2.entry")
-    with pytest.raises(CheckpointError, match=r"ledger/2.entry is missing, .*`sparkbolt checkpoint verify`"):
-        logged.load(3)
 
 
 def acking(files: Any, micro_batches: int, spout: Any) -> LocalEngine:
@@ -228,12 +210,6 @@ def checkpoint(tmp_path: Path) -> SparkLogs:
     return SparkLogs(tmp_path)
 
 
-def test_logs_that_agree_are_left_alone(checkpoint: SparkLogs, caplog: pytest.LogCaptureFixture) -> None:
-    checkpoint.cut_back()
-    assert checkpoint.left() == (11, 12)
-    assert not caplog.records
-
-
 def test_offsets_behind_the_one_that_comes_next_are_removed_since_spark_would_begin_with_the_newest(
     checkpoint: SparkLogs, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -294,14 +270,3 @@ def test_a_commit_whose_state_is_empty_does_not_count_and_one_whose_state_is_els
     (folder / "11_b-10.changelog").unlink()
     checkpoint.cut_back()
     assert checkpoint.left() == (10, 11), "nobody knows where else Spark has it"
-
-
-@pytest.mark.parametrize(("left", "damage"), [(b"", "damaged"), (b'{"id', "damaged"), (None, "missing")])
-def test_an_id_of_sparks_query_that_is_damaged_is_named_with_what_to_do(
-    checkpoint: SparkLogs, left: bytes | None, damage: str
-) -> None:
-    checkpoint.files.remove("spark/metadata")
-    if left is not None:
-        checkpoint.files.write("spark/metadata", left)
-    with pytest.raises(CheckpointError, match=rf"spark/metadata is {damage}.* with `sparkbolt checkpoint repair`"):
-        checkpoint.cut_back()

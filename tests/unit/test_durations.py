@@ -53,12 +53,6 @@ def test_a_run_in_two_processes_writes_what_its_tests_take(tmp_path: Path, monke
     assert all(duration.setup <= duration.seconds for duration in stage.durations)
 
 
-def test_the_slowest_come_first_and_are_read_as_they_were_written(tmp_path: Path) -> None:
-    fast, slow = Duration("tests/a.py::test_a[x  y]", ["spark"], 0.5, 0.25), Duration("tests/a.py::test_b", [], 7.0)
-    Stage("unit", 2, 4.0, [fast, slow]).write(tmp_path)
-    assert Stage.read(tmp_path, "unit") == Stage("unit", 2, 4.0, [slow, fast])
-
-
 def test_the_sums_are_by_stage_and_by_folder_and_long_tests_without_a_mark_are_named() -> None:
     durations = [
         Duration("tests/unit/faces/cli/test_a.py::test_long", [], 6.0, 1.0),

@@ -7,24 +7,9 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable
 
-from sparkbolt.base.exceptions import end_if_forked
 from sparkbolt.spark.session import _leave_to_this_process
 from sparkbolt.spark.user_calls import Calls
-
-
-def status_of_child(act: Callable[[], None]) -> int:
-    """How a forked child ends that does something, and else ends with 77."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        try:
-            act()
-        finally:
-            os._exit(77)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def test_a_child_that_comes_back_from_a_call_of_the_driver_ends() -> None:
@@ -36,12 +21,6 @@ def test_a_child_that_comes_back_from_a_call_of_the_driver_ends() -> None:
     os.write(writes, b"parent")
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     assert os.read(reads, 100) == b"parent", "the child has not come as far as this"
-
-
-def test_a_child_ends_and_its_parent_does_not() -> None:
-    process = os.getpid()
-    end_if_forked(process)
-    assert status_of_child(lambda: end_if_forked(process)) == 1
 
 
 def test_a_child_that_raises_in_user_code_ends_before_it_is_taken_for_its_parent() -> None:

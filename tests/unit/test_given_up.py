@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from sparkbolt import (
     BadRecord,
     BasicBolt,
-    Bolt,
     Config,
     DeadLetter,
     PartitionedSpout,
@@ -24,16 +22,12 @@ from sparkbolt import (
     TopologyBuilder,
 )
 from sparkbolt.driver.ledger.ledger import Ledger
-from sparkbolt.driver.ledger.partition_manager import Retry
+from sparkbolt.driver.ledger.retry_schedule import Retry
 from sparkbolt.driver.ledger.settings import ledger_settings
 from sparkbolt.driver.retry_entries import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLAN_MAX, letter_entries
-from sparkbolt.driver.spout_buffer import SpoutBuffer
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
-from sparkbolt.wire.plan import Entry, MicroBatchPlan
-from sparkbolt.worker.dead_letter_reader import READS_MAX, REFUSALS_MAX
-
-AT_ONCE = {"min_backoff": timedelta(0), "max_backoff": timedelta(0)}
+from sparkbolt.worker.dead_letter_reader import READS_MAX
 
 
 class Numbers(PartitionedSpout):
@@ -67,19 +61,6 @@ class Picky(BasicBolt):
     def execute(self, tup: Any, collector: Any) -> None:
         if tup["n"] == 3:
             raise ValueError("no 3")
-
-
-class Holding(Bolt):
-    """Never acks 3."""
-
-    def prepare(self, context: Any) -> None:
-        self.held: list[Any] = []
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        if tup["n"] == 3:
-            self.held.append(tup)
-        else:
-            collector.ack(tup)
 
 
 class Grave:
@@ -170,45 +151,6 @@ def test_what_is_given_up_is_finished_only_when_its_letter_is_durable() -> None:
     assert run.engine.coordinator.finished
 
 
-def test_a_sink_that_is_away_is_not_waited_for_as_often_as_there_are_letters() -> None:
-    class Grim(BasicBolt):
-        def execute(self, tup: Any, collector: Any) -> None:
-            raise ValueError("no")
-
-    run = Run(Numbers(40), Grim())
-    run.grave.away = True
-    asked = []
-    for _ in range(60):
-        before = run.grave.asked
-        if run.engine.step() is None:
-            run.engine.now_ms += 500
-        asked.append(run.grave.asked - before)
-    assert max(asked) == REFUSALS_MAX
-    assert (run.finished, run.counts.waiting) == (0, 40)
-    run.grave.away = False
-    run.steps(secs=70)
-    assert sorted(letter.position for letter in run.grave.letters) == list(range(40))
-    assert run.engine.coordinator.finished
-
-
-def test_a_message_that_timed_out_tells_who_held_what() -> None:
-    run = Run(Numbers(), Holding(), config=Config(message_timeout_secs=3, max_attempts=2))
-    run.steps(secs=20)
-    [letter] = run.grave.letters
-    assert [attempt.cause for attempt in letter.attempts] == ["timeout", "timeout"]
-    assert letter.last.component == "bolt"
-    assert "held by bolt[0] since micro-batch" in letter.last.reason
-    assert letter.values() == [{"n": 3}]
-
-
-def test_of_many_attempts_the_first_and_the_newest_are_told() -> None:
-    run = Run(Numbers(), retry=RetryPolicy(max_retries=99, **AT_ONCE))
-    run.steps()
-    [letter] = run.grave.letters
-    assert [attempt.number for attempt in letter.attempts] == [1, *range(82, 101)]
-    assert (letter.attempts_left_out, letter.attempts_in_all) == (80, 100)
-
-
 def test_nothing_is_remembered_of_a_message_that_is_acked_at_last() -> None:
     class Moody(BasicBolt):
         def execute(self, tup: Any, collector: Any) -> None:
@@ -237,32 +179,6 @@ def test_a_range_that_cannot_be_read_is_one_letter(reading: Any) -> None:
     assert letter.note == "it stands for all of numbers from 7 to 10"
     assert letter.where == "numbers[0] numbers@7 to 10"
     assert run.finished == 10
-
-
-def test_nothing_of_a_range_is_finished_before_its_letter_is_written_however_often_that_is_tried(reading: Any) -> None:
-    def broken(position: int) -> None:
-        if position >= 7:
-            raise RuntimeError("the disk is broken")
-
-    reading(broken)
-    run = Run(Numbers())
-    run.grave.away = True
-    run.steps(secs=20)
-    assert run.counts.waiting == 2
-    view = run.engine.ledger.views("numbers")["numbers"]
-    assert (view.finished, view.done(9)) == (3, [(4, 7)])
-
-
-def test_a_record_that_is_gone_has_a_letter_all_the_same(reading: Any) -> None:
-    run = Run(Numbers())
-    run.grave.away = True
-    run.steps()
-    reading(lambda position: "gone" if position == 3 else None)
-    run.grave.away = False
-    run.steps(secs=2)
-    [letter] = run.grave.letters
-    assert (letter.tuples, letter.note) == ((), "the record at numbers@3 is gone, or became no tuple")
-    assert letter.last.reason == "ValueError: no 3"
 
 
 def test_a_record_that_raises_is_asked_for_a_few_times_and_written_without(reading: Any) -> None:
@@ -324,38 +240,6 @@ def test_letters_that_wait_outlive_the_driver_and_the_compaction_of_the_log() ->
     assert run.counts.dead_letters == 1
 
 
-def test_what_was_decided_with_dead_letters_stays_decided_without() -> None:
-    run = Run(Numbers())
-    run.grave.away = True
-    run.steps()
-    settings = ledger_settings(run.engine.lane)
-    without = [replace(info, dead_letters=False) for info in settings["spouts"]]
-    ledger = Ledger(**{**settings, "spouts": without})
-    for entry in run.engine.log:
-        ledger.replay(entry)
-    [waiting] = ledger.take_retries(10)
-    assert (waiting.position, waiting.letter is not None, waiting.attempt) == (3, True, 2)
-
-
-def test_a_topology_that_starts_again_without_dead_letters_sets_aside_what_waits() -> None:
-    run = Run(Numbers())
-    run.grave.away = True
-    run.steps()
-    builder = TopologyBuilder("t")
-    builder.set_spout("numbers", Numbers(), dead_letters="log:")
-    builder.set_bolt("bolt", Picky()).shuffle_grouping("numbers")
-    engine = LocalEngine(builder.build())
-    engine.files, engine.last_commit = run.engine.files, run.engine.last_commit
-    engine.restart()
-    engine.now_ms = 60_000
-    promotion = engine.step()
-    assert promotion is not None
-    [tree] = promotion.failed
-    assert (tree.outcome, tree.letter) == ("set_aside", True)
-    assert "has no sink of dead letters any more" in tree.fail.reason
-    assert engine.ledger.finished["numbers"]["numbers"] == 10
-
-
 # Plans.
 
 
@@ -368,13 +252,6 @@ def test_a_plan_takes_so_many_letters_and_the_others_wait() -> None:
     assert sum(entry.reserved for entry in letter_entries(long, lambda task: 0)) == 4
     keys = [key for entry in entries for key in range(entry.first_key, entry.first_key + entry.reserved)]
     assert len(set(keys)) == len(keys)
-
-
-@pytest.mark.parametrize("once", [False, True])
-def test_an_entry_with_letters_comes_back_from_json(once: bool) -> None:
-    for letters in (None, ("{}", "a")):
-        plan = MicroBatchPlan(3, 0, 5, (Entry(1, 7, "s", 2, 3, 1, (2, 9), once, letters),))
-        assert MicroBatchPlan.from_json(plan.to_json()) == plan
 
 
 # A Spout's messages.
@@ -413,22 +290,6 @@ def test_a_spout_hears_of_what_is_given_up_when_its_letter_is_durable() -> None:
     assert (letter.message_id, letter.values()) == ("('job', 3)", [{"n": 3}])
     assert [attempt.number for attempt in letter.attempts] == [1, 2, 3], "max_attempts, where there is no policy"
     assert letter.where == "numbers[0] message ('job', 3)"
-
-
-def test_a_desk_of_a_new_life_takes_over_what_waits_for_letters() -> None:
-    run = Run(Jobs())
-    run.grave.away = True
-    run.steps()
-    [old] = run.engine.coordinator.buffers.values()
-    new = SpoutBuffer(old.number, 10, keeps=True, remembers=True)
-    new.take_over(old)
-    assert [one.message_id for one in new.dying] == [("job", 3)]
-    [entry] = new.plan_letters(100)
-    planned = new.planned_of(entry)
-    assert [(record.values, message_id) for record, message_id in planned] == [([3], ("job", 3))]
-    newest = SpoutBuffer(old.number, 10, keeps=True, remembers=True)
-    newest.take_over(new)
-    assert [one.message_id for one in newest.dying] == [("job", 3)], "also what was planned and never committed"
 
 
 # In tests of topologies.

@@ -461,7 +461,9 @@ class Watched:
 
     def step(self) -> bool:
         self.engine.now_ms += 1000
-        spout_plan = self.engine.coordinator.next_plan(self.engine.now_ms, self.engine.now_ms / 1000)
+        spout_plan = self.engine.perform_all(
+            self.engine.coordinator.next_plan(self.engine.now_ms, self.engine.now_ms / 1000)
+        )
         if spout_plan is None:
             return False
         started = set()

@@ -183,18 +183,6 @@ def test_a_message_that_always_fails_waits_longer_each_time_and_stops_nobody() -
     assert [tree.outcome for tree in run.failed] == ["retry"] * 3 + ["set_aside"]
 
 
-def test_a_message_that_failed_long_ago_is_neither_dropped_nor_forgotten() -> None:
-    """[pm-10, pm-11, pm-12] Storm drops what is far behind with a later ack, or neither retries nor releases it."""
-    WORLD.fails = lambda number, attempt: number == 0 and attempt < 4
-    run = Run(topology(Log(500), retry=RetryPolicy(min_backoff=400 * MS, jitter=0)))
-    run.until(lambda: run.planned == 500)
-    assert (run.finished, run.engine.ledger.retries) == (0, 1)
-    assert WORLD.done[-1] == [(1, 500)]
-    run.to_the_end()
-    assert run.finished == 500
-    assert [attempt for attempt, _ in WORLD.seen[0]] == [1, 2, 3, 4]
-
-
 def test_no_more_is_uncommitted_than_the_limit_and_what_failed_is_still_given_again() -> None:
     """[no limit on pending] Storm's first spout reads on for ever; there is a limit here, and retries pass it."""
     WORLD.fails = lambda number, attempt: number == 5 and attempt < 4
@@ -289,26 +277,6 @@ def test_a_spout_is_told_of_its_sources_after_each_promotion_and_after_a_restart
     assert WORLD.told[-1][SOURCE].finished == 30
 
 
-def test_an_idle_engine_waits_for_what_is_due_and_not_more_often() -> None:
-    WORLD.fails = lambda number, attempt: number == 3
-    run = Run(topology(Log(10), retry=PATIENT, enable_message_timeouts=False))
-    run.to_the_end()
-    assert run.waits <= 3, "once for each retry"
-    assert run.engine.next_due_ms() is None
-
-
-def test_a_clock_that_is_set_back_holds_up_no_retry() -> None:
-    WORLD.fails = lambda number, attempt: number == 3 and attempt == 1
-    engine = LocalEngine(topology(Log(10), retry=PATIENT), now_ms=10_000_000)
-    coordinator = engine.coordinator
-    engine.step()
-    assert coordinator.next_plan(9_000_000, 10_000.05) is None
-    due_ms = coordinator.next_due_ms(9_000_000, 10_000.05)
-    assert due_ms is not None
-    assert 9_000_050 <= due_ms <= 9_000_065, "time goes on a tenth slower until the clock has come up"
-    assert coordinator.next_plan(9_000_000, 10_000.12) is not None
-
-
 def test_what_cannot_be_read_is_not_tried_again() -> None:
     class Broken(Log):
         def records(self, number: int) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
@@ -354,17 +322,6 @@ def test_a_source_that_is_away_costs_no_attempt_and_nothing_is_lost(members: dic
     assert max(WORLD.reads[number] for number in range(20, 40)) == 1, "nothing new was asked for meanwhile"
 
 
-def test_a_source_that_is_away_is_let_alone_for_a_while_where_messages_are_given_again_at_once() -> None:
-    WORLD.away = lambda position, reads: position == 14 and reads <= 6
-    run = Run(topology(Log(40), max_attempts=3))
-    run.to_the_end()
-    assert set(WORLD.seen) == set(range(40))
-    dues = [(tree.due_ms or 0) - (tree.ended_ms or 0) for tree in run.failed if tree.fail.cause == "away"]
-    assert len(dues) == 6
-    assert min(dues) >= 900
-    assert dues[-1] > 8 * dues[0]
-
-
 def announced(built: Topology) -> LocalEngine:
     """The topology's engine, at its end, when its log lines were written."""
     error_log, engine = ErrorLog(built.config), LocalEngine(built)
@@ -386,20 +343,6 @@ def test_a_source_that_is_away_is_an_error_line_once_an_interval(caplog: pytest.
     ]
 
 
-def test_each_message_that_is_given_up_without_dead_letters_is_an_error_line_with_its_identity_and_counted(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    WORLD.fails = lambda number, attempt: number % 3 == 0
-    policy = RetryPolicy(max_retries=1, min_backoff=timedelta(0))
-    built = topology(Log(60), retry=policy, max_error_report_per_interval=100)
-    engine = announced(built)
-    lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert len(lines) == 20 == engine.ledger.metrics.of("log").set_aside
-    for number, line in zip(range(0, 60, 3), lines, strict=True):
-        assert line.startswith("set aside after 2 attempt(s): root ")
-        assert f"{SOURCE}@{number}, attempt 2" in line
-
-
 def test_where_nothing_is_tracked_what_a_source_that_is_away_did_not_give_is_lost_and_reported() -> None:
     WORLD.away = lambda position, reads: position == 14
     run = Run(topology(Log(20), acker_tasks=0))
@@ -412,61 +355,12 @@ def test_where_nothing_is_tracked_what_a_source_that_is_away_did_not_give_is_los
     assert set(WORLD.seen) == set(range(14))
 
 
-def test_a_record_after_which_its_source_went_away_is_given_again_and_that_is_no_attempt() -> None:
-    WORLD.away = lambda position, reads: position == 14 and reads == 1
-    run = Run(topology(Log(20), max_attempts=1))
-    run.to_the_end()
-    assert [attempt for attempt, _ in WORLD.seen[13]] == [1, 1]
-    assert {tree.outcome for tree in run.failed} == {"retry"}
-    assert run.counts[2] == 0
-
-
-def test_records_that_are_given_again_wait_for_their_source_too() -> None:
-    WORLD.fails = lambda number, attempt: number in (3, 4, 5) and attempt == 1
-    WORLD.away = lambda position, reads: position == 3 and 2 <= reads <= 3
-    run = Run(topology(Log(10), retry=PATIENT))
-    run.to_the_end()
-    assert [WORLD.seen[number][-1][0] for number in (3, 4, 5)] == [2, 2, 2]
-    assert (WORLD.reads[3], WORLD.reads[5]) == (4, 2), "one record asks whether the source is there"
-    assert run.counts[2] == 0
-
-
-def test_a_read_that_raises_something_else_still_uses_attempts_up() -> None:
-    class Raises(Log):
-        def records(self, number: int) -> Iterator[tuple[int, Sequence[Any]]]:
-            if number == 5:
-                raise OSError("a defect")
-            yield number, [number]
-
-    run = Run(topology(Raises(20), retry=PATIENT))
-    run.to_the_end()
-    [tree] = run.engine.ledger.set_aside
-    assert (tree.position, tree.end, tree.attempt) == (5, 10, 4)
-
-
-def test_untracked_records_start_no_trees_and_are_finished_when_they_are_planned() -> None:
-    WORLD.fails = lambda number, attempt: number == 3
-    run = Run(topology(Log(20, tracked=False)))
-    run.to_the_end()
-    assert len(WORLD.seen) == 20
-    metrics = run.engine.ledger.metrics.of("log")
-    assert (metrics.emitted, metrics.acked, metrics.failed, run.finished) == (20, 0, 0, 20)
-
-
 def test_what_is_read_once_is_not_given_again_when_it_fails() -> None:
     WORLD.fails = lambda number, attempt: number == 3
     run = Run(topology(Log(20, once=True), retry=FOR_EVER))
     run.to_the_end()
     assert len(WORLD.seen[3]) == 1
     assert run.counts == (1, 0, 1, 0)
-
-
-def test_a_plan_of_a_dead_life_repeats_without_what_is_read_once() -> None:
-    run = Run(topology(Log(20, once=True)))
-    plan = run.engine.coordinator.next_plan(1_000_000, 1000.0)
-    assert plan is not None
-    assert len(plan.alive_entries(run.engine.coordinator.life)) == 1
-    assert type(plan).from_json(plan.to_json()).alive_entries(run.engine.coordinator.life + 1) == ()
 
 
 def test_a_policy_is_that_of_set_spout_else_that_of_the_spout_else_that_of_the_topology() -> None:
@@ -482,18 +376,6 @@ def test_a_policy_is_that_of_set_spout_else_that_of_the_spout_else_that_of_the_t
     assert policy(None, thrice) is thrice
     assert policy(twice, None, retry=None) is None
     assert policy(None, None) is None
-
-
-def test_a_changed_policy_does_not_change_what_was_decided_before() -> None:
-    WORLD.fails = lambda number, attempt: number == 3
-    run = Run(topology(Log(10), max_attempts=2))
-    run.to_the_end()
-    assert run.counts == (2, 1, 1, 0)
-    later = LocalEngine(topology(Log(10), retry=FOR_EVER), now_ms=run.engine.now_ms)
-    for entry in run.engine.log:
-        later.ledger.replay(entry)
-    assert later.ledger.finished == {"log": {SOURCE: 10}}
-    assert (later.ledger.retries, later.ledger.metrics.of("log").set_aside) == (0, 1)
 
 
 # A ``Spout``: its records are in its host.
@@ -583,15 +465,3 @@ def test_a_tree_that_times_out_is_given_again_by_the_policy() -> None:
     assert [attempt for attempt, _ in WORLD.seen[0]] == [1, 2]
     assert {tree.fail.cause for tree in run.failed} == {"timeout"}
     assert sorted(WORLD.calls) == [("ack", 0), ("ack", 1)]
-
-
-def test_a_query_that_starts_again_gives_again_what_was_open_and_that_is_no_attempt() -> None:
-    WORLD.fails = lambda number, attempt: number == 1
-    run = Run(topology(Inbox(2, retry=PATIENT), Hold()))
-    run.step()
-    [old] = run.engine.coordinator.buffers.values()
-    assert list(old.records) == [1]
-    new = type(old)(old.number, old.pending_max, old.keeps)
-    new.take_over(old)
-    assert [(record.values, record.attempt, id_) for record, id_ in new.waiting] == [([1], 1, 1)]
-    assert not new.fails

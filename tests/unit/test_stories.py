@@ -8,25 +8,20 @@ from datetime import timedelta
 from typing import Any
 
 import hypothesis.strategies as st
-import numpy as np
 import pytest
 from hypothesis import given
 
-from sparkbolt import BasicBolt, Bolt, Config, ConfigError, Spout, Topology, TopologyBuilder
+from sparkbolt import BasicBolt, Bolt, Config, Spout, Topology, TopologyBuilder
 from sparkbolt.api.causes import Cause, MessageOutcome
 from sparkbolt.api.reports import Fail, FailedTree
-from sparkbolt.api.story import HOPS_MAX, VALUES_CHARACTERS_MAX, Hop, merged, short, short_values
+from sparkbolt.api.story import VALUES_CHARACTERS_MAX, Hop, merged, short, short_values
 from sparkbolt.api.tuples import Origin, Tuple
-from sparkbolt.base.ids import mix64, tree_key
 from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.settings import spout_infos
-from sparkbolt.driver.ledger.story_store import Stories, hold_words, holds_of
-from sparkbolt.layout.lane import lay_out
+from sparkbolt.driver.ledger.story_store import Stories
 from sparkbolt.testing import TopologyTestDriver
-from sparkbolt.wire.plan import MicroBatchPlan
 from sparkbolt.worker.held_tuples import held_tuples
-from sparkbolt.worker.hop_recorder import FAILED_MAX, TRACED_MAX, HopRecorder
-from sparkbolt.worker.stage import Stage
+from sparkbolt.worker.hop_recorder import FAILED_MAX, TRACED_MAX
 from tests.topologies import Split
 
 
@@ -110,21 +105,6 @@ def test_a_traced_message_tells_what_was_kept_and_what_became_of_it_later() -> N
         assert (story.message_id, story.ended_in, story.why) == ("'a b'", 1, "")
 
 
-def test_a_share_of_one_traces_every_tree_and_a_share_of_nothing_none() -> None:
-    for share, expected in ((1, 2), (0, 0)):
-        with TopologyTestDriver(topology(share)) as driver:
-            fed(driver, "a", "ack")
-            assert len(ledger_of(driver).traced) == expected
-
-
-def test_a_share_chooses_about_so_many_trees() -> None:
-    with TopologyTestDriver(topology(0.25)) as driver:
-        for _ in range(400):
-            driver.feed("lines", {"line": "ack"}, message_id=1)
-        driver.run_until_idle()
-        assert 70 < len(ledger_of(driver).traced) < 130
-
-
 def test_a_predicate_that_raises_traces_nothing_and_is_reported_once_a_micro_batch() -> None:
     with TopologyTestDriver(topology(lambda tup: tup["nothing"])) as driver:
         fed(driver, "ack")
@@ -135,49 +115,12 @@ def test_a_predicate_that_raises_traces_nothing_and_is_reported_once_a_micro_bat
         assert ledger_of(driver).traced == []
 
 
-def test_a_tuple_that_was_kept_and_fails_later_is_shown() -> None:
-    with TopologyTestDriver(topology()) as driver:
-        fed(driver, "a", "fail")
-        [failure] = driver.failed("lines")
-        [tree] = ledger_of(driver).failed
-        assert hops_of([tree]) == [["failed by join[0] in micro-batch 1"]]
-        assert (tree.hops[0].values, tree.hops[0].source) == ("{'word': 'a'}", "split[0]")
-        assert failure.story.endswith("lines[0] message 'a', attempt 1; failed by join[0] in micro-batch 1: asked to")
-
-
 def test_the_way_of_what_was_emitted_for_kept_tuples_begins_where_they_were_kept() -> None:
     with TopologyTestDriver(topology()) as driver:
         fed(driver, "a", "b", "c", "pair")
         assert len(driver.failed("lines")) == 3
         for words in hops_of(ledger_of(driver).failed):
             assert words == ["sent on by join[0] in micro-batch 3", "failed by last[0] in micro-batch 3"]
-
-
-def test_trees_that_succeed_make_no_tracer_and_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
-        raise AssertionError("a frame of first attempts that do not fail made a tracer")
-
-    monkeypatch.setattr(HopRecorder, "__init__", refuse)
-    with TopologyTestDriver(topology()) as driver:
-        fed(driver, "a b c d", "e", "pair", "f", "ack")
-        assert len(driver.acked("lines")) == 5
-
-
-def test_a_frame_carries_its_way_and_a_fused_bolt_passes_it_on() -> None:
-    paths: list[Any] = []
-    original = Stage._work
-
-    def spy(run: Stage, task: Any, rows: Any, *own: Any) -> Any:
-        paths.append((task.context.component, [number for number, _ in rows.path]))
-        return original(run, task, rows, *own)
-
-    made = topology()
-    numbers = {name: made.tasks(name)[0] for name in made.components}
-    with pytest.MonkeyPatch.context() as patch, TopologyTestDriver(made) as driver:
-        patch.setattr(Stage, "_work", spy)
-        fed(driver, "a", "pair")
-    assert paths[:2] == [("split", [numbers["lines"]]), ("join", [numbers["lines"], numbers["split"]])]
-    assert paths[-1] == ("last", [numbers["join"]])
 
 
 @pytest.mark.parametrize("trace", [0.0, 1])
@@ -192,17 +135,6 @@ def test_what_one_stage_tells_is_bounded(trace: float) -> None:
         whole = [tree for tree in told if len(tree.hops) == 3]
         assert len(whole) >= (TRACED_MAX if trace else FAILED_MAX)
         assert len(told) <= TRACED_MAX + FAILED_MAX + 1
-
-
-def test_a_failed_tree_is_told_of_however_many_traced_ones_succeed() -> None:
-    with TopologyTestDriver(topology(1, stories_max=10_000)) as driver:
-        for n in range(TRACED_MAX + 300):
-            driver.feed("lines", {"line": "raise" if n % 100 == 0 else "ack"}, message_id=n)
-        driver.run_until_idle()
-        failed = ledger_of(driver).failed
-        assert len(failed) == 8
-        for tree in failed:
-            assert tree.hops[-1].words() == "failed by join[0] in micro-batch 0"
 
 
 # What the ledger keeps.
@@ -235,14 +167,6 @@ def test_a_component_that_fails_many_trees_leaves_the_last_ten_stories_of_the_ot
     assert [tree.key for tree in stories.failed] == [*range(2, 12), *range(1910, 2000)]
 
 
-def test_one_story_has_a_bounded_number_of_hops() -> None:
-    stories = Stories(limit=1)
-    stories.receive([Hop(5, 0, 0, 0, "lines", 0)], {})
-    for n in range(1, HOPS_MAX + 50):
-        stories.receive([hop(5, n, tuples=1, held=1)], {})
-    assert [one.micro_batch_id for one in stories.notes[5].hops] == list(range(HOPS_MAX))
-
-
 def test_a_snapshot_and_the_log_give_the_same_stories_again() -> None:
     made = topology(lambda tup: tup["line"] != "plain", message_timeout_secs=5)
     with TopologyTestDriver(made) as driver:
@@ -270,28 +194,6 @@ def test_an_open_tree_tells_who_holds_it_and_how_long_it_is_open() -> None:
         [first, second] = [ledger.story(key) for key in ledger.open_keys(10)]
         assert (first.state, first.why) == ("open", "held by join[0] since micro-batch 0; open for 7.0 s")
         assert second.why == "held by join[0] since micro-batch 1; open for 0.0 s"
-
-
-def test_a_holder_is_packed_with_its_micro_batch() -> None:
-    for since in (0, 5, 65_535, 65_536, 3_000_000_000):
-        holds = holds_of(np.array([0, 1, 65535], dtype=np.int32), since)
-        for later in (0, 1, 65_535):
-            assert [hold_words(hold, since + later, lambda task: ("join", task)) for hold in holds.tolist()] == [
-                "not acked; no task reported that it holds it",
-                f"held by join[1] since micro-batch {since}",
-                f"held by join[65535] since micro-batch {since}",
-            ]
-
-
-def test_holders_are_asked_for_the_first_of_many_trees_that_time_out() -> None:
-    with TopologyTestDriver(topology(message_timeout_secs=5)) as driver:
-        for n in range(FAILED_MAX + 20):
-            driver.feed("lines", {"line": f"word{n}"}, message_id=n)
-        driver.advance(timedelta(seconds=10))
-        shown = [failure for failure in driver.failed("lines") if "{'word': 'word" in failure.story]
-        assert len(driver.failed("lines")) == FAILED_MAX + 20
-        assert len(shown) == FAILED_MAX
-        assert ": {'word': 'word0'} from split[0]" in shown[0].story
 
 
 # Words.
@@ -330,21 +232,6 @@ def test_values_are_shortened_and_a_repr_that_raises_is_named() -> None:
     assert len(short(b"x" * 10**6)) < 100
 
 
-@pytest.mark.parametrize("trace", [-0.1, 1.5, True, "all", None])
-def test_trace_is_a_share_or_a_function(trace: Any) -> None:
-    with pytest.raises(ConfigError, match=r"trace=.*: expected a share from 0 to 1, or a function"):
-        Config(trace=trace)
-
-
-def test_a_root_is_the_mixed_key_of_task_and_sequence() -> None:
-    with TopologyTestDriver(topology()) as driver:
-        fed(driver, "raise")
-        [tree] = ledger_of(driver).failed
-        number = driver._topology.tasks("lines")[0]
-        assert tree.to_story().root == f"{mix64(tree_key(number, 0)):016x}"
-        assert lay_out(driver._topology, 2).depths == {"lines": 0, "split": 1, "join": 2, "last": 3}
-
-
 class SeesAttempts(BasicBolt):
     outputs = ["attempt", "mark"]
 
@@ -380,16 +267,3 @@ def test_held_tuples_are_found_wherever_a_bolt_puts_them_and_each_once() -> None
     }
     found = held_tuples(attributes, frozenset(range(7)))
     assert sorted(tup["word"] for tup in found) == [str(n) for n in range(7)]
-
-
-def test_looking_for_held_tuples_ends_after_so_many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    origin = Origin("split", 0, "default", ("word",))
-    monkeypatch.setattr("sparkbolt.worker.held_tuples.LOOKS_MAX", 11)
-    attributes = {"many": [Tuple.of(origin, [n], ((n, 1),)) for n in range(1000)]}
-    assert len(held_tuples(attributes, frozenset(range(1000)))) == 10
-
-
-def test_whom_a_plan_asks_is_in_the_plan() -> None:
-    plan = MicroBatchPlan(3, 0, 5, expired=(7,), asked=(2, 4))
-    assert MicroBatchPlan.from_json(plan.to_json()) == plan
-    assert "asked" not in MicroBatchPlan(3, 0, 5).to_json()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import json
-import pickle
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,22 +11,18 @@ from typing import Any
 import pytest
 
 from sparkbolt import (
-    AsyncBolt,
     BasicBolt,
     Bolt,
     Config,
     Direct,
-    EngineError,
     InvalidTopology,
     Spout,
     Topology,
     TopologyBuilder,
 )
-from sparkbolt.api.tuples import Origin, Tuple
-from sparkbolt.base.exceptions import line_of
 from sparkbolt.bolts import JsonLinesBolt, KafkaBolt, RabbitMQBolt
 from sparkbolt.spouts import TextSpout
-from sparkbolt.testing import FailedMessage, ReportedError, TopologyTestDriver, simulate
+from sparkbolt.testing import ReportedError, TopologyTestDriver, simulate
 from tests.topologies import Count
 
 
@@ -112,16 +105,6 @@ def test_a_failure_names_the_message_its_cause_and_its_story(driver: TopologyTes
     assert driver.acked("lines") == [3]
 
 
-def test_nothing_runs_before_it_is_told_to(driver: TopologyTestDriver) -> None:
-    driver.feed("lines", {"line": "to be"}, message_id=1)
-    assert driver.emitted("lines") == []
-    assert driver.acked("lines") == []
-    assert driver.pending("lines") == [1]
-    driver.run_until_idle()
-    assert driver.emitted("lines") == [["to be", None, None]]
-    assert driver.pending("lines") == []
-
-
 def test_a_tree_lives_until_its_timeout_and_not_longer_than_a_thirtieth_more(driver: TopologyTestDriver) -> None:
     driver.feed("lines", {"line": "lost"}, message_id=1)
     driver.advance(timedelta(seconds=29.9))
@@ -186,15 +169,6 @@ def test_what_does_not_exist_is_an_error_that_says_what_does(
     assert str(raised.value) == raised.value.args[0], "as a sentence, and not as the repr of one"
 
 
-def test_a_field_that_does_not_exist_is_named_in_a_sentence() -> None:
-    tup = Tuple.of(Origin("lines", 0, "default", ("line",)), ["a"])
-    with pytest.raises(KeyError) as raised:
-        tup["lin"]
-    sentence = "'lin' does not exist in stream 'default' of 'lines', whose fields are ['line']"
-    assert str(raised.value) == str(pickle.loads(pickle.dumps(raised.value))) == sentence
-    assert line_of(raised.value) == f"UnknownNameError: {sentence}"
-
-
 def test_state_outlives_a_restart_and_unfinished_messages_do_not(driver: TopologyTestDriver) -> None:
     driver.feed("lines", {"line": "a a"}, message_id=1)
     driver.feed("lines", {"line": "lost"}, message_id=2)
@@ -209,33 +183,6 @@ def test_state_outlives_a_restart_and_unfinished_messages_do_not(driver: Topolog
     assert (driver.acked("lines"), driver.failed("lines")) == ([1, 4], [])
     assert driver.metrics().of("lines").acked == 2
     assert driver.executed("count") == 3
-
-
-def test_no_more_messages_are_open_than_max_spout_pending_allows() -> None:
-    with TopologyTestDriver(words(max_spout_pending=2)) as driver:
-        for message_id in range(4):
-            driver.feed("lines", {"line": "lost"}, message_id=message_id)
-        driver.run_until_idle()
-        assert driver.executed("split") == 2
-        assert driver.pending("lines") == [0, 1, 2, 3]
-        driver.advance(timedelta(seconds=31))
-        assert driver.executed("split") == 4
-        assert [failure.message_id for failure in driver.failed("lines")] == [0, 1]
-
-
-def test_a_topology_stops_at_an_error_where_on_error_says_so() -> None:
-    with TopologyTestDriver(words(on_error="stop")) as driver:
-        driver.feed("lines", {"line": "worse"}, message_id=1)
-        with pytest.raises(EngineError, match=r"'split' raised, and its on_error is 'stop': .*ValueError: worse"):
-            driver.run_until_idle()
-        assert [failure.message_id for failure in driver.failed("lines")] == [1]
-
-
-def test_without_ackers_a_message_is_acked_when_it_is_on_its_way() -> None:
-    with TopologyTestDriver(words(acker_tasks=0)) as driver:
-        driver.feed("lines", {"line": "bad"}, message_id=1)
-        driver.run_until_idle()
-        assert (driver.acked("lines"), driver.failed("lines")) == ([1], [])
 
 
 class Sender(Spout):
@@ -271,17 +218,6 @@ def test_a_direct_stream_is_fed_to_one_task() -> None:
             driver.feed("send", [1], stream="to")
 
 
-def test_the_same_feeds_give_the_same_whatever_the_seed_and_the_cores() -> None:
-    seen = []
-    for cores, seed in [(1, 0), (4, 7)]:
-        with TopologyTestDriver(words(), cores=cores, seed=seed) as driver:
-            for message_id in range(50):
-                driver.feed("lines", {"line": f"w{message_id % 7} x"}, message_id=message_id)
-            driver.run_until_idle()
-            seen.append((sorted(driver.emitted("count")), sorted(driver.acked("lines"))))
-    assert seen[0] == seen[1]
-
-
 def test_a_driver_closes_once_and_can_be_asked_afterwards() -> None:
     driver = TopologyTestDriver(words())
     with driver:
@@ -308,12 +244,6 @@ def test_a_builder_is_built_and_anything_else_is_refused_in_a_sentence() -> None
                 use(wrong)  # type: ignore[operator]
 
 
-def test_a_failed_message_has_no_hash() -> None:
-    failure = FailedMessage(1, "fail", "story", "split", 0, "reason")
-    with pytest.raises(TypeError, match="unhashable"):
-        hash(failure)
-
-
 def test_files_of_bolts_go_into_a_directory_of_the_driver_and_the_real_ones_stay(tmp_path: Path) -> None:
     real = tmp_path / "out" / "part-000000-out-0.jsonl"
     real.parent.mkdir()
@@ -332,17 +262,6 @@ def test_files_of_bolts_go_into_a_directory_of_the_driver_and_the_real_ones_stay
     assert [path.name for path in real.parent.iterdir()] == [real.name]
     assert real.read_text() == "precious"
     assert not other.output_path(tmp_path / "out").exists()
-
-
-def test_the_directory_of_a_driver_goes_with_it(tmp_path: Path) -> None:
-    driver = TopologyTestDriver(words())
-    place = driver.output_path("/")
-    assert place.is_dir()
-    driver.close()
-    assert place.is_dir()
-    del driver
-    gc.collect()
-    assert not place.exists()
 
 
 def test_messages_that_would_be_sent_are_shown_in_order_and_those_that_cannot_be_made_fail() -> None:
@@ -380,32 +299,3 @@ class Numbered(BasicBolt):
 
     def execute(self, tup: Any, collector: Any) -> None:
         collector.emit([tup["line"], 0.5 if tup["line"] == "half" else len(tup["line"])])
-
-
-class Asks(AsyncBolt):
-    """Waits for an answer that takes a moment."""
-
-    outputs = ["word"]
-
-    async def execute(self, tup: Any, collector: Any) -> None:
-        await asyncio.sleep(0)
-        collector.emit([tup["line"].upper()])
-
-
-def test_coroutines_run_in_a_notebooks_cell_too() -> None:
-    async def cell() -> list[Any]:
-        builder = TopologyBuilder("asks")
-        builder.set_spout("lines", TextSpout("none.txt"))
-        builder.set_bolt("asks", Asks()).shuffle_grouping("lines")
-        with TopologyTestDriver(builder.build()) as driver:
-            driver.feed("lines", {"line": "a"}, message_id=1)
-            driver.run_until_idle()
-            found = [driver.emitted("asks"), driver.acked("lines")]
-        return [
-            *found,
-            simulate(
-                builder.build(), seed=1, feed={"lines": [{"line": "b", "path": "b.txt", "offset": 0}]}, repeat=False
-            ).ok,
-        ]
-
-    assert asyncio.run(cell()) == [[["A"]], [1], True]

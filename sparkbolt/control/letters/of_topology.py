@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -26,6 +27,18 @@ BATCH = 500
 """The maximum number of letters in memory during a replay."""
 AT_ONCE_MAX = 10_000
 """The maximum number of letters in one request."""
+
+
+@dataclass(frozen=True)
+class ListedLetter(DeadLetter):
+    """A dead letter: a message that was given up; and whether somebody has replayed or discarded it."""
+
+    replayed: bool = False
+    discarded: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the letter as a JSON object."""
+        return {**super().to_json(), "replayed": self.replayed, "discarded": self.discarded}
 
 
 class TopologyLetters:
@@ -201,4 +214,4 @@ def _record_of(letter: DeadLetter) -> str:
 
 
 def _to_json(letter: DeadLetter, replayed: bool, discarded: bool) -> dict[str, Any]:
-    return {**letter.to_json(), "replayed": replayed, "discarded": discarded}
+    return ListedLetter(**vars(letter), replayed=replayed, discarded=discarded).to_json()

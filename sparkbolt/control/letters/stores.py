@@ -21,7 +21,7 @@ from urllib.parse import urlparse
 from sparkbolt.api.dead_letters import FILE, DeadLetter, plain
 from sparkbolt.base.files import Files
 from sparkbolt.base.locations import local_directory
-from sparkbolt.bolts.dead_letter_files import letters_of, read_letters
+from sparkbolt.connectors.files.dead_letter_files import letters_of, read_letters
 from sparkbolt.control.letters.common import (
     ID_CHARACTERS_SHOWN,
     LettersFound,

@@ -62,7 +62,7 @@ class LetterTopic:
             WrongUseError: the brokers or the topic are missing.
             ConfigError: a property of the client is not allowed.
         """
-        from sparkbolt.spouts.kafka.settings import ClientSettings
+        from sparkbolt.connectors.kafka.client_settings import ClientSettings
 
         brokers, _, topic = where.rpartition("/")
         if not brokers or not topic:
@@ -72,7 +72,7 @@ class LetterTopic:
 
     def letters(self) -> LettersFound:
         """All letters of the topic."""
-        from sparkbolt.spouts.kafka.dead_letters import read_topic
+        from sparkbolt.connectors.kafka.kafka_dead_letters import read_topic
 
         found = read_topic(self._settings, self._topic)
         self._replayed, self._discarded = found.replayed, found.discarded
@@ -92,7 +92,7 @@ class LetterTopic:
 
     def discard(self, ids: Collection[str]) -> None:
         """Note letters as seen to, in the topic of the letters."""
-        from sparkbolt.spouts.kafka.dead_letters import discard
+        from sparkbolt.connectors.kafka.kafka_dead_letters import discard
 
         discard(self._settings, self._topic, sorted(ids))
         if hasattr(self, "_discarded"):
@@ -112,7 +112,7 @@ class LetterTopic:
         Raises:
             WrongUseError: ``into`` is the topic of the letters.
         """
-        from sparkbolt.spouts.kafka.dead_letters import replay
+        from sparkbolt.connectors.kafka.kafka_dead_letters import replay
 
         if into == self._topic:
             raise WrongUseError(
@@ -124,8 +124,8 @@ class LetterTopic:
 
 def give_again(letters: Sequence[DeadLetter], where: str, client: Mapping[str, str]) -> Replay:
     """Write the messages of letters from another store to Kafka; ``where`` is ``HOST:PORT`` or ``HOST:PORT/TOPIC``."""
-    from sparkbolt.spouts.kafka import dead_letters
-    from sparkbolt.spouts.kafka.settings import ClientSettings
+    from sparkbolt.connectors.kafka import kafka_dead_letters as dead_letters
+    from sparkbolt.connectors.kafka.client_settings import ClientSettings
 
     brokers, _, topic = where.partition("/")
     settings = ClientSettings(brokers, client)

@@ -4,20 +4,18 @@ Rule 1: the attempts at a message are kept from its first failure until it is ac
 Nothing is kept of a message that succeeds at once.
 Rule 2: if there are many attempts, the first and the newest are kept; all are counted.
 Rule 3: a failure because a source is away is not an attempt, nor is a failure in an outage of a bolt.
-
-Attempts are stored here only for a ``PartitionedSpout``; a ``Spout``'s attempts travel with its records
-(``spout_buffer``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from sparkbolt.api.reports import FailedTree
 from sparkbolt.base.ids import U64, tree_key
+from sparkbolt.driver.ledger.retry_schedule import LogName
 from sparkbolt.wire.attempts import NO_ATTEMPTS, MessageAttempts
 from sparkbolt.wire.plan import Entry
 
@@ -42,12 +40,12 @@ class AttemptStore:
         """All messages with their attempts."""
         return list(self._kept.items())
 
-    def started(self, component: str, entry: Entry) -> None:
-        """Note that an entry retries messages, or reads them for their dead letters."""
-        if not self._kept or entry.source is None:
+    def started(self, log: LogName, entry: Entry) -> None:
+        """Note that an entry retries messages of a log, or reads them for their dead letters."""
+        if not self._kept:
             return
         for offset, position in enumerate(entry.positions or (entry.start,)):
-            key = component, entry.source, position
+            key = *log, position
             if key in self._kept:
                 self._running[tree_key(entry.task, entry.base + offset)] = key
 
@@ -55,6 +53,15 @@ class AttemptStore:
         """Add a failed attempt; returns all attempts at the message."""
         attempts = self._kept[key] = self._kept.get(key, NO_ATTEMPTS).with_failure(tree)
         return attempts
+
+    def forget(self, logs: Set[LogName]) -> None:
+        """Drop the attempts at the messages of these logs."""
+        self._kept = {key: attempts for key, attempts in self._kept.items() if key[:2] not in logs}
+        self._running = {tree: key for tree, key in self._running.items() if key[:2] not in logs}
+
+    def take_over(self, old: AttemptStore, log: LogName) -> None:
+        """Keep the attempts that another store has at the messages of a log."""
+        self._kept |= {key: attempts for key, attempts in old._kept.items() if key[:2] == log}
 
     def settle(self, open_among: Callable[[U64], Any], waits: Callable[[MessageKey], bool]) -> None:
         """End a promotion: drop the messages that are finished.

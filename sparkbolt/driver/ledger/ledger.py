@@ -16,7 +16,7 @@ Prior art: the pending map of Storm's ``SpoutExecutor``, and the intent and comm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -40,7 +40,6 @@ from sparkbolt.driver.ledger.open_trees import RotatingMap, distinct
 from sparkbolt.driver.ledger.outages import Outages
 from sparkbolt.driver.ledger.outbox_acks import OutboxAcks
 from sparkbolt.driver.ledger.outcomes import SpoutInfo
-from sparkbolt.driver.ledger.partition_manager import Retry
 from sparkbolt.driver.ledger.source_marks import SourceMarks
 from sparkbolt.driver.ledger.story_store import (
     STORIES_MAX,
@@ -57,7 +56,7 @@ from sparkbolt.wire.acker import locate
 from sparkbolt.wire.plan import MicroBatchPlan
 from sparkbolt.wire.verdicts import NO_HOLDER, Feedback, Verdicts
 
-__all__ = ["FailedTree", "Ledger", "Promotion", "Retry", "SpoutInfo", "Story"]
+__all__ = ["FailedTree", "Ledger", "Promotion", "SpoutInfo", "Story"]
 
 
 class Ledger:
@@ -125,7 +124,7 @@ class Ledger:
         components = [spout.component for spout in spouts]
         self._tally = Tally(self.metrics, self.flows, components, task_owner=task_owner)
         self._tally.opened(state.trees[0])
-        self._tally.show(self.messages.waiting())
+        self._tally.show(self.messages.retries.counts())
         self._expiring: U64 = empty_u64()
         self._staged: tuple[MicroBatchPlan, Feedback] | None = None
         self.replayed: Promotion | None = None
@@ -156,7 +155,7 @@ class Ledger:
     @property
     def retries(self) -> int:
         """How many records wait to be retried."""
-        return sum(self.messages.waiting().values())
+        return len(self.messages.retries)
 
     def views(self, component: str, *, changed: bool = False) -> dict[str, SourceView]:
         """The views of a component's sources for its spout: of all, or of those that the last promotion changed."""
@@ -218,16 +217,6 @@ class Ledger:
         """The first sequence of a task that no promoted plan has reserved."""
         return self.messages.next_sequence(task)
 
-    def take_retries(
-        self, limit: int, now_ms: int | None = None, rooms: Mapping[str, int] | None = None
-    ) -> list[Retry]:
-        """Up to ``limit`` records that are due at ``now_ms`` (None: at any time), sorted by due time.
-
-        ``rooms`` limits the number of records of some components. The records stay queued until a plan that names their
-        positions is promoted, so a plan that is made and dropped loses nothing.
-        """
-        return self.messages.first_retries(limit, now_ms, rooms)
-
     # One micro-batch: stage, then promote.
 
     def stage(self, plan: MicroBatchPlan, feedback: Feedback) -> bytes:
@@ -286,7 +275,7 @@ class Ledger:
         self.last_promoted = micro_batch_id
         self.last_now_ms = max(self.last_now_ms, plan.now_ms)
         self.metrics.micro_batches += 1
-        self._tally.show(self.messages.waiting())
+        self._tally.show(self.messages.retries.counts())
         return promotion
 
     def _observe(self, plan: MicroBatchPlan, feedback: Feedback) -> list[OutageChange]:
@@ -337,8 +326,16 @@ class Ledger:
             gone = self._trees.between(tree_key(task, 0), tree_key(task, MAX_SEQUENCE))
             self._trees.remove(gone)
             self._tally.closed(gone)
-        self._tally.show(self.messages.waiting())
+        self._tally.show(self.messages.retries.counts())
         return self.void
+
+    def take_over(self, old: Ledger, kept: Mapping[int, Iterable[int]]) -> None:
+        """Let the records of each ``Spout`` wait that an earlier life of the same driver has kept: task to positions.
+
+        They wait for the attempt at which the old life had them, whether they waited there or their trees were open.
+        """
+        self.messages.take_over(old.messages, old._trees, kept)
+        self._tally.show(self.messages.retries.counts())
 
     # Time.
 

@@ -25,10 +25,11 @@ from sparkbolt.api.story import Hop, Story, TreeNotes
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.base.ids import I32, U64, empty_u64
 from sparkbolt.base.packing import compress, join_sections, pack_keys, split_sections, unpack_keys
+from sparkbolt.driver.ledger.message_log import Live, LogState
 from sparkbolt.driver.ledger.messages import MessagesState
 from sparkbolt.driver.ledger.outages import outages_from_json
 from sparkbolt.driver.ledger.outcomes import Terms
-from sparkbolt.driver.ledger.partition_manager import Live, Retry, SourceState
+from sparkbolt.driver.ledger.retry_schedule import Retry
 from sparkbolt.driver.ledger.story_store import StoriesState
 from sparkbolt.errors import CheckpointError, InvariantError
 from sparkbolt.observe.measurements import Flow, FlowCounts, flows_from_json, flows_to_json
@@ -115,7 +116,7 @@ def dump_snapshot(state: State) -> bytes:
         "next_letter": list(messages.next_letter.items()),
         "histories": [[*key, attempts.to_json()] for key, attempts in messages.attempts],
         "live": [[live.entry.to_json(), live.micro_batch_id, live.born_ms, live.unfinished] for live in messages.live],
-        "sources": [_source_to_json(of) for of in messages.sources],
+        "sources": [_log_to_json(of) for of in messages.logs],
         "set_aside": [_failed_to_json(tree) for tree in messages.set_aside],
         "told": [[key, notes.message_id, _hops_to_json(notes.hops)] for key, notes in state.stories.notes.items()],
         "failed": [_failed_to_json(tree) for tree in state.stories.failed],
@@ -149,7 +150,7 @@ def load_snapshot(data: bytes, name: str) -> State:
         metrics=metrics,
         void=tuple((task, sequence) for task, sequence in body["void"]),
         messages=MessagesState(
-            sources=[_source_from_json(of) for of in body["sources"]],
+            logs=[_log_from_json(of) for of in body["sources"]],
             next_sequence=dict(body["next_sequence"]),
             next_letter=dict(body["next_letter"]),
             attempts=[((*key,), MessageAttempts.from_json(attempts)) for *key, attempts in body["histories"]],
@@ -173,17 +174,17 @@ def load_snapshot(data: bytes, name: str) -> State:
     )
 
 
-def _source_to_json(of: SourceState) -> list[Any]:
+def _log_to_json(of: LogState) -> list[Any]:
     retries = [
         [retry.task, retry.position, retry.attempt, retry.end, retry.due_ms, retry.letter] for retry in of.retries
     ]
     return [of.component, of.source, of.planned, of.finished, of.away, retries]
 
 
-def _source_from_json(body: list[Any]) -> SourceState:
+def _log_from_json(body: list[Any]) -> LogState:
     component, source, planned, finished, away, retries = body
     waiting = [Retry(task, source, *rest) for task, *rest in retries]
-    return SourceState(component, source, planned, finished, away, waiting)
+    return LogState(component, source, planned, finished, away, waiting)
 
 
 def _failed_to_json(tree: FailedTree) -> dict[str, Any]:

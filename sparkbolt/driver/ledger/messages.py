@@ -1,6 +1,6 @@
 """Messages: what spouts read, where it came from, and how far each source has advanced.
 
-Rule 1: only the ``PartitionManager`` of a source stores the states of its positions.
+Rule 1: only a ``MessageLog`` and the ``RetrySchedule`` store the states of positions.
 Rule 2: nothing is stored per tree. A plan's entry stands for all its trees, and is kept while one of them is
 unfinished. The map of open trees knows which of them are open.
 Rule 3: only a promotion of the ledger and the beginning of a life change anything here.
@@ -28,8 +28,8 @@ from sparkbolt.api.story import NO_NOTES, TreeNotes
 from sparkbolt.base.ids import (
     AGAIN,
     I64,
+    LETTERS,
     MAX_SEQUENCE,
-    OWN_LETTERS,
     SEQUENCE_BITS,
     U64,
     constant,
@@ -39,11 +39,11 @@ from sparkbolt.base.ids import (
     tree_key,
 )
 from sparkbolt.driver.ledger.attempt_store import AttemptStore, MessageKey
+from sparkbolt.driver.ledger.message_log import Live, LogState, MessageLog
 from sparkbolt.driver.ledger.open_trees import RotatingMap
 from sparkbolt.driver.ledger.outages import Outages
 from sparkbolt.driver.ledger.outcomes import SpoutInfo, Terms, Whose, decide
-from sparkbolt.driver.ledger.partition_manager import Live, PartitionManager, Retry, SourceState
-from sparkbolt.driver.ledger.retry_queue import RetryQueue
+from sparkbolt.driver.ledger.retry_schedule import LogName, Retry, RetrySchedule
 from sparkbolt.errors import check
 from sparkbolt.observe.measurements import OWN_TREES, Flow, FlowCounts
 from sparkbolt.wire.attempts import MessageAttempts
@@ -58,7 +58,7 @@ SET_ASIDE_MAX = 1000
 class MessagesState:
     """The durable state of ``Messages``."""
 
-    sources: list[SourceState] = field(default_factory=list)
+    logs: list[LogState] = field(default_factory=list)
     next_sequence: dict[int, int] = field(default_factory=dict)
     next_letter: dict[int, int] = field(default_factory=dict)
     attempts: list[tuple[MessageKey, MessageAttempts]] = field(default_factory=list)
@@ -69,7 +69,7 @@ class MessagesState:
 
 
 class Messages:
-    """The entries with unfinished trees, and the managers of all sources; part of the ledger.
+    """The entries with unfinished trees, and all message logs; part of the ledger.
 
     Arrays of keys are uint64[keys], in any order. They may contain trees that no entry reserved, such as those that a
     window began.
@@ -112,8 +112,8 @@ class Messages:
             patience_ms,
         )
         """The terms for messages that fail from now on."""
-        self.changed: dict[str, dict[str, PartitionManager]] = {}
-        """Component -> source -> manager, for the sources that the last promotion changed."""
+        self.changed: dict[str, dict[str, MessageLog]] = {}
+        """Component -> source -> log, for the logs that the last promotion changed."""
         self._spouts = {task: spout for spout in spouts for task in spout.tasks}
         self.own_tasks = np.array([task for task, spout in self._spouts.items() if spout.own], dtype=np.uint64)
         """uint64[tasks]: the numbers of the tasks of inlets, and of bolts that start trees."""
@@ -126,32 +126,28 @@ class Messages:
         self._next_letter = state.next_letter
         self.attempt_store = AttemptStore(state.attempts)
         """The attempts at messages that may become dead letters."""
-        self._managers: dict[str, dict[str, PartitionManager]] = {}
+        self._logs: dict[str, dict[str, MessageLog]] = {}
         self._progress: dict[str, dict[str, int]] = {}
-        self.retries = RetryQueue()
-        """The records that wait for a retry; other modules may read it."""
+        self.retries = RetrySchedule()
+        """What waits for a retry or for its dead letter; other modules may read it."""
         self.live = LiveEntries(state.live)
         """The entries with unfinished trees; other modules may read it."""
-        self._restore(state.sources)
+        self._restore(state.logs)
 
-    def _restore(self, sources: Sequence[SourceState]) -> None:
-        entries: dict[tuple[str, str], list[Live]] = {}
+    def _restore(self, logs: Sequence[LogState]) -> None:
+        entries: dict[LogName, list[Live]] = {}
         for live in self.live:
-            if live.entry.source is not None:
-                entries.setdefault((self._spouts[live.entry.task].component, live.entry.source), []).append(live)
-        for live in self.live:
-            self.attempt_store.started(self._spouts[live.entry.task].component, live.entry)
-        for of in sources:
-            place = of.component, of.source
-            manager = PartitionManager.restore(of, entries.get(place, ()))
-            self._managers.setdefault(of.component, {})[of.source] = manager
-            self.retries.note(manager)
-        self._show_progress(self._managers)
+            entries.setdefault(self._name_of(live.entry), []).append(live)
+            self.attempt_store.started(self._name_of(live.entry), live.entry)
+        for of in logs:
+            log = MessageLog.restore(of, entries.get((of.component, of.source), ()), self.retries)
+            self._logs.setdefault(of.component, {})[of.source] = log
+        self._show_progress(self._logs)
 
     def state(self) -> MessagesState:
         """The durable state; it shares its content with this object, so the next promotion changes it."""
         return MessagesState(
-            sources=[manager.state() for manager in self._all_managers()],
+            logs=[log.state() for log in self._all_logs()],
             next_sequence=self._next_sequence,
             next_letter=self._next_letter,
             attempts=self.attempt_store.items(),
@@ -179,9 +175,9 @@ class Messages:
     def finished(self) -> dict[str, dict[str, int]]:
         """Component -> source -> the position below which all is finished; a new dict on each call."""
         found: dict[str, dict[str, int]] = {}
-        for manager in self._all_managers():
-            if manager.planned:
-                found.setdefault(manager.component, {})[manager.source] = manager.finished
+        for log in self._all_logs():
+            if log.planned:
+                found.setdefault(log.component, {})[log.source] = log.finished
         return found
 
     def next_sequence(self, task: int) -> int:
@@ -190,42 +186,23 @@ class Messages:
         return self._next_sequence.get(task, AGAIN if spout is not None and spout.own else 0)
 
     def next_letter(self, task: int) -> int:
-        """The first sequence of a spout's task that no promoted plan has reserved for a dead letter."""
-        spout = self._spouts.get(task)
-        return self._next_letter.get(task, OWN_LETTERS if spout is not None and spout.own else AGAIN)
+        """The first sequence of a task that no promoted plan has reserved for a dead letter."""
+        return self._next_letter.get(task, LETTERS)
 
     def letters_among(self, keys: U64) -> Mask:
         """bool[keys]: which of the keys belong to dead letters."""
-        if not self._next_letter:
-            return np.zeros(len(keys), dtype=np.bool_)
-        own = np.isin(keys >> np.uint64(SEQUENCE_BITS), self.own_tasks)
-        from_ = np.where(own, np.uint64(OWN_LETTERS), np.uint64(AGAIN))
-        letters: Mask = keys & np.uint64(MAX_SEQUENCE) >= from_
+        letters: Mask = keys & np.uint64(MAX_SEQUENCE) >= np.uint64(LETTERS)
         return letters
 
-    def waiting(self) -> dict[str, int]:
-        """How many records of each component wait for a retry; components without any are left out."""
-        return self.retries.counts()
-
-    def first_retries(
-        self, limit: int, now_ms: int | None = None, rooms: Mapping[str, int] | None = None
-    ) -> list[Retry]:
-        """Up to ``limit`` records that are due at ``now_ms``, as in ``RetryQueue.first``."""
-        return self.retries.first(limit, now_ms, rooms)
-
-    def next_retry_ms(self, not_before: Mapping[str, int] | None = None) -> int | None:
-        """When the first waiting record is due, as in ``RetryQueue.next_due_ms``."""
-        return self.retries.next_due_ms(not_before)
-
     def takes_more(self, component: str, source: str, max_uncommitted: int | None) -> bool:
-        """Whether a new range of the source may be planned, as in ``PartitionManager.takes_more``."""
-        manager = self._managers.get(component, {}).get(source)
-        return manager is None or manager.takes_more(max_uncommitted)
+        """Whether a new range of the source may be planned, as in ``MessageLog.takes_more``."""
+        log = self._logs.get(component, {}).get(source)
+        return log is None or log.takes_more(max_uncommitted)
 
     def views(self, component: str, trees: RotatingMap, *, changed: bool) -> dict[str, SourceView]:
         """The views of a component's sources for its spout: of all, or of those that the last promotion changed."""
-        managers = (self.changed if changed else self._managers).get(component, {})
-        return {source: manager.view(trees) for source, manager in managers.items() if manager.planned}
+        logs = (self.changed if changed else self._logs).get(component, {})
+        return {source: log.view(trees) for source, log in logs.items() if log.planned}
 
     def unreserved(self, plan: MicroBatchPlan, keys: U64) -> U64:
         """The keys that need an entry and have none in the plan; first attempts of bolts' tasks need none."""
@@ -278,12 +255,11 @@ class Messages:
                 self._next_sequence[entry.task] = max(self.next_sequence(entry.task), entry.base + entry.reserved)
             else:
                 self._next_letter[entry.task] = max(self.next_letter(entry.task), entry.base + entry.reserved)
-            self.attempt_store.started(self._spouts[entry.task].component, entry)
+            self.attempt_store.started(self._name_of(entry), entry)
             live = Live(entry, plan.micro_batch_id, plan.now_ms) if entry.reserved else None
             if live is not None:
                 new.append(live)
-            if entry.source is not None:
-                self._change(self._spouts[entry.task].component, entry.source).admit(entry, live)
+            self._change(self._name_of(entry)).admit(entry, live)
         self.live.add(new)
         self._count(unfinished, 1)
 
@@ -317,28 +293,53 @@ class Messages:
         self.attempt_store.settle(lambda keys: trees.find(keys)[1], self._waits)
         moved: dict[str, dict[str, int]] = {}
         for component in sorted(self.changed):
-            for source, manager in sorted(self.changed[component].items()):
-                position = manager.advance(trees)
+            for source, log in sorted(self.changed[component].items()):
+                position = log.advance(trees)
                 if position is not None:
                     moved.setdefault(component, {})[source] = position
-                self.retries.note(manager)
         self._show_progress(self.changed)
         return moved
 
     # The beginning of a life.
 
     def forget_records(self) -> tuple[tuple[int, int], ...]:
-        """Drop the entries of every ``Spout``, whose records were lost with their driver.
+        """Drop what is known of the records of every ``Spout``, which were lost with their driver.
 
         Returns:
             (task number, first sequence that is not void) of each task that had started trees.
         """
         self.live.keep(lambda live: live.entry.source is not None)
+        buffers = {self._buffer_of(task) for task, spout in self._spouts.items() if not spout.replayable}
+        for component, source in buffers:
+            self._logs.get(component, {}).pop(source, None)
+            self.retries.forget((component, source))
+        self.attempt_store.forget(buffers)
         return tuple(
             (task, self._next_letter.get(task, self._next_sequence[task]))
             for task, spout in sorted(self._spouts.items())
             if not spout.replayable and task in self._next_sequence
         )
+
+    def take_over(self, old: Messages, trees: RotatingMap, kept: Mapping[int, Iterable[int]]) -> None:
+        """Let the records of each ``Spout`` wait that an earlier life of the same driver has kept.
+
+        Args:
+            old: the messages of that life.
+            trees: its open trees; their records wait for the same attempt again.
+            kept: the positions of the records by task.
+        """
+        for task, positions in kept.items():
+            name = self._buffer_of(task)
+            log, before = self._change(name), old._logs.get(name[0], {}).get(name[1])
+            known = {retry.position: retry for retry in before.unfinished(trees)} if before is not None else {}
+            for position in positions:
+                log.wait(known.get(position) or Retry(task, None, position, 1))
+            self.attempt_store.take_over(old.attempt_store, name)
+
+    def _buffer_of(self, task: int) -> LogName:
+        """The log of the records of a ``Spout``'s task: they have no source that others could read."""
+        component, index = self._task_owner(task)
+        return component, own_source(index)
 
     # How it is done.
 
@@ -355,71 +356,71 @@ class Messages:
                 live.unfinished >= 0,
                 f"{live.entry} of micro-batch {live.micro_batch_id} has finished too many trees",
             )
-            if live.entry.source is not None:
-                self._change(self._spouts[live.entry.task].component, live.entry.source)
+            self._change(self._name_of(live.entry))
 
-    def _change(self, component: str, source: str) -> PartitionManager:
-        """The manager of a source that this promotion changes; created on first use."""
-        managers = self._managers.setdefault(component, {})
-        if source not in managers:
-            managers[source] = PartitionManager(component, source)
-        return self.changed.setdefault(component, {}).setdefault(source, managers[source])
+    def _name_of(self, entry: Entry) -> LogName:
+        if entry.source is None:
+            return self._buffer_of(entry.task)
+        return self._spouts[entry.task].component, entry.source
+
+    def _change(self, name: LogName) -> MessageLog:
+        """The log that this promotion changes; created on first use."""
+        component, source = name
+        logs = self._logs.setdefault(component, {})
+        if source not in logs:
+            logs[source] = MessageLog(component, source, self.retries)
+        return self.changed.setdefault(component, {}).setdefault(source, logs[source])
 
     def _decide(self, fail: Fail, live: Live | None, notes: TreeNotes, now_ms: int) -> FailedTree:
         """Decide the outcome of one failed tree; its message is queued for a retry or set aside."""
         number, sequence = split_key(fail.key)
         component, task = self._task_owner(number)
         spout = self._spouts.get(number)
-        source = live.entry.source if live else None
-        position = live.entry.position_of(sequence) if live and source is not None else None
-        if live is None and spout is not None and spout.own:
-            source, position = own_source(task), sequence
-        policy = self.terms.policies.get(component) if spout is not None else None
+        log = position = None
+        if live is not None:
+            log, position = self._change(self._name_of(live.entry)), live.entry.position_of(sequence)
+        elif spout is not None and spout.own:
+            log, position = self._change((component, own_source(task))), sequence
+        policy = self.terms.policies.get(component) if log is not None else None
         lettered = component in self.terms.lettered
         forgiven_ms = self._outages.wait_ms(fail) if self._outages.costs_nothing(fail) else None
-        if source is None or position is None:
-            policy = None if spout is None or spout.replayable else policy
-            whose = Whose(component, task, None, None)
-            tree = decide(fail, whose, live, policy, notes, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
-        else:
-            manager = self._change(component, source)
-            whose = Whose(component, task, source, position, manager.away)
-            tree = decide(fail, whose, live, policy, notes, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
-            letter = self._letter_of(tree, live) if lettered or tree.letter else None
+        source = live.entry.source if live is not None else log.source if log is not None else None
+        whose = Whose(component, task, source, position, log.away if log is not None else 0)
+        tree = decide(fail, whose, live, policy, notes, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
+        if log is not None and position is not None:
+            letter = self._letter_of(tree, (*log.name, position), live) if lettered or tree.letter else None
             if tree.due_ms is not None:
                 attempt = 1 if letter is not None and not tree.letter else tree.next_attempt
                 end = ExhaustedMessage.loads(letter).end if tree.letter and letter is not None else tree.end
                 retry = Retry(number, source, position, attempt, end, tree.due_ms, letter)
-                manager.wait(retry, away=fail.cause == Cause.AWAY, postponed=fail.cause == Cause.POSTPONED)
+                log.wait(retry, away=fail.cause == Cause.AWAY, postponed=fail.cause == Cause.POSTPONED)
         if tree.outcome in EXHAUSTED and not tree.letter:
             self.set_aside.append(tree)
         return tree
 
-    def _letter_of(self, tree: FailedTree, live: Live | None) -> str | None:
+    def _letter_of(self, tree: FailedTree, message: MessageKey, live: Live | None) -> str | None:
         """Add the failure to the message's attempts; returns the text of its dead letter, None if there is none."""
         if tree.letter:
             assert live is not None
             assert live.entry.letters is not None
             return live.entry.letters[split_key(tree.key)[1] - live.entry.base]
-        assert tree.source is not None
-        assert tree.position is not None
-        attempts = self.attempt_store.failed((tree.component, tree.source, tree.position), tree)
+        attempts = self.attempt_store.failed(message, tree)
         return attempts.exhausted(tree).dumps() if tree.outcome == MessageOutcome.DEAD_LETTER else None
 
     def _waits(self, place: MessageKey) -> bool:
         component, source, position = place
-        return self._managers[component][source].waits(position)
+        return position in self.retries.of((component, source))
 
-    def _show_progress(self, changed: Mapping[str, Mapping[str, PartitionManager]]) -> None:
+    def _show_progress(self, changed: Mapping[str, Mapping[str, MessageLog]]) -> None:
         """Take into ``progress`` how far these sources are planned."""
-        for component, managers in changed.items():
+        for component, logs in changed.items():
             known = self._progress.get(component, {})
-            ends = {source: manager.planned for source, manager in managers.items() if manager.planned}
+            ends = {source: log.planned for source, log in logs.items() if log.planned}
             if any(known.get(source) != end for source, end in ends.items()):
                 self._progress[component] = known | ends
 
-    def _all_managers(self) -> Iterator[PartitionManager]:
-        return (manager for managers in self._managers.values() for manager in managers.values())
+    def _all_logs(self) -> Iterator[MessageLog]:
+        return (log for logs in self._logs.values() for log in logs.values())
 
 
 class LiveEntries(list[Live]):

@@ -21,7 +21,7 @@ from sparkbolt.api.causes import AWAY, FINAL, NOT_READ, Cause, MessageOutcome
 from sparkbolt.api.reports import Fail, FailedTree, why
 from sparkbolt.api.retry import Policies, RetryPolicy
 from sparkbolt.api.story import TreeNotes, message_text, on_the_way, root_text
-from sparkbolt.driver.ledger.partition_manager import Live
+from sparkbolt.driver.ledger.message_log import Live
 
 AWAY_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=30))
 """The waits before a source that is away is asked again, if the policy retries messages at once.

@@ -21,7 +21,7 @@ from sparkbolt.api.reports import FailedTree
 from sparkbolt.api.story import HOPS_MAX, Hop, Story, TreeNotes, merged
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.base.ids import I32, MAX_TASK_NUMBER, U64, split_key
-from sparkbolt.driver.ledger.partition_manager import Live
+from sparkbolt.driver.ledger.message_log import Live
 from sparkbolt.wire.verdicts import NO_HOLDER
 
 Mask: TypeAlias = npt.NDArray[np.bool_]

@@ -6,13 +6,13 @@ Rule: what is wrong is told with what was expected, and with the most similar na
 from __future__ import annotations
 
 import argparse
-import re
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
 from sparkbolt.api.config import did_you_mean
-
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+from sparkbolt.base.codec import MismatchError
+from sparkbolt.control.parameters import Parameter, duration_secs
 
 
 class Parser(argparse.ArgumentParser):
@@ -56,10 +56,10 @@ def seconds(text: str) -> float:
     >>> seconds("5m")
     300.0
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
-    if match is None or float(match[1]) == 0:
+    secs = duration_secs(text)
+    if not secs:
         raise argparse.ArgumentTypeError(f"expected a duration such as 30s, 5m or 1h, got {text!r}")
-    return float(match[1]) * _UNITS[match[2]]
+    return secs
 
 
 def setting(text: str) -> tuple[str, str]:
@@ -84,13 +84,35 @@ def seed(text: str) -> int:
     return int(text)
 
 
-def seconds_or_zero(text: str) -> float:
-    """A duration as ``seconds``, or 0: do not wait.
+def add_parameter(command: argparse.ArgumentParser, parameter: Parameter) -> None:
+    """Add the argument of a verb's parameter."""
+    kind, more = parameter.plain_kind, dict[str, Any]()
+    if parameter.options:
+        more = {"dest": parameter.name, "default": parameter.default, "required": parameter.is_required}
+    if kind is bool:
+        more["action"] = "store_true"
+    else:
+        more |= {"metavar": parameter.metavar or parameter.name.upper(), "type": _reader_of(parameter)}
+    if kind is dict:
+        more["action"] = _Merge
+    command.add_argument(*parameter.options or (parameter.name,), help=parameter.about or None, **more)
 
-    >>> seconds_or_zero("0"), seconds_or_zero("1m")
-    (0.0, 60.0)
-    """
-    return 0.0 if text in ("0", "0s") else seconds(text)
+
+def _reader_of(parameter: Parameter) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        try:
+            return parameter.of_text(text)
+        except MismatchError as mismatch:
+            raise argparse.ArgumentTypeError(mismatch.text) from None
+
+    return read
+
+
+class _Merge(argparse.Action):
+    """Merges the objects of a repeated option."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, value: Any, option: str | None = None) -> None:
+        setattr(namespace, self.dest, {**(getattr(namespace, self.dest) or {}), **value})
 
 
 def port(text: str) -> int:

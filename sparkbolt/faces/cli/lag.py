@@ -9,10 +9,10 @@ import json
 from collections.abc import Sequence
 
 from sparkbolt.api.topology import Topology
+from sparkbolt.connectors.kafka.kafka_spout import KafkaSpout
+from sparkbolt.connectors.kafka.offset_lag import Lag, lags_of
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli.tables import Sheet
-from sparkbolt.spouts.kafka import KafkaSpout
-from sparkbolt.spouts.kafka.driver.lag import Lag, lags_of
 
 _TITLES = ("source", "stored", "end", "ahead", "lag", "stored by")
 

@@ -1,4 +1,4 @@
-"""OperatorAction pages: what changes a topology, each confirmed on a page that says what it means.
+"""Action pages: the verbs of ``VERBS``, each confirmed on a page that says what it does.
 
 Rule 1: a change is made by a form that was confirmed, never by a link; ``Guard`` has checked token and CSRF before.
 Rule 2: what a person typed is never lost: with a mistake in it, it is shown again beside the mistake.
@@ -9,87 +9,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sparkbolt.control.documents import Answer, TopologyDocument
-from sparkbolt.control.intent import SETTINGS
+from sparkbolt.base.codec import MismatchError
+from sparkbolt.control.documents import Answer, TopologyDocument, refused
 from sparkbolt.control.letters.edits import RAW_VALUE
+from sparkbolt.control.verbs import VERBS, Verb
 from sparkbolt.faces.ui.message_pages import RAW, letter_of, letter_shown, raw_text
 from sparkbolt.faces.ui.pages import Tab, asking_of, no_such, path_of, topology_of, topology_page
+from sparkbolt.faces.ui.shown import words
 
 LETTER_PREFIX = "letter-"
 FIELD_PREFIX = "field-"
 LETTERS_MAX = 500
 """How many dead letters one form may name."""
-
-
-@dataclass(frozen=True)
-class OperatorAction:
-    """An action that a user can request."""
-
-    title: str
-    means: str
-    """What it does, in a sentence or two; read before it is confirmed."""
-    button: str
-    danger: bool = False
-    back: str = ""
-    """The last part of the page where it was asked for."""
-
-
-ACTIONS = {
-    "activate": OperatorAction("Activate", "The spouts emit again.", "Activate"),
-    "deactivate": OperatorAction(
-        "Deactivate",
-        "The spouts stop emitting, and open trees finish. The topology stays inactive until you activate it, "
-        "also after a restart.",
-        "Deactivate",
-    ),
-    "kill": OperatorAction(
-        "Kill",
-        "The spouts stop, open trees get time to finish, and the topology ends. No message is lost: if you start it "
-        "again with its checkpoint, it retries what was not finished.",
-        "Kill topology",
-        danger=True,
-    ),
-    "restart": OperatorAction(
-        "Restart",
-        "The query restarts from its checkpoint, in the same process. The running micro-batch runs again.",
-        "Restart",
-        danger=True,
-    ),
-    "rebalance": OperatorAction(
-        "Rebalance",
-        "The topology answers which changes of its layout a restart can apply, and refuses the others.",
-        "Check",
-        back=Tab.SETTINGS,
-    ),
-    "set": OperatorAction(
-        "Change a setting", "The change applies at once and stays after restarts.", "Change setting", back=Tab.SETTINGS
-    ),
-    "trace": OperatorAction(
-        "Trace a message",
-        "From now on, Sparkbolt records each hop of the messages with this id. The list of traced trees shows them.",
-        "Trace message",
-        back=Tab.TREES,
-    ),
-    "replay": OperatorAction(
-        "Replay",
-        "The spout emits the message again, as a new tree. If it fails again, it becomes a dead letter again.",
-        "Confirm replay",
-        back=Tab.LETTERS,
-    ),
-    "discard": OperatorAction(
-        "Discard",
-        "The dead letter leaves the list of waiting letters. It stays in its file and in the list of all dead letters.",
-        "Discard",
-        danger=True,
-        back=Tab.LETTERS,
-    ),
-}
 
 
 class MistakeError(Exception):
@@ -136,84 +72,85 @@ def values_in(form: Mapping[str, str], fields: list[str]) -> dict[str, Any] | No
 
 
 async def ask_page(request: Request) -> Response:
-    """``GET /topologies/ID/do/ACTION``: the page on which an action is confirmed."""
-    name, action = _action(request)
-    if name not in ("activate", "deactivate", "kill", "restart"):
-        raise no_such(f"start the action {action.title} from the page {action.back}")
+    """``GET /topologies/ID/do/VERB``: the page on which a change is confirmed."""
+    verb = _verb(request)
+    if verb.of_letters:
+        raise no_such(f"choose dead letters on the page {verb.tab}")
     document = await asking_of(request).document(topology_of(request))
-    return _confirm(request, document, name, {})
+    return _confirm(request, document, verb, {})
 
 
 async def act_page(request: Request) -> Response:
-    """``POST /topologies/ID/do/ACTION``: asks once more, or does what was confirmed."""
-    name, action = _action(request)
+    """``POST /topologies/ID/do/VERB``: asks once more, or does what was confirmed."""
+    verb = _verb(request)
     id_, form = topology_of(request), dict(request.state.form)
     document = await asking_of(request).document(id_)
-    if name in ("replay", "discard") and not letters_in(form):
-        return _answered(
-            request, document, action, _refusal("No letter is selected. Select one or more letters first."), 422
-        )
+    if verb.of_letters and not letters_in(form):
+        none = refused("No letter is selected. Select one or more letters first.")
+        return _answered(request, document, verb, none, 422)
+    is_confirmed = form.get("confirmed") == "yes"
     try:
-        arguments, options = await _arguments(request, id_, name, form)
+        arguments = arguments_in(form, verb, is_whole=is_confirmed)
+        if verb.of_letters:
+            arguments |= await _letters(request, id_, form, verb)
     except MistakeError as mistake:
-        if name == "replay":
+        if verb.of_letters:
             letter = await letter_of(request, id_, letters_in(form)[0])
             answer = letter_shown(request, document, letter, form, mistake.wrong)
             answer.status_code = 422
             return answer
-        return _answered(request, document, action, _refusal(str(mistake)), 422)
-    if form.get("confirmed") != "yes":
-        return _confirm(request, document, name, form)
-    answer_told = await asking_of(request).change(id_, name, *arguments, by=request.state.by, **options)
-    return _answered(request, document, action, answer_told, 409 if answer_told["refused"] else 200)
+        return _answered(request, document, verb, refused(str(mistake)), 422)
+    if not is_confirmed:
+        return _confirm(request, document, verb, form)
+    answer_told = await asking_of(request).change(id_, verb.name, by=request.state.by, **arguments)
+    return _answered(request, document, verb, answer_told, 409 if answer_told["refused"] else 200)
 
 
-def _refusal(text: str) -> Answer:
-    return {"done": False, "refused": True, "text": text}
+def _verb(request: Request) -> Verb:
+    name = request.path_params["verb"]
+    verbs = {verb.name: verb for verb in VERBS.values() if verb.has_route}
+    if name not in verbs:
+        raise no_such(f"there is no action {name!r}; the actions are {', '.join(verbs)}")
+    return verbs[name]
 
 
-def _action(request: Request) -> tuple[str, OperatorAction]:
-    name = request.path_params["action"]
-    if name not in ACTIONS:
-        raise no_such(f"there is no action {name!r}; the actions are {', '.join(ACTIONS)}")
-    return name, ACTIONS[name]
-
-
-async def _arguments(
-    request: Request, id_: str, name: str, form: Mapping[str, str]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What the Operator's method gets, besides the topology and ``by``.
+def arguments_in(form: Mapping[str, str], verb: Verb, *, is_whole: bool) -> dict[str, Any]:
+    """The arguments that were typed; those that are missing from a form that is not ``is_whole`` are asked for later.
 
     Raises:
         MistakeError: something that was typed cannot be used.
+
+    >>> arguments_in({"executors": "4", "executors-of": "split"}, VERBS["rebalance"], is_whole=False)["executors"]
+    {'split': 4}
     """
-    if name == "kill":
-        text = form.get("wait_secs", "").strip()
-        return (), {"wait_secs": _number(text, "wait_secs", "the seconds to wait") if text else None}
-    if name == "set":
-        key, value = form.get("key", ""), form.get("value", "").strip()
-        if key not in SETTINGS or not value:
-            raise MistakeError({"value": f"Choose a setting and a value. The settings are {', '.join(SETTINGS)}."})
-        return (key, value), {"component": form.get("component") or None}
-    if name == "trace":
-        message = form.get("message", "").strip()
-        if not message:
-            raise MistakeError({"message": "Enter the id of a message, or source@position such as orders/3@41."})
-        return (message,), {"component": form.get("component") or None}
-    if name == "rebalance":
-        return (), rebalanced(form)
-    if name in ("replay", "discard"):
-        ids = letters_in(form)
-        options: dict[str, Any] = {}
-        if name == "discard":
-            return (ids,), {}
-        if target := form.get("target", "").strip():
-            options["target"] = target
-        if len(ids) == 1 and any(each.startswith((FIELD_PREFIX, RAW)) for each in form):
-            changed = changed_values(await letter_of(request, id_, ids[0]), form)
-            options |= {"values": changed} if changed else {}
-        return (ids,), options
-    return (), {}
+    found, wrong = {}, {}
+    for one in verb.parameters:
+        text = form.get(one.name, "").strip()
+        if not text:
+            is_asked = one.is_typed and (is_whole or one.name in form)
+            if one.is_required and is_asked:
+                wrong[one.name] = f"Enter {one.about}."
+            elif not one.is_required:
+                found[one.name] = one.default
+            continue
+        whose = form.get(f"{one.name}-of")
+        try:
+            found[one.name] = one.of_text(f"{whose}={text}" if whose else text)
+        except MismatchError as mismatch:
+            wrong[one.name] = f"{words(one.name)} {mismatch.text}."
+    if wrong:
+        raise MistakeError(wrong)
+    return found
+
+
+async def _letters(request: Request, id_: str, form: Mapping[str, str], verb: Verb) -> dict[str, Any]:
+    """The letters that a form names, and for a single one what was changed in its record."""
+    ids = letters_in(form)
+    found: dict[str, Any] = {"ids": ids}
+    can_edit = any(one.name == "values" for one in verb.parameters)
+    if can_edit and len(ids) == 1 and any(each.startswith((FIELD_PREFIX, RAW)) for each in form):
+        found["values"] = changed_values(await letter_of(request, id_, ids[0]), form) or None
+    return found
 
 
 def changed_values(letter: Mapping[str, Any], form: Mapping[str, str]) -> dict[str, Any]:
@@ -236,62 +173,24 @@ def changed_values(letter: Mapping[str, Any], form: Mapping[str, str]) -> dict[s
     return changed
 
 
-def rebalanced(form: Mapping[str, str]) -> dict[str, Any]:
-    """What a form asks of ``rebalance``: ``workers``, and ``parallelism`` by component.
-
-    Raises:
-        MistakeError: a number is none.
-
-    >>> rebalanced({"component": "split", "parallelism": "4", "workers": ""})
-    {'parallelism': {'split': 4}}
-    """
-    wanted: dict[str, Any] = {}
-    if text := form.get("workers", "").strip():
-        wanted["workers"] = int(_number(text, "workers", "the number of workers"))
-    if text := form.get("parallelism", "").strip():
-        wanted["parallelism"] = {form.get("component", ""): int(_number(text, "parallelism", "the number of tasks"))}
-    if not wanted:
-        raise MistakeError({"parallelism": "Choose a component and its number of tasks."})
-    return wanted
-
-
-def _number(text: str, field: str, what: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < 1e9:
-        raise MistakeError({field: f"{what.capitalize()} must be a number, got {text[:40]!r}."})
-    return number
-
-
-def _confirm(request: Request, document: TopologyDocument, name: str, form: Mapping[str, str]) -> Response:
-    action = ACTIONS[name]
+def _confirm(request: Request, document: TopologyDocument, verb: Verb, form: Mapping[str, str]) -> Response:
     hidden = {key: value for key, value in form.items() if key not in ("csrf", "confirmed")}
-    return topology_page(
+    return _page(
         request,
         "confirm.html",
         document,
-        Tab.of(action.back) if action.back else Tab.OVERVIEW,
-        action=action,
-        action_name=name,
+        verb,
         hidden=hidden,
+        fields=[one for one in verb.parameters if one.is_typed and one.name not in form],
         letters=letters_in(form),
         shown_form={key: value for key, value in hidden.items() if not key.startswith(LETTER_PREFIX) and value},
-        back=path_of(document["entry"]["id"], action.back),
     )
 
 
-def _answered(
-    request: Request, document: TopologyDocument, action: OperatorAction, answer: Answer, status: int
-) -> Response:
-    return topology_page(
-        request,
-        "answer.html",
-        document,
-        Tab.of(action.back) if action.back else Tab.OVERVIEW,
-        action=action,
-        answer=answer,
-        back=path_of(document["entry"]["id"], action.back),
-        status=status,
-    )
+def _answered(request: Request, document: TopologyDocument, verb: Verb, answer: Answer, status: int) -> Response:
+    return _page(request, "answer.html", document, verb, answer=answer, status=status)
+
+
+def _page(request: Request, template: str, document: TopologyDocument, verb: Verb, **values: Any) -> Response:
+    back = path_of(document["entry"]["id"], verb.tab)
+    return topology_page(request, template, document, Tab.of(verb.tab), verb=verb, back=back, **values)

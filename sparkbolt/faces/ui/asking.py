@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from sparkbolt.background import in_background
 from sparkbolt.control.documents import (
@@ -28,6 +28,7 @@ from sparkbolt.control.documents import (
     TopologyState,
 )
 from sparkbolt.control.operator import Operator
+from sparkbolt.control.questions import QUESTIONS
 from sparkbolt.errors import SparkboltError
 
 FRESH_SECS = 1.0
@@ -44,6 +45,7 @@ ANSWERS_MAX = 512
 UNSURE = "the change may still apply: check the topology before you try again"
 """What is said of a change that was not answered in time."""
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _ALL = ""
 """Stands for the question about all topologies."""
@@ -105,50 +107,29 @@ class Asking:
     async def document(self, topology: str) -> TopologyDocument:
         """As ``Operator.document``, with the entry's id as it is listed."""
         entry, _ = await self._find(topology)
-        document = cast(TopologyDocument, await self._about(topology, "document"))
+        document = cast(TopologyDocument, await self.ask(topology, "document"))
         if document["entry"]["id"] == entry["id"]:
             return document
         return {**document, "entry": {**document["entry"], "id": entry["id"]}}
 
     async def series(self, topology: str, since_ms: int | None = None, until_ms: int | None = None) -> SeriesDocument:
         """As ``Operator.series``."""
-        return cast(SeriesDocument, await self._about(topology, "series", since_ms=since_ms, until_ms=until_ms))
+        return cast(SeriesDocument, await self.ask(topology, "series", since_ms=since_ms, until_ms=until_ms))
 
-    async def micro_batches(self, topology: str, last: int = 100) -> list[dict[str, Any]]:
-        """As ``Operator.micro_batches``."""
-        return cast(list[dict[str, Any]], await self._about(topology, "micro_batches", last=last))
-
-    async def stories(
-        self, topology: str, state: str = "failed", *, search: str = "", last: int = 100
-    ) -> list[dict[str, Any]]:
-        """As ``Operator.stories``."""
-        found = await self._about(topology, "stories", state=state, search=search, last=last)
-        return cast(list[dict[str, Any]], found)
-
-    async def story(self, topology: str, root: str) -> dict[str, Any] | None:
-        """As ``Operator.story``."""
-        return cast("dict[str, Any] | None", await self._about(topology, "story", root=root))
-
-    async def letters(
-        self, topology: str, *, search: str = "", last: int = 100, replayed: bool = True
-    ) -> list[dict[str, Any]]:
-        """As ``Operator.letters``."""
-        found = await self._about(topology, "letters", search=search, last=last, replayed=replayed)
-        return cast(list[dict[str, Any]], found)
-
-    async def log(
-        self, topology: str, *, component: str | None = None, search: str = "", last: int = 200
-    ) -> list[dict[str, Any]]:
-        """As ``Operator.log``."""
-        found = await self._about(topology, "log", component=component, search=search, last=last)
-        return cast(list[dict[str, Any]], found)
+    async def ask(self, topology: str, question: str, **arguments: Any) -> Any:
+        """Ask a question of ``QUESTIONS``; arguments that are missing have their defaults."""
+        _, asked = await self._find(topology)
+        row = QUESTIONS[question]
+        given = {one.name: arguments.get(one.name, one.default) for one in row.parameters}
+        key, method = (asked, question, tuple(given.items())), getattr(self._operator, question)
+        return await self._shared(key, f"{question} of {topology!r}", lambda: method(asked, **given))
 
     # Changes.
 
-    async def change(self, topology: str, what: str, *arguments: Any, **options: Any) -> Answer:
-        """Call the Operator's method ``what`` for a topology, and forget what was known of it.
+    async def change(self, topology: str, verb: str, /, *, by: str, **arguments: Any) -> Answer:
+        """As ``Operator.change``; forgets what was known of the topology.
 
-        ``options`` contains ``by``. A change is never shared: who asks twice changes twice.
+        A change is never shared: who asks twice changes twice.
 
         Raises:
             UnknownTopology: there is none of this id or name.
@@ -156,8 +137,8 @@ class Asking:
         """
         _, asked = await self._find(topology)
         try:
-            future = self._start(asked, lambda: getattr(self._operator, what)(asked, *arguments, **options))
-            return cast(Answer, await _result(future, CHANGE_SECS, f"{what} of {topology!r}", UNSURE))
+            future = self._start(asked, lambda: self._operator.change(asked, verb, by=by, **arguments))
+            return await _result(future, CHANGE_SECS, f"{verb} of {topology!r}", UNSURE)
         finally:
             with self._lock:
                 self._known = {key: known for key, known in self._known.items() if key[0] not in (asked, _ALL)}
@@ -202,12 +183,6 @@ class Asking:
             )
         return max(running or named, key=lambda each: each[0]["started_ms"])
 
-    async def _about(self, topology: str, what: str, **options: Any) -> Any:
-        _, asked = await self._find(topology)
-        method = getattr(self._operator, what)
-        key = (asked, what, tuple(options.items()))
-        return await self._shared(key, f"{what} of {topology!r}", lambda: method(asked, **options))
-
     async def _shared(self, key: tuple[Any, ...], what: str, ask: Callable[[], Any]) -> Any:
         with self._lock:
             until, value = self._known.get(key, (0.0, None))
@@ -218,10 +193,10 @@ class Asking:
             future = self._start(key[0], ask, key)
         return await _result(future, ANSWER_SECS, what)
 
-    def _start(self, asked: str, ask: Callable[[], Any], key: tuple[Any, ...] | None = None) -> Future[Any]:
+    def _start(self, asked: str, ask: Callable[[], T], key: tuple[Any, ...] | None = None) -> Future[T]:
         """Call ``ask`` in a thread of its own, which does not keep the process from ending."""
 
-        def call() -> Any:
+        def call() -> T:
             try:
                 value = ask()
             except BaseException:
@@ -267,7 +242,7 @@ def id_of_place(id_: str) -> str:
     return f"{name}-{hashlib.sha256(id_.encode()).hexdigest()[:8]}"
 
 
-async def _result(future: Future[Any], wait_secs: float, what: str, then: str = "try again in a few seconds") -> Any:
+async def _result(future: Future[T], wait_secs: float, what: str, then: str = "try again in a few seconds") -> T:
     try:
         return await asyncio.wait_for(asyncio.wrap_future(future), wait_secs)
     except TimeoutError:

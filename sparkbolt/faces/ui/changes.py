@@ -23,11 +23,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from sparkbolt.control.documents import TopologyDocument, TopologyState
+from sparkbolt.control.documents import NumbersEvent, StateEvent, TopologyDocument, TopologyState
 from sparkbolt.errors import SparkboltError
 from sparkbolt.faces.ui.answers import finite
 from sparkbolt.faces.ui.asking import Asking
-from sparkbolt.faces.ui.rest_types import NumbersEvent, StateEvent
 
 LOOK_SECS = 2.0
 """How often a stream looks for changes."""
@@ -128,7 +127,7 @@ def event_text(name: str, value: Any, id_: str = "") -> str:
 
 
 async def changes(request: Request) -> Response:
-    """The stream of a topology's changes."""
+    """Stream events (SSE): state, numbers, happened, error-reported, silent. Last-Event-ID resumes the stream."""
     asking: Asking = request.app.state.asking
     entry = await asking.entry(request.path_params["topology"])
     if request.method == "HEAD":

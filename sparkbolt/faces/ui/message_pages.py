@@ -37,8 +37,6 @@ LETTER_LISTS = {"waiting": "Waiting", "all": "All"}
 RAW_CHARACTERS_MAX = 20_000
 RAW = "raw-value"
 """The field of a form with the message as it came."""
-LETTERS_MAX = 20_000
-"""How far back letters are looked for that wait."""
 
 
 async def trees_page(request: Request) -> Response:
@@ -48,7 +46,7 @@ async def trees_page(request: Request) -> Response:
     state, search = chosen(request, "state", TREE_STATES), request.query_params.get("q", "")
     holders: list[dict[str, Any]] = []
     if state in ("late", "open"):
-        stories = await asking.stories(id_, "open", search=search, last=OPEN_MAX)
+        stories = await asking.ask(id_, "stories", state="open", search=search, last=OPEN_MAX)
         if state == "late":
             stories = late_ones(stories, now_ms(request), timeout_ms(document["settings"]))
         else:
@@ -57,7 +55,7 @@ async def trees_page(request: Request) -> Response:
             stories = [one for one in stories if not holder or holder_of(one) == holder]
         stories = sorted(stories, key=lambda one: -(one.get("started_ms") or 0))  # the oldest first, once turned round
     else:
-        stories = await asking.stories(id_, state, search=search, last=wanted_rows(request))
+        stories = await asking.ask(id_, "stories", state=state, search=search, last=wanted_rows(request))
     slowest = document["now"]["slowest"]
     return topology_page(
         request,
@@ -72,7 +70,7 @@ async def trees_page(request: Request) -> Response:
         message_of=message_of,
         then_of=then_of,
         slowest=slowest,
-        slowest_is_told=slowest is not None and await asking.story(id_, slowest["root"]) is not None,
+        slowest_is_told=slowest is not None and await asking.ask(id_, "story", root=slowest["root"]) is not None,
     )
 
 
@@ -131,7 +129,7 @@ async def tree_page(request: Request) -> Response:
     asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
     root = request.path_params["root"]
-    story = await asking.story(id_, root)
+    story = await asking.ask(id_, "story", root=root)
     if story is None:
         raise no_such(f"there is no tree {root!r}: it was acked and not traced, or newer trees have replaced it")
     return topology_page(
@@ -157,7 +155,8 @@ async def letters_page(request: Request) -> Response:
     asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
     which, search = chosen(request, "show", LETTER_LISTS), request.query_params.get("q", "")
-    letters = await _letters(request, id_, which, search, wanted_rows(request))
+    more = {"replayed": which == "all", "discarded": which == "all"}
+    letters = await asking.ask(id_, "letters", search=search, last=wanted_rows(request), **more)
     return topology_page(
         request,
         "letters.html",
@@ -171,19 +170,6 @@ async def letters_page(request: Request) -> Response:
         preview=preview,
         many=PAGE_ROWS,
     )
-
-
-async def _letters(request: Request, id_: str, which: str, search: str, wanted: int) -> list[dict[str, Any]]:
-    """The newest letters of a list; discarded and replayed ones do not wait."""
-    if which == "all":
-        return await asking_of(request).letters(id_, search=search, last=wanted, replayed=True)
-    asked = wanted
-    while True:
-        letters = await asking_of(request).letters(id_, search=search, last=asked, replayed=False)
-        waiting = [one for one in letters if not (one.get("replayed") or one.get("discarded"))]
-        if len(waiting) >= wanted or len(letters) < asked or asked >= LETTERS_MAX:
-            return waiting[-wanted:]
-        asked *= 4
 
 
 def preview(letter: Mapping[str, Any]) -> str:
@@ -228,11 +214,10 @@ async def letter_of(request: Request, id_: str, letter_id: str) -> dict[str, Any
     Raises:
         HTTPException: there is none.
     """
-    found = await asking_of(request).letters(id_, search=letter_id, last=100, replayed=True)
-    for letter in found:
-        if letter["id"] == letter_id:
-            return letter
-    raise no_such(f"no dead letter has the id {letter_id!r}; its file may have been removed")
+    found: dict[str, Any] | None = await asking_of(request).ask(id_, "letter", letter=letter_id)
+    if found is None:
+        raise no_such(f"no dead letter has the id {letter_id!r}; its file may have been removed")
+    return found
 
 
 async def letter_page(request: Request) -> Response:

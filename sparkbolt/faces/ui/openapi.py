@@ -1,6 +1,6 @@
 """The OpenAPI document of the REST interface.
 
-Rule: nothing is described by hand: paths come from the table of ``rest``, schemas from types and their docstrings.
+Nothing is described by hand: operations come from rows, schemas from types and their docstrings.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from sparkbolt.base.codec import required_fields
+from sparkbolt.control.parameters import Parameter, Row
 from sparkbolt.version import __version__
 
 Schema = dict[str, Any]
@@ -25,29 +26,10 @@ _PLAIN: dict[Any, Schema] = {
     int: {"type": "integer"},
     float: {"type": "number"},
     bool: {"type": "boolean"},
+    bytes: {"type": "object", "description": "Bytes in Base64, as `$bytes`."},
     type(None): {"type": "null"},
     Any: {},
 }
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One parameter of a query."""
-
-    name: str
-    kind: type
-    about: str
-    default: Any = None
-    choices: tuple[str, ...] = ()
-    lowest: int | None = None
-    highest: int | None = None
-
-    def schema(self) -> Schema:
-        """Its schema."""
-        schema = dict(_PLAIN[self.kind])
-        limits = {"default": self.default, "minimum": self.lowest, "maximum": self.highest}
-        schema |= {name: value for name, value in limits.items() if value is not None}
-        return schema | ({"enum": list(self.choices)} if self.choices else {})
 
 
 @dataclass(frozen=True)
@@ -56,15 +38,21 @@ class Operation:
 
     method: str
     path: str
-    name: str
-    about: str
+    row: Row
     answer: Any
-    """The type of its answer."""
-    parameters: tuple[Parameter, ...] = ()
-    body: Any = None
-    """The type of its body; None if it has none."""
-    streams: bool = False
-    """Whether it answers with a stream of events."""
+    """The type of its answer; None: it answers with a stream of events."""
+
+
+def parameter_schema(parameter: Parameter) -> Schema:
+    """The schema of a parameter's values."""
+    schema = schema_of(parameter.kind, {})
+    default = None if parameter.is_required else parameter.default
+    limits = {"default": default or None, "minimum": parameter.lowest, "maximum": parameter.highest}
+    if parameter.plain_kind is str:
+        limits = {"minLength": parameter.lowest, "maxLength": parameter.highest, "default": default or None}
+    about = parameter.about[:1].upper() + parameter.about[1:]
+    more = {**limits, "description": f"{about}." if about else None, "enum": list(parameter.choices) or None}
+    return schema | {name: value for name, value in more.items() if value is not None}
 
 
 def schema_of(kind: Any, named: dict[str, Schema]) -> Schema:
@@ -85,6 +73,8 @@ def schema_of(kind: Any, named: dict[str, Schema]) -> Schema:
         inner = schema_of(of[1], named) if of else {}
         return {"type": "object", "additionalProperties": inner}
     if origin is list:
+        return {"type": "array", "items": schema_of(of[0], named)}
+    if origin is tuple and of[-1] is ...:
         return {"type": "array", "items": schema_of(of[0], named)}
     if origin is tuple:
         items = [schema_of(each, named) for each in of]
@@ -175,35 +165,36 @@ def document(operations: Sequence[Operation], prefix: str) -> dict[str, Any]:
 
 
 def _described(operation: Operation, named: dict[str, Schema]) -> dict[str, Any]:
-    changes = operation.method != "GET"
-    in_path = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
-    about = {"topology": "The id or the name of a topology. A name means the running topology, or else the newest."}
-    parameters: list[dict[str, Any]] = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        | ({"description": about[name]} if name in about else {})
-        for name in in_path
-    ]
-    parameters += [
-        {"name": each.name, "in": "query", "description": each.about, "schema": each.schema()}
-        for each in operation.parameters
-    ]
-    content: dict[str, Any] = {"application/json": {"schema": schema_of(operation.answer, named)}}
-    if operation.streams:
-        content = {"text/event-stream": {"schema": {"type": "string"}}}
+    row, is_change = operation.row, operation.method != "GET"
+    about = "the id or the name of a topology; a name means the running topology, or else the newest"
+    topology = Parameter(about, name="topology")
+    taken = [topology, *(() if is_change else row.parameters)]
+    parameters = []
+    for one in taken:
+        in_path = f"{{{one.name}}}" in operation.path
+        if in_path or one is not topology:
+            schema = parameter_schema(one)
+            told = {"description": schema.pop("description")} if "description" in schema else {}
+            place = {"in": "path", "required": True} if in_path else {"in": "query"}
+            parameters.append({"name": one.name, **place, **told, "schema": schema})
+    content: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
+    if operation.answer is not None:
+        content = {"application/json": {"schema": schema_of(operation.answer, named)}}
     problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     answers: dict[str, Any] = {"200": {"description": "Success.", "content": content}}
-    if changes:
+    described: dict[str, Any] = {"operationId": row.name, "summary": row.about, "responses": answers}
+    if parameters:
+        described["parameters"] = parameters
+    if is_change:
         answers["202"] = {"description": "Accepted. The change applies later; `text` says when.", "content": content}
         answers["409"] = {"description": "Refused; `text` says why.", "content": content}
         answers["401"] = {"description": "The token is missing or wrong.", "content": problem}
+        required = [one.name for one in row.parameters if one.is_required]
+        properties = {one.name: parameter_schema(one) for one in row.parameters}
+        body: Schema = {"type": "object", "properties": properties, "additionalProperties": False, "required": required}
+        described |= {
+            "security": [{"token": []}],
+            "requestBody": {"required": bool(required), "content": {"application/json": {"schema": body}}},
+        }
     answers["default"] = {"description": "Error.", "content": problem}
-    described: dict[str, Any] = {"operationId": operation.name, "summary": operation.about, "responses": answers}
-    if parameters:
-        described["parameters"] = parameters
-    if changes:
-        described["security"] = [{"token": []}]
-    if operation.body is not None:
-        required = bool(required_fields(operation.body))
-        body = {"application/json": {"schema": schema_of(operation.body, named)}}
-        described["requestBody"] = {"required": required, "content": body}
     return described

@@ -51,8 +51,8 @@ def page_routes() -> list[BaseRoute]:
         f"{ONE}/trees/{{root}}": message_pages.tree_page,
         f"{ONE}/dead-letters": message_pages.letters_page,
         f"{ONE}/dead-letters/{{letter}}": message_pages.letter_page,
-        f"{ONE}/do/{{action}}": action_pages.ask_page,
+        f"{ONE}/do/{{verb}}": action_pages.ask_page,
     }
     routes: list[BaseRoute] = [Route(path, page, methods=["GET"]) for path, page in pages.items()]
-    routes.append(Route(f"{ONE}/do/{{action}}", action_pages.act_page, methods=["POST"]))
+    routes.append(Route(f"{ONE}/do/{{verb}}", action_pages.act_page, methods=["POST"]))
     return [*routes, Mount("/static", StaticFiles(packages=[("sparkbolt.faces.ui", "static")]), name="static")]

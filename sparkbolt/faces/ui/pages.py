@@ -21,6 +21,7 @@ from starlette.responses import HTMLResponse, Response
 
 from sparkbolt.base.words import Word
 from sparkbolt.control.documents import ALL_TIME, TopologyDocument, TopologyEntry, TopologyState
+from sparkbolt.control.verbs import VERBS
 from sparkbolt.faces.ui import shown
 from sparkbolt.faces.ui.app import error_status
 from sparkbolt.faces.ui.asking import Asking, UnknownTopology
@@ -216,6 +217,7 @@ def topology_page(request: Request, template: str, document: TopologyDocument, t
             "entry": entry,
             "base": path_of(entry["id"]),
             "tab": tab,
+            "buttons": [verb for verb in VERBS.values() if verb.is_offered(entry["state"])],
             "runs": TopologyState(entry["state"]).runs,
             "trouble": trouble_of(entry, document),
             **values,

@@ -8,14 +8,15 @@ Rule 3: JSONP is refused: with it every page of every site could read what is sh
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from sparkbolt.control.documents import ALL_TIME, Answer, TopologyDocument, WindowDocument
+from sparkbolt.base.codec import MismatchError
+from sparkbolt.control.documents import ALL_TIME, TopologyDocument, WindowDocument
+from sparkbolt.control.verbs import VERBS, Verb
 from sparkbolt.faces.ui.answers import JsonAnswer
 from sparkbolt.faces.ui.asking import Asking, LateAnswerError
 from sparkbolt.faces.ui.security import json_body
@@ -50,12 +51,7 @@ def storm_routes() -> list[Route]:
         "/topology/{id}/metrics": topology_metrics,
         "/topology/{id}/component/{component:path}": topology_component,
     }
-    changing: dict[str, Page] = {
-        "/topology/{id}/activate": activate,
-        "/topology/{id}/deactivate": deactivate,
-        "/topology/{id}/kill/{secs}": kill,
-        "/topology/{id}/rebalance/{secs}": rebalance,
-    }
+    changing = {f"/topology/{{id}}/{_path_of(verb)}": _changing(verb) for verb in VERBS.values() if verb.is_storms}
     return [
         *(Route(f"/api/v1{path}", _answering(page), methods=["GET"]) for path, page in reading.items()),
         *(Route(f"/api/v1{path}", _answering(page), methods=["POST"]) for path, page in changing.items()),
@@ -266,54 +262,44 @@ async def topology_component(request: Request) -> Json:
 # ---- changes
 
 
-async def _change(request: Request, what: str, told: str, *arguments: Any, **options: Any) -> Json:
-    answer = await _asking(request).change(_id(request), what, *arguments, by=request.state.by, **options)
-    _raise_refused(answer)
-    return {"topologyOperation": told, "topologyId": _id(request), "status": "success"}
+def _path_of(verb: Verb) -> str:
+    """Storm has the time to wait in the path."""
+    return f"{verb.name}/{{wait_secs}}" if any(one.name == "wait_secs" for one in verb.parameters) else verb.name
 
 
-def _raise_refused(answer: Answer) -> None:
-    if answer["refused"]:
-        raise HTTPException(500, answer["text"])
+def _changing(verb: Verb) -> Page:
+    async def page(request: Request) -> Json:
+        given: Json = {}
+        if text := request.path_params.get("wait_secs"):
+            if not (text.isdecimal() and text.isascii() and len(text) < 10):
+                raise HTTPException(400, f"{text!r} is not a number of seconds")
+            given["wait_secs"] = float(text)
+        if more := await _options(request, verb):
+            given |= {one.name: more[_storms(one.name)] for one in verb.parameters if _storms(one.name) in more}
+        try:
+            arguments = verb.read(given)
+        except MismatchError as mismatch:
+            raise HTTPException(400, str(mismatch)) from None
+        answer = await _asking(request).change(_id(request), verb.name, by=request.state.by, **arguments)
+        if answer["refused"]:
+            raise HTTPException(500, answer["text"])
+        return {"topologyOperation": verb.name, "topologyId": _id(request), "status": "success"}
+
+    return page
 
 
-def _secs(request: Request) -> float:
-    text = str(request.path_params["secs"])
-    if not (text.isdecimal() and text.isascii() and len(text) < 10):
-        raise HTTPException(400, f"{text!r} is not a number of seconds")
-    return float(text)
+def _storms(name: str) -> str:
+    """Storm's name of a parameter, such as ``numWorkers``."""
+    first, *more = name.split("_")
+    return first + "".join(part.capitalize() for part in more)
 
 
-async def _body(request: Request) -> Json:
-    value = await json_body(request)
-    if not isinstance(value, dict):
+async def _options(request: Request, verb: Verb) -> Json:
+    """What the body says, such as ``rebalanceOptions``."""
+    body = await json_body(request)
+    if not isinstance(body, dict):
         raise HTTPException(400, "the body is not a JSON object")
-    return value
-
-
-async def activate(request: Request) -> Json:
-    """Let spouts emit again."""
-    return await _change(request, "activate", "activate")
-
-
-async def deactivate(request: Request) -> Json:
-    """Stop spouts from emitting."""
-    return await _change(request, "deactivate", "deactivate")
-
-
-async def kill(request: Request) -> Json:
-    """Let open trees finish for at most these seconds, and end."""
-    return await _change(request, "kill", "kill", wait_secs=_secs(request))
-
-
-async def rebalance(request: Request) -> Json:
-    """What the Operator makes of it: it refuses what cannot be changed."""
-    _secs(request)
-    wanted = (await _body(request)).get("rebalanceOptions") or {}
-    if not isinstance(wanted, dict):
-        raise HTTPException(400, "rebalanceOptions is not a JSON object")
-    options = {name: wanted[storm] for storm, name in _REBALANCE.items() if storm in wanted}
-    return await _change(request, "rebalance", "rebalance", **options)
-
-
-_REBALANCE = {"numWorkers": "workers", "executors": "parallelism"}
+    options = body.get(f"{verb.name}Options") or {}
+    if not isinstance(options, dict):
+        raise HTTPException(400, f"{verb.name}Options is not a JSON object")
+    return options

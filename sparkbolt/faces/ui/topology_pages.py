@@ -45,16 +45,6 @@ MICRO_BATCHES_SHOWN = 40
 LOG_LINES = 200
 COLOURS = "abcd"
 """The colours of lines, as ``Line.colour``."""
-MEANINGS = {
-    "log-level": "The level of the log.",
-    "max-spout-pending": "The maximum number of open trees for each task of a spout.",
-    "micro-batch-target": "The target duration of a micro-batch.",
-    "message-timeout": "The time after which a tree that is not complete fails.",
-    "max-attempts": "The maximum number of attempts before a message is given up.",
-}
-"""What the settings mean that can be changed while a topology runs."""
-SETTING_OF = {"micro-batch-target": "micro_batch_target_ms", "message-timeout": "message_timeout_secs"}
-"""By what is changed, the name of the setting in the document, where it is not the same with underscores."""
 
 
 async def topologies_page(request: Request) -> Response:
@@ -279,7 +269,7 @@ async def micro_batches_page(request: Request) -> Response:
     """``/topologies/ID/micro-batches``: where the time of each went."""
     asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
-    batches = (await asking.micro_batches(id_, last=MICRO_BATCHES_SHOWN))[::-1]
+    batches = (await asking.ask(id_, "micro_batches", last=MICRO_BATCHES_SHOWN))[::-1]
     window = chosen(request, "window", WINDOWS)
     sums = document["windows"].get(window)
     parts = sums["parts_ms"] if sums else {}
@@ -365,10 +355,7 @@ async def settings_page(request: Request) -> Response:
     """``/topologies/ID/settings``: what applies, and what can be changed."""
     document = await asking_of(request).document(topology_of(request))
     settings = document["settings"]
-    changeable = [
-        (key, setting, MEANINGS.get(key, ""), settings.get(SETTING_OF.get(key, key.replace("-", "_"))))
-        for key, setting in SETTINGS.items()
-    ]
+    changeable = [(key, setting, settings.get(setting.field)) for key, setting in SETTINGS.items()]
     own = [(one, name, value) for one in document["components"] for name, value in sorted(one["settings"].items())]
     fixed = [(words(name), value) for name, value in sorted(settings.items())]
     return topology_page(
@@ -381,7 +368,7 @@ async def log_page(request: Request) -> Response:
     asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
     component, search = request.query_params.get("component", ""), request.query_params.get("q", "")
-    lines = await asking.log(id_, component=component or None, search=search, last=LOG_LINES)
+    lines = await asking.ask(id_, "log", component=component or None, search=search, last=LOG_LINES)
     return topology_page(
         request, "log.html", document, Tab.LOG, lines=lines, component=component, search=search, most=LOG_LINES
     )

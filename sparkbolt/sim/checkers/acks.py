@@ -391,9 +391,10 @@ class MemoryIsBounded(Checker):
             )
         for number, buffer in driver.coordinator.buffers.items():
             known = sum(split_key(key)[0] == number for key in self.facts.trees.open)
-            if driver.coordinator.lane.tracked and len(buffer.message_ids) > known + len(buffer.planned):
+            if driver.coordinator.lane.tracked and len(buffer.unfinished) > known + waiting + len(buffer.planned):
                 self.broken(
-                    f"the buffer of task {number} keeps {len(buffer.message_ids)} message ids, {known} trees are open"
+                    f"the buffer of task {number} keeps {len(buffer.unfinished)} messages, {known} trees are open and "
+                    f"{waiting} messages wait"
                 )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.api.components import BasicBolt, ColumnBolt, PartitionedSpout, Spout
+from sparkbolt.api.components import BasicBolt, PartitionedSpout, Spout
 from sparkbolt.api.config import Config
 from sparkbolt.api.function_bolts import bolt
 from sparkbolt.api.groupings import Grouping
@@ -36,10 +36,6 @@ class Storing(BasicBolt):
 
     def execute(self, tup: Any, collector: Any) -> None:
         self.last = tup
-
-
-class Columns(ColumnBolt):
-    def execute(self, batch: Any, collector: Any) -> None: ...
 
 
 class Stateless(Split):

@@ -1,16 +1,13 @@
 """Attributes that a component was built with: which can be sent and kept as state, and which are a mistake."""
 
 import json
-import pickle
 import threading
 from typing import Any
 
 import pytest
 
 from sparkbolt.api.components import BasicBolt
-from sparkbolt.errors import StateError
-from sparkbolt.worker.state.snapshots import DurableAttributes
-from tests.topologies import Count, Split
+from tests.topologies import Count
 from tests.unit.api.declared import the_mistake, words
 
 
@@ -32,29 +29,9 @@ class Holding(BasicBolt):
         self.count += 1
 
 
-class Leaving(Holding):
-    transient = ("held",)
-
-
 class Preparing(Holding):
     def prepare(self, context: Any) -> None:
         self.count = len(str(self.held))
-
-
-class Sending(Holding):
-    """Is not sent as it is."""
-
-    def __getstate__(self) -> Any:
-        return {"held": None, "count": 0}
-
-
-class Nothing(BasicBolt):
-    stateless = True
-
-    def __init__(self, held: Any) -> None:
-        self.held = held
-
-    def execute(self, tup: Any, collector: Any) -> None: ...
 
 
 @pytest.mark.parametrize("cls", [Holding, Preparing])
@@ -77,28 +54,3 @@ def test_an_attribute_of_init_that_cannot_be_kept_as_state_is_a_mistake(cls: Any
         in mistake
     )
     assert "and make it in prepare if it is a connection or the like" in mistake
-
-
-@pytest.mark.parametrize("cls", [Leaving, Sending, Nothing])
-def test_an_attribute_of_init_that_may_never_be_kept_is_no_mistake(cls: Any) -> None:
-    builder = words()
-    builder.set_bolt("count", cls(lambda word: word)).shuffle_grouping("split")
-    assert builder.build()
-
-
-def test_what_is_no_trouble_once_it_was_sent_is_no_mistake() -> None:
-    with pytest.raises(TypeError):
-        pickle.dumps(memoryview(b"abc"))
-    for held in (memoryview(b"abc"), len, {"a": Split}):
-        builder = words()
-        builder.set_bolt("count", Holding(held)).shuffle_grouping("split")
-        assert builder.build()
-
-
-def test_what_is_refused_as_state_does_fail_in_a_task() -> None:
-    builder = words()
-    held = Holding(lambda word: word)
-    builder.set_bolt("count", held).shuffle_grouping("split")
-    assert the_mistake(builder)
-    with pytest.raises(StateError, match=r"attribute 'held' of type builtins\.function cannot be kept"):
-        DurableAttributes(held, "count", transient=held.transient)

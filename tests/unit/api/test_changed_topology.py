@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,12 +12,10 @@ import pytest
 
 from sparkbolt import BasicBolt, Config, Count, PartitionedSpout, Range, Topology, TopologyBuilder, WindowedBolt, bolt
 from sparkbolt.api.topology_changes import changes
-from sparkbolt.layout.lane import lay_out, moved, spark_hash
+from sparkbolt.layout.lane import lay_out, moved
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import CountEvictionPolicy, CountTriggerPolicy, TimeTriggerPolicy
-from tests.unit.windows.windowed import Run, Show, Source, secs
-from tests.unit.windows.windowed import topology as show_topology
+from tests.unit.windows.windowed import Show, Source, secs
 
 COUNT = 60
 
@@ -154,23 +152,13 @@ def test_a_plan_of_before_is_run_by_the_topology_as_it_is_now(change: str) -> No
     engine = seen.engine
     engine.step()
     engine.now_ms += 2500
-    logged = engine.coordinator.next_plan(engine.now_ms, engine.now_ms / 1000)
+    logged = engine.perform_all(engine.coordinator.next_plan(engine.now_ms, engine.now_ms / 1000))
     assert logged is not None
     assert logged.ticks == (("double",) if before.get("tick_tuple_freq_secs") else ())
     engine.restart(line(**after))
     engine.coordinator.confirm(logged, engine.now_ms / 1000)
     assert engine.step() is not None
     seen.finish()
-
-
-def test_new_dests_are_spread_over_the_spark_partitions_of_the_checkpoint() -> None:
-    begun = lay_out(line(), 2).placement()
-    lane = lay_out(line(fuse=False), 8, json.loads(json.dumps(begun)))
-    assert lane.spark_partitions == 2
-    tasks = lane.topology.tasks("double")
-    assert {spark_hash(lane.dests[task]) % 2 for task in tasks} == {0, 1}
-    fused_again = lay_out(line(), 2, lane.placement())
-    assert fused_again.dests == lane.dests, "what was given stays given"
 
 
 @pytest.mark.parametrize(
@@ -211,13 +199,6 @@ def windowed(*, on_expiry: bool) -> Topology:
     builder.set_bolt("sum", window.with_ack_on_expiry() if on_expiry else window).global_grouping("numbers")
     builder.set_bolt("count", double).shuffle_grouping("sum")
     return builder.build()
-
-
-def test_a_bolt_that_comes_to_start_trees_or_starts_none_any_more_is_told() -> None:
-    own, anchored = windowed(on_expiry=False).fingerprint(), windowed(on_expiry=True).fingerprint()
-    assert changes(own, own) == []
-    assert changes(own, anchored) == ["bolt 'sum' started trees of its own and would start none any more"]
-    assert changes(anchored, own) == ["bolt 'sum' started no trees and would start trees of its own"]
 
 
 def window_changes(before: WindowedBolt, after: WindowedBolt) -> list[str]:
@@ -300,66 +281,3 @@ def test_a_window_that_the_stored_tuples_do_not_fit_is_refused(
     assert window_changes(before, after) == expected
     assert len(window_changes(after, before)) == len(expected)
     assert window_changes(before, before) == []
-
-
-def test_the_unit_of_timestamps_may_change_since_windows_store_milliseconds() -> None:
-    assert window_changes(in_event_time(), in_event_time(unit="s")) == []
-
-
-def test_a_checkpoint_without_the_settings_of_windows_is_understood() -> None:
-    with_settings = windowed(on_expiry=True).fingerprint()
-    without = json.loads(json.dumps(with_settings))
-    del without["components"]["sum"]["settings"]
-    assert changes(without, with_settings) == []
-
-
-HARMLESS: dict[str, Callable[[WindowedBolt], WindowedBolt]] = {
-    "the closed side that is the default": lambda w: w.with_window(secs(60), slide=secs(20), closed="right"),
-    "lag": lambda w: w.with_lag(secs(5)),
-    "watermark interval": lambda w: w.with_watermark_interval(secs(3)),
-    "idle streams": lambda w: w.with_idle_stream_timeout(secs(5)),
-    "far future": lambda w: w.with_max_future(secs(3600)),
-    "memory": lambda w: w.with_max_events_in_memory(2),
-    "idle keys": lambda w: w.with_key("user", idle_timeout=secs(3600)),
-    "message ids": lambda w: w.with_message_id_field("at"),
-}
-
-
-def restarted_with(driver: TopologyTestDriver, windowed: WindowedBolt) -> None:
-    fed, show = driver._topology, show_topology(windowed).components["show"]
-    driver._engine.restart(Topology(fed.name, fed.config, {**fed.components, "show": show}))
-
-
-def test_message_ids_of_a_field_that_was_given_up_drop_nothing_of_another_field() -> None:
-    bolts = [Show().with_window(Count(1)) for _ in range(3)]
-    with TopologyTestDriver(show_topology(bolts[0].with_message_id_field("at"))) as driver:
-        Run(driver).feed("a", at=1, user=5)
-        driver.run_until_idle()
-        for windowed, name in ((bolts[1], "b"), (bolts[2].with_message_id_field("user"), "c")):
-            restarted_with(driver, windowed)
-            Run(driver).feed(name, at=7, user=1)
-            driver.run_until_idle()
-        assert Run(driver).shown() == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize("change", HARMLESS)
-@pytest.mark.parametrize("back", [False, True])
-def test_other_settings_of_windows_may_change_and_nothing_is_lost_or_shown_twice(change: str, back: bool) -> None:
-    bolts = [in_event_time().with_key("user"), HARMLESS[change](in_event_time().with_key("user"))]
-    first, second = reversed(bolts) if back else bolts
-    assert window_changes(first, second) == []
-    with TopologyTestDriver(show_topology(first)) as driver:
-        run = Run(driver)
-        for at in range(0, 120_000, 5000):
-            if at == 65_000:
-                restarted_with(driver, second)
-            run.feed(f"{at // 5000:x},", at=at)
-            driver.advance(secs(5))
-        shown = [(end - at_, names) for names, _, _, at_, end, _ in driver.emitted("show")]
-        assert {length for length, _ in shown} == {60_000}
-        ends = [values[4] for values in driver.emitted("show")]
-        assert ends == list(range(ends[0], ends[0] + 20_000 * len(ends), 20_000))
-        for end, (_, names) in zip(ends, shown, strict=True):
-            inside = range(max(0, (end - 60_000) // 5000 + 1), end // 5000 + 1)
-            assert names == "".join(f"{number:x}," for number in inside)
-        assert (driver.failed("source"), driver.metrics().of("show").late_tuples) == ([], 0)

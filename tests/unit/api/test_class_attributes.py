@@ -75,9 +75,3 @@ def test_a_container_of_the_class_that_a_method_changes_is_refused(bolt: BasicBo
 @pytest.mark.parametrize("bolt", [Reads(), Prepared(), Cached()])
 def test_a_container_that_is_only_read_or_replaced_or_transient_is_accepted(bolt: BasicBolt) -> None:
     built(bolt)
-
-
-def test_what_an_instance_has_itself_is_its_own() -> None:
-    bolt = Counts()
-    bolt.counts = {}
-    built(bolt)

@@ -22,13 +22,12 @@ from sparkbolt.api.dead_letters import (
     DeadLetterSink,
     ExhaustedMessage,
     FunctionSink,
-    Printed,
     RawMessage,
     plain,
     restored,
     row_of_letter,
 )
-from sparkbolt.bolts.dead_letter_files import FileDeadLetters, read_letters
+from sparkbolt.connectors.files.dead_letter_files import FileDeadLetters, read_letters
 from sparkbolt.files.local import append_lines
 from sparkbolt.spouts import TextSpout
 
@@ -55,30 +54,12 @@ def test_a_value_comes_back_as_it_was(value: Any) -> None:
     assert restored(json.loads(json.dumps(plain(value)))) == value
 
 
-def test_a_value_that_nobody_can_write_down_comes_back_as_it_printed() -> None:
-    class Odd:
-        def __repr__(self) -> str:
-            raise RuntimeError("no")
-
-    assert restored(plain({1, 2})) == Printed("{1, 2}")
-    assert restored(plain(Odd())) == Printed("<Odd whose repr raised RuntimeError>")
-    assert plain(restored(plain({1, 2}))) == plain({1, 2})
-
-
 def test_a_letter_is_one_line_and_comes_back_whole() -> None:
     raw = RawMessage(b"\xff\n", None, (("h", b"1"), ("h", None)), 17)
     whole = letter(raw=raw, tuples=(("one\ntwo \ud800",), (b"bytes",)), note="n", end=50, message_id="'x'")
     line = whole.to_line()
     assert "\n" not in line
     assert DeadLetter.from_json(json.loads(line.encode())) == whole
-
-
-@pytest.mark.parametrize(
-    "body", ["[]", "{}", '{"id": 1}', '{"raw": null, "attempts": [{}], "fields": [], "tuples": []}']
-)
-def test_another_json_value_is_no_letter(body: str) -> None:
-    with pytest.raises(ValueError, match="no dead letter"):
-        DeadLetter.from_json(json.loads(body))
 
 
 def test_the_id_depends_on_the_last_attempt_and_not_on_who_writes_it() -> None:
@@ -197,17 +178,6 @@ def test_the_keyword_wins_over_the_spout_and_that_over_the_topology(tmp_path: Pa
     assert built(TextSpout("x"), dead_letters="log:", config=whole).dead_letters is None
 
 
-def test_an_object_and_a_name_that_the_spout_knows_are_sinks() -> None:
-    sink = Sink()
-    assert built(Lettered(), dead_letters=sink).dead_letters is sink
-    assert isinstance(built(Lettered(), dead_letters="known").dead_letters, FunctionSink)
-
-
-@pytest.mark.parametrize("given", ["orders.dlq", "file:", "stream:", 17, Sink])
-def test_what_means_nothing_is_refused(given: Any) -> None:
-    assert "dead_letters" in mistakes(TextSpout("x"), dead_letters=given)
-
-
 def test_a_stream_of_dead_letters_is_declared_for_the_spout() -> None:
     spec = built(TextSpout("x"), "dead", dead_letters="stream:dead")
     assert spec.stream("dead").fields == ("line", "path", "offset", "story")
@@ -225,11 +195,6 @@ def test_a_stream_that_cannot_carry_dead_letters_is_refused(outputs: Any, said: 
     spout = Lettered()
     spout.outputs = outputs
     assert said in mistakes(spout, "dead", dead_letters="stream:dead")
-
-
-def test_a_stream_that_nobody_hears_and_default_are_refused() -> None:
-    assert "no bolt subscribes" in mistakes(TextSpout("x"), dead_letters="stream:dead")
-    assert "where they came from" in mistakes(TextSpout("x"), dead_letters="stream:default")
 
 
 def test_a_sink_that_cannot_travel_and_a_bolt_with_dead_letters_are_refused() -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkbolt.api.causes import NOT_TRIED, Cause
 from sparkbolt.api.outage import PROBE_TUPLES, Health, Outage, Phase
-from sparkbolt.driver.ledger.outages import Outages
-from sparkbolt.wire.verdicts import Fail
 from tests.unit.outages import HOUR_MS
 
 pytestmark = pytest.mark.slow
@@ -80,18 +77,3 @@ def test_patience_is_used_by_probes_and_not_by_the_time_between_two_drivers() ->
     assert known.after(BROKEN, known.seen_ms + 1000, HOUR_MS).phase is Phase.SPENT
     assert known.after(AWAY, known.seen_ms + 1000, HOUR_MS).phase is Phase.OUT
     assert known.after(FINE, known.seen_ms + 1000, HOUR_MS).phase is Phase.WELL
-
-
-def test_of_a_bolt_that_says_that_it_is_unavailable_nobody_loses_patience() -> None:
-    out = after(AWAY)
-    for _ in range(1000):
-        out = out.after(AWAY, out.next_probe_ms, 1000)
-    assert (out.phase, out.probed_ms) == (Phase.OUT, 0)
-
-
-def test_tuples_that_were_not_tried_count_for_the_reason_of_those_before_them() -> None:
-    reasons = ["the queue is down", NOT_TRIED + "the queue is down", NOT_TRIED + "the queue is down"]
-    fails = [Fail(key, "sink", 1, Cause.UNAVAILABLE, reason, 0) for key, reason in enumerate(reasons)]
-    health = {"sink": Health(got=3, raised=3, unavailable=3)}
-    [change] = Outages().observe(health, fails, now_ms=0, patience_ms=HOUR_MS, given=["orders"])
-    assert (change.reason, change.reasons, change.failures) == ("the queue is down", 3, 3)

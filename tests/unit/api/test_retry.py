@@ -58,10 +58,8 @@ def test_a_message_is_given_again_as_often_as_the_policy_says() -> None:
     ("wrong", "text"),
     [
         ({"max_retries": -1}, "max_retries=-1: expected a whole number of at least 0, or None"),
-        ({"min_backoff": 5}, "min_backoff=5: expected a timedelta of at least 0, such as timedelta"),
-        ({"max_backoff": -MS}, "max_backoff=datetime.timedelta"),
         ({"min_backoff": 2 * MS, "max_backoff": MS}, "expected at least min_backoff"),
-        ({"jitter": 1.1}, "jitter=1.1: expected a share from 0 to 1"),
+        ({"jitter": "0.5"}, "jitter='0.5': expected a share from 0 to 1"),
     ],
 )
 def test_a_policy_that_cannot_be_meant_is_refused(wrong: dict[str, Any], text: str) -> None:

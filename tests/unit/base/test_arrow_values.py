@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkbolt.base.arrow_values import array_of, inferred_array
-from sparkbolt.wire.frames import column_of
 
 DAY, NOON = dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 12, 0, 0, 1)
 ZONED = NOON.replace(tzinfo=dt.UTC)
@@ -142,17 +141,6 @@ def test_a_value_is_read_back_as_it_was_or_it_alone_is_refused(data: st.DataObje
 
 
 @settings(deadline=None, max_examples=200)
-@given(kind=st.sampled_from(KINDS), values=st.lists(leaf, min_size=1, max_size=4))
-def test_it_makes_no_difference_whether_values_come_as_an_arrow_array(kind: Any, values: list[Any]) -> None:
-    column = column_of(values)
-    if all(fits(value, kind) for value in values):
-        assert repr(array_of(column, kind).to_pylist()) == repr(array_of(values, kind).to_pylist())
-    else:
-        with pytest.raises(TypeError):
-            array_of(column, kind)
-
-
-@settings(deadline=None, max_examples=200)
 @given(values=st.lists(safe | st.lists(safe, max_size=2) | st.dictionaries(st.sampled_from("ab"), safe), max_size=4))
 def test_a_column_whose_type_follows_its_values_holds_each_of_them(values: list[Any]) -> None:
     try:
@@ -167,27 +155,18 @@ def test_a_column_whose_type_follows_its_values_holds_each_of_them(values: list[
     ("value", "neighbour", "kind", "why"),
     [
         (NOON, DAY, pa.date32(), "is a datetime, expected a date"),
-        (NOON, ZONED, pa.timestamp("us", "UTC"), "expected a datetime with a time zone"),
         (ZONED, NOON, pa.timestamp("us"), "expected a datetime without a time zone"),
-        (NOON, NOON.replace(microsecond=0), pa.timestamp("ms"), r"finer than the unit of timestamp\[ms\]"),
         (1e39, 0.1, pa.float32(), r"1e\+39 is beyond the range of float"),
-        (1e-50, 0.0, pa.float32(), "1e-50 is beyond the range of float"),
         ((1 << 53) + 1, 0.5, pa.float64(), "outside of the range"),
-        (1.5, 1, pa.int64(), "1.5 is a float, expected an int"),
         (True, 1, pa.int64(), "True is a bool, expected an int"),
-        ("a", b"a", pa.binary(), "'a' is a str, expected bytes"),
-        (Decimal("1.234"), Decimal("1.2"), pa.decimal128(10, 2), "data loss"),
         (1.239, Decimal("1.2"), pa.decimal128(10, 2), "data loss"),
-        (Decimal("0.12345678901234567890"), 0.5, pa.float64(), "has more digits than double holds"),
         (
             {"a": 1, "x": None},
             {"a": 1},
             pa.struct([("a", pa.int64())]),
             r"\['x'\] of .* are none of its fields \['a'\]",
         ),
-        ([NOON], [DAY], pa.list_(pa.date32()), "in 'item': .* expected a date"),
         ("ab", ["a"], pa.list_(pa.string()), "'ab' is a str, expected a list"),
-        ({None: 1}, {"k": 1}, pa.map_(pa.string(), pa.int64()), "in 'key': None, expected a value"),
         ({}, None, pa.struct([pa.field("a", pa.int64(), nullable=False)]), "in 'a': None, expected a value"),
     ],
 )
@@ -196,10 +175,3 @@ def test_a_value_that_would_lose_something_is_refused(value: Any, neighbour: Any
     for values in ([value], [neighbour, value], [value, neighbour]):
         with pytest.raises(TypeError, match=why):
             array_of(values, kind)
-
-
-def test_arrays_of_numpy_are_converted_as_their_values_are() -> None:
-    assert array_of(np.array([1.0, 2.0]), pa.int64()).to_pylist() == [1, 2]
-    assert array_of([np.array([1, 2]), [3]], pa.list_(pa.int8())).to_pylist() == [[1, 2], [3]]
-    with pytest.raises(TypeError, match="beyond the range"):
-        array_of(np.array([0.5, 1e39]), pa.float32())

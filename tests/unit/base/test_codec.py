@@ -60,15 +60,11 @@ def test_a_sparse_record_has_no_field_that_equals_its_default() -> None:
     ("kind", "value", "wrong"),
     [
         (Outer, {}, None),
-        (Outer, {"inner": {"name": "x"}, "anything": [1], "pairs": [["a", 1]]}, None),
         (Outer, {"inner": {}}, "inner has no name"),
         (Outer, {"inner": {"name": 1}}, "inner.name is not a string"),
-        (Outer, {"pairs": [["a", 1.5], ["b"]]}, "pairs[1] is not an array of 2"),
         (Outer, {"pairs": {}}, "pairs is not an array"),
-        (Outer, {"other": 1}, "the value has 'other', which is not one of inner, pairs, anything"),
         (Outer, [], "the value is not an object"),
         (Whole, {"parts": [{"number": 1}, {"number": True}]}, "parts[1].number is not an integer"),
-        (Whole, {"parts": [], "best": None}, None),
         (Whole, {"best": None}, "the value has no parts"),
     ],
 )

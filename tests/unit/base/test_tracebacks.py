@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from sparkbolt import AsyncBolt, BasicBolt, Bolt, TopologyBuilder
+from sparkbolt import BasicBolt, TopologyBuilder
 from sparkbolt.api.pickling import CannotKeepError, Pickling
-from sparkbolt.base.exceptions import TRACEBACK_CHARACTERS_MAX, preparing, text_of
-from sparkbolt.base.tracebacks import FRAMES_MAX, fold, folded, is_ours
-from sparkbolt.errors import PrepareError, StateError
+from sparkbolt.base.exceptions import preparing, text_of
+from sparkbolt.base.tracebacks import fold, folded
+from sparkbolt.errors import PrepareError
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver
 
@@ -52,46 +51,12 @@ class Overfull(BasicBolt):
         collector.emit([1, 2])
 
 
-class Coroutine(AsyncBolt):
-    outputs = ["word"]
-
-    async def execute(self, tup: Any, collector: Any) -> None:
-        raise ValueError("no")
-
-
-class Unprepared(BasicBolt):
-    def prepare(self, context: Any) -> None:
-        raise ValueError("no")
-
-    def execute(self, tup: Any, collector: Any) -> None: ...
-
-
 def test_what_the_users_code_calls_is_shown_and_nothing_of_sparkbolt() -> None:
     lines = reported(Raises())
     assert not any("sparkbolt/" in line or "During handling" in line for line in lines)
     assert '        json.loads(tup["word"])'.strip() in [line.strip() for line in lines]
     assert any("json/decoder.py" in line for line in lines)
     assert lines[-1].startswith("json.decoder.JSONDecodeError: ")
-
-
-def test_the_users_line_is_the_last_one_where_sparkbolt_refuses_a_call() -> None:
-    *_, line, folded_line, text = reported(Overfull())
-    assert line.strip() == "collector.emit([1, 2])"
-    assert folded_line.endswith(FOLDED)
-    assert text.startswith("sparkbolt.errors.EmitError: 'bolt' emitted 2 values")
-
-
-def test_an_event_loop_between_is_folded_too() -> None:
-    lines = reported(Coroutine())
-    assert [line.split(",")[0].strip()[:4] for line in lines[:3]] == ["Trac", "... ", "File"]
-    assert not any("asyncio" in line for line in lines)
-
-
-def test_a_prepare_that_raises_shows_its_line_and_then_the_error_alone() -> None:
-    lines = reported(Unprepared())
-    assert 'raise ValueError("no")' in [line.strip() for line in lines]
-    assert sum(FOLDED in line for line in lines) == 1
-    assert lines[-1].startswith("sparkbolt.errors.PrepareError: prepare of 'bolt' raised ValueError: no, at ")
 
 
 def test_everything_is_shown_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,52 +93,12 @@ def test_a_chain_of_the_users_is_shown_and_links_of_sparkbolt_are_not() -> None:
     assert text_of(raised(kept)).count("Traceback") == 1
 
 
-def test_a_long_traceback_keeps_its_last_frames() -> None:
-    def deep(level: int) -> None:
-        if level:
-            return deep(level - 1) if level % 2 else other(level - 1)
-        raise ValueError("deep")
-
-    def other(level: int) -> None:
-        deep(level)
-
-    text = text_of(raised(lambda: deep(200)))
-    assert 0 < text.count('File "') <= FRAMES_MAX
-    assert len(text) <= TRACEBACK_CHARACTERS_MAX
-    assert text.endswith("ValueError: deep\n")
-
-
 def names(error: BaseException) -> list[str]:
     found, trace = [], error.__traceback__
     while trace is not None:
         found.append(trace.tb_frame.f_code.co_filename)
         trace = trace.tb_next
     return found
-
-
-def test_what_a_test_raises_itself_has_no_frames_of_sparkbolt_inside() -> None:
-    class Holding(Bolt):
-        def prepare(self, context: Any) -> None:
-            self.held = {"lock": threading.Lock()}
-
-        def execute(self, tup: Any, collector: Any) -> None: ...
-
-    error = raised(lambda: driven(Holding()))
-    assert isinstance(error, StateError)
-    assert not any(map(is_ours, names(error)))
-    assert error.__cause__ is None
-
-
-def test_an_exception_of_a_cleanup_shows_the_users_line_and_no_other_exception() -> None:
-    class Unclean(BasicBolt):
-        def execute(self, tup: Any, collector: Any) -> None: ...
-
-        def cleanup(self) -> None:
-            raise OSError("no")
-
-    error = raised(lambda: driven(Unclean()))
-    assert names(error)[-1] == __file__
-    assert error.__context__ is None
 
 
 def test_a_defect_of_sparkbolt_keeps_its_frames() -> None:

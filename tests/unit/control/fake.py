@@ -6,7 +6,7 @@ hundred fails, and it lags. ``orders`` died two hours ago without a word. ``nigh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,6 +34,7 @@ from sparkbolt.control.documents import (
     WindowDocument,
 )
 from sparkbolt.control.home import chosen
+from sparkbolt.control.questions import Views
 from sparkbolt.observe.history import MicroBatchRecord
 
 NOW_MS = 1_767_270_000_000
@@ -296,7 +297,7 @@ def line(text: str, level: str = "WARNING", ago_ms: int = 0, **fields: Any) -> d
     return {"time_ms": NOW_MS - ago_ms, "level": level, "topology": "words", **found, "text": text}
 
 
-class FakeOperator:
+class FakeOperator(Views):
     """Answers as ``operate.operator.Operator``; what it is asked to change is in ``asked``."""
 
     def __init__(self, home: str | None = None, *, open_files: Callable[[str], Files] | None = None) -> None:
@@ -352,8 +353,11 @@ class FakeOperator:
         self.find(topology)
         return {**_story(0, "failed"), "other_attempts": []} if root == ROOT else None
 
+    def letter(self, topology: str, letter: str) -> dict[str, Any] | None:
+        return next((one for one in self.letters(topology) if one["id"] == letter), None)
+
     def letters(
-        self, topology: str, *, search: str = "", last: int = 100, replayed: bool = True
+        self, topology: str, *, search: str = "", last: int = 100, replayed: bool = True, discarded: bool = True
     ) -> list[dict[str, Any]]:
         self.find(topology)
         letters = [_letter(number) for number in range(3)]
@@ -365,50 +369,14 @@ class FakeOperator:
         self.find(topology)
         return [one for one in self.lines if component in (None, one["component"]) and search in one["text"]][-last:]
 
-    def _asked(self, what: str, topology: str, *more: Any) -> Answer:
+    def change(self, topology: str, verb: str, /, *, by: str, **arguments: Any) -> Answer:
         found = self.find(topology)
-        self.asked.append((what, found["id"], *more))
-        if what in self.answers:
-            return self.answers[what]
+        self.asked.append((verb, found["id"], arguments, by))
+        if verb in self.answers:
+            return self.answers[verb]
         if not TopologyState.of(found["state"]).runs:
             return Answer(done=False, refused=True, text=f"topology {found['name']!r} does not run: {found['why']}")
-        return Answer(done=True, refused=False, text=f"{what} of {found['name']}")
-
-    def activate(self, topology: str, *, by: str) -> Answer:
-        return self._asked("activate", topology, by)
-
-    def deactivate(self, topology: str, *, by: str) -> Answer:
-        return self._asked("deactivate", topology, by)
-
-    def kill(self, topology: str, *, wait_secs: float | None = None, by: str) -> Answer:
-        return self._asked("kill", topology, wait_secs, by)
-
-    def restart(self, topology: str, *, by: str) -> Answer:
-        return self._asked("restart", topology, by)
-
-    def set(self, topology: str, key: str, value: str, *, component: str | None = None, by: str) -> Answer:
-        return self._asked("set", topology, key, value, component, by)
-
-    def rebalance(self, topology: str, *, by: str, **wanted: Any) -> Answer:
-        return self._asked("rebalance", topology, wanted, by)
-
-    def trace(self, topology: str, message: str, *, component: str | None = None, by: str) -> Answer:
-        return self._asked("trace", topology, message, component, by)
-
-    def replay(
-        self,
-        topology: str,
-        ids: Sequence[str],
-        *,
-        values: dict[str, Any] | None = None,
-        target: str | None = None,
-        by: str,
-    ) -> Answer:
-        where = [] if target is None else [target]
-        return self._asked("replay", topology, list(ids), values, *where, by)
-
-    def discard(self, topology: str, ids: Sequence[str], *, by: str) -> Answer:
-        return self._asked("discard", topology, list(ids), by)
+        return Answer(done=True, refused=False, text=f"{verb} of {found['name']}")
 
 
 def _point(time_ms: int, secs: float, number: int) -> SeriesPoint:

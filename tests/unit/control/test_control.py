@@ -9,7 +9,6 @@ import stat
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ import pytest
 from sparkbolt import ConfigError
 from sparkbolt.control import control
 from sparkbolt.control.client import NoAnswerError, NotAllowedError, WrongRequestError, ask
-from sparkbolt.control.control import CONNECTIONS_MAX, REQUEST_BYTES_MAX, ControlServer, tcp_address
+from sparkbolt.control.control import ControlServer
 from tests.unit.control.test_home import wait_for
 
 
@@ -61,26 +60,6 @@ def test_a_request_is_answered_over_a_private_socket(server: ControlServer) -> N
     assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
 
 
-def test_the_socket_is_gone_when_the_topology_is(server: ControlServer) -> None:
-    server.close()
-    assert not os.path.exists(os.path.dirname(server.address.removeprefix("unix:")))
-    with pytest.raises(NoAnswerError, match="cannot be reached"):
-        ask(server.address, "ping")
-
-
-def test_a_folder_with_a_long_path_is_not_used(monkeypatch: pytest.MonkeyPatch, asked: Asked, tmp_path: Path) -> None:
-    long = tmp_path / ("x" * 120)
-    long.mkdir()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
-    monkeypatch.setattr("tempfile.tempdir", str(long))
-    server = ControlServer(asked, folder=str(long))
-    try:
-        assert len(server.address) < 108
-        assert ask(server.address, "ping")["verb"] == "ping"
-    finally:
-        server.close()
-
-
 def test_errors_come_back_as_sentences_and_the_server_goes_on(server: ControlServer) -> None:
     with pytest.raises(WrongRequestError, match="knows no request 'wrong'"):
         ask(server.address, "wrong")
@@ -121,41 +100,11 @@ def test_what_is_no_request_gets_a_sentence(server: ControlServer, line: bytes) 
         assert said(connection)["kind"] == "wrong"
 
 
-def test_a_request_that_is_too_long_ends_the_connection(server: ControlServer) -> None:
-    with connected(server) as connection:
-        connection.sendall(b"x" * (REQUEST_BYTES_MAX + (32 << 10)))
-        assert "at most 65,536 bytes" in said(connection)["error"]
-
-
 def test_who_connects_and_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch, server: ControlServer) -> None:
     monkeypatch.setattr(control, "REQUEST_SECS", 0.1)
     with connected(server) as connection:
         connection.sendall(b'{"verb": ')
         assert "did not arrive within" in said(connection)["error"]
-
-
-def test_there_is_a_limit_on_connections_and_it_is_given_back(
-    monkeypatch: pytest.MonkeyPatch, server: ControlServer
-) -> None:
-    idle = [connected(server) for _ in range(CONNECTIONS_MAX)]
-    assert wait_for(lambda: len(server._connections) == CONNECTIONS_MAX)
-    with pytest.raises(NoAnswerError, match="connections are open, which is the maximum"):
-        ask(server.address, "ping")
-    for connection in idle:
-        connection.close()
-    assert wait_for(lambda: not server._connections)
-    assert ask(server.address, "ping")["verb"] == "ping"
-
-
-def test_several_requests_may_come_over_one_connection(server: ControlServer) -> None:
-    with connected(server) as connection, connection.makefile("rb") as answers:
-        connection.sendall(b'{"verb": "a"}\n{"verb": "b"}\n')
-        assert [json.loads(answers.readline())["answer"]["verb"] for _ in range(2)] == ["a", "b"]
-
-
-def test_who_asks_is_text_without_control_characters(server: ControlServer) -> None:
-    assert ask(server.address, "ping", by="al\x1b[31mice\n" + "x" * 500)["by"].startswith("al?[31mice?xxx")
-    assert len(ask(server.address, "ping", by="x" * 500)["by"]) == 100
 
 
 # TCP.
@@ -179,12 +128,6 @@ def test_over_tcp_the_token_is_needed(tcp: ControlServer) -> None:
 def test_over_tcp_there_is_always_a_token(asked: Asked) -> None:
     with pytest.raises(ConfigError, match="needs a token"):
         ControlServer(asked, tcp=("127.0.0.1", 0), token="")
-
-
-@pytest.mark.parametrize("text", ["tcp://host:99999", "tcp:/host", "http://host:1", "unix:/x", "tcp://a:b:c"])
-def test_an_address_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="expected unix, off, or tcp://HOST:PORT"):
-        tcp_address(text)
 
 
 def test_another_program_at_the_address_is_not_believed() -> None:

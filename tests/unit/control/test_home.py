@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -13,19 +12,16 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import ConfigError
 from sparkbolt.control import home as home_module
 from sparkbolt.control.documents import TopologyState
 from sparkbolt.control.home import (
     AmbiguousTopologyError,
     Home,
-    HomeError,
     UnknownTopologyError,
-    checked_entry,
     default_home,
 )
 from sparkbolt.files.arrow import ArrowFiles
-from sparkbolt.files.local import LocalFiles, temporary_name
+from sparkbolt.files.local import LocalFiles
 from tests.unit.control.topologies import entry_of
 
 
@@ -75,23 +71,6 @@ def test_what_is_no_entry_is_passed_over(home: Path) -> None:
     assert [entry["id"] for entry in registry.entries()] == ["words-1-100"]
 
 
-def test_an_entry_of_another_version_has_all_fields(home: Path) -> None:
-    entry = checked_entry(b'{"id": "a-1-1", "name": "a", "pid": "many", "gist": {"acked": 3, "x": 1}, "command": [1]}')
-    assert entry is not None
-    assert entry.keys() == entry_of().keys()
-    assert entry["pid"] == 0
-    assert entry["gist"]["acked"] == 3
-    assert "x" not in entry["gist"]
-    assert entry["command"] == []
-
-
-@pytest.mark.parametrize("drained", [True, False, None])
-def test_an_entry_keeps_whether_the_topology_had_drained(drained: bool | None) -> None:
-    entry = checked_entry(json.dumps(entry_of(drained=drained)).encode())
-    assert entry is not None
-    assert entry["drained"] is drained
-
-
 # Who has died.
 
 
@@ -107,14 +86,6 @@ def test_a_topology_whose_process_is_gone_is_dead(home: Path) -> None:
     assert entry["state"] == TopologyState.DEAD
     assert "is gone and has not reported how it ended" in str(entry["why"])
     assert (entry["ended_ms"], entry["control"]) == (77, None)
-
-
-def test_a_process_that_waits_to_be_buried_is_gone(home: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.read()  # it has closed its output; nobody has waited for it yet
-        registry = stored(home, entry_of(pid=process.pid))
-        assert wait_for(lambda: registry.entries()[0]["state"] == TopologyState.DEAD)
 
 
 def wait_for(condition: Any, secs: float = 30.0) -> bool:
@@ -156,30 +127,6 @@ def test_a_topology_elsewhere_lives_as_long_as_its_entry_changes_whatever_its_cl
     assert entry["why"] == "far-away has sent no heartbeat for 31 s"
 
 
-def test_a_process_that_is_there_but_stands_still_is_not_shown_as_if_all_were_well(home: Path) -> None:
-    clock = Clock()
-    registry = Home(str(home), mono=clock)
-    registry.write(entry_of(beat_ms=int(time.time() * 1000)))
-    assert registry.entries()[0]["why"] is None
-    clock.now_s += 31
-    [entry] = registry.entries()
-    assert entry["state"] == TopologyState.ACTIVE
-    assert entry["why"] == f"its process ({os.getpid()}) is running, but has sent no heartbeat for 31 s"
-
-
-def test_a_first_look_goes_by_the_clock_of_the_file_system(home: Path) -> None:
-    registry = stored(home, elsewhere(beat_ms=1))
-    assert registry.entries()[0]["state"] == TopologyState.ACTIVE
-    old = time.time() - 100
-    os.utime(home / "topologies" / "words-1-100.json", (old, old))
-    assert stored(home).entries()[0]["state"] == TopologyState.DEAD
-
-
-def test_another_process_namespace_says_nothing_about_a_number_here(home: Path) -> None:
-    registry = stored(home, entry_of(pid=ended_process().pid, pid_space="container/2", beat_ms=int(time.time() * 1000)))
-    assert registry.entries()[0]["state"] == TopologyState.ACTIVE
-
-
 # Names.
 
 
@@ -207,20 +154,6 @@ def test_an_unknown_name_gets_the_most_similar_one(home: Path) -> None:
     (home / "empty").mkdir()
     with pytest.raises(UnknownTopologyError, match="it has no topologies"):
         Home(str(home / "empty")).find("words")
-
-
-def test_ids_are_storms_and_unique_even_within_one_second(home: Path) -> None:
-    registry = Home(str(home))
-    taken: list[str] = []
-    threads = [
-        threading.Thread(target=lambda: taken.append(Home(str(home)).new_id("word count", 5000))) for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(taken) == [f"word_count-{number}-5" for number in range(1, 9)]
-    assert registry.entries() == []  # an id that is taken is no topology yet
 
 
 # A home in trouble.
@@ -252,17 +185,6 @@ def test_a_home_that_does_not_answer_shows_what_was_seen_last(monkeypatch: pytes
     assert wait_for(lambda: registry.entries() != [] and registry.trouble is None)
 
 
-def test_a_home_that_never_answered_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    monkeypatch.setattr(home_module, "READ_SECS", 0.05)
-    files = Stuck(str(home))
-    files.answers.clear()
-    registry = Home(str(home), files=files)
-    with pytest.raises(HomeError, match=f"the home {home} cannot be read: it does not answer"):
-        registry.entries()
-    assert registry.new_id("words", 5000) == f"words-{os.getpid()}-5"
-    files.answers.set()
-
-
 def test_a_home_that_is_gone_is_no_home_without_topologies(home: Path) -> None:
     registry = stored(home, entry_of())
     assert registry.entries() == [entry_of()]
@@ -277,16 +199,6 @@ def test_a_home_that_is_gone_is_no_home_without_topologies(home: Path) -> None:
     assert registry.trouble is None
 
 
-def test_a_first_look_at_a_home_that_is_not_there_says_so(home: Path) -> None:
-    registry = Home(str(home))
-    assert registry.entries() == []
-    assert registry.trouble is not None
-    assert "cannot be read: there is no such directory; the first topology that starts creates it" in registry.trouble
-    home.mkdir()
-    assert registry.entries() == []
-    assert registry.trouble is None
-
-
 def test_nobody_is_taken_for_dead_because_the_home_is_gone(home: Path) -> None:
     clock = Clock()
     registry = Home(str(home), mono=clock)
@@ -298,11 +210,6 @@ def test_nobody_is_taken_for_dead_because_the_home_is_gone(home: Path) -> None:
     assert registry.entries()[0]["state"] == TopologyState.ACTIVE
     home.with_name("away").rename(home)
     assert registry.entries()[0]["state"] == TopologyState.DEAD
-
-
-def test_a_url_that_nobody_knows_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"SPARKBOLT_HOME is 'gopher://x', which cannot be used"):
-        Home("gopher://x")
 
 
 # What is kept.
@@ -324,15 +231,6 @@ def test_of_those_that_have_ended_the_newest_are_kept_and_no_others(
     assert not (home / "tokens" / "a-4-1").exists()
 
 
-def test_what_dead_processes_were_writing_is_removed(home: Path) -> None:
-    registry = stored(home, entry_of())
-    left = home / "topologies" / temporary_name("words-1-100.json")
-    left.touch()
-    os.utime(left, (0, 0))
-    registry.prune()
-    assert [path.name for path in (home / "topologies").iterdir()] == ["words-1-100.json"]
-
-
 def test_a_token_is_random_private_and_only_read_by_who_may(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     registry = Home(str(home))
     token = registry.write_token("words-1-100")
@@ -346,15 +244,6 @@ def test_a_token_is_random_private_and_only_read_by_who_may(monkeypatch: pytest.
 
 
 # Writing.
-
-
-def test_a_folder_that_somebody_removed_is_made_again(home: Path) -> None:
-    registry = stored(home, entry_of())
-    for path in sorted(home.rglob("*"), reverse=True):
-        path.unlink() if path.is_file() else path.rmdir()
-    home.rmdir()
-    registry.write(entry_of())
-    assert len(registry.entries()) == 1
 
 
 def test_a_home_on_another_file_system_works_alike(tmp_path: Path) -> None:
@@ -371,11 +260,3 @@ def test_a_home_on_another_file_system_works_alike(tmp_path: Path) -> None:
     assert registry.token(id_) == token
     registry.remove_token(id_)
     assert registry.token(id_) is None
-
-
-def test_what_is_no_file_in_a_home_is_not_read(home: Path) -> None:
-    made = entry_of()
-    Home(str(home)).write(made)
-    os.mkfifo(home / "topologies" / "pipe.json")
-    (home / "topologies" / "folder.json").mkdir()
-    assert [one["id"] for one in Home(str(home)).entries()] == [made["id"]]

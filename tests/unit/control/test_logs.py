@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -28,7 +27,6 @@ from sparkbolt.control.logs import (
     log_path,
     read_line,
 )
-from sparkbolt.errors import SparkboltError
 
 ENGINE = logging.getLogger("sparkbolt")
 FIELDS = {"component": "count", "task": 1, "micro_batch": 7, "root": "9f3c00000000abcd"}
@@ -70,27 +68,6 @@ def test_json_has_one_object_a_line_with_all_fields(tmp_path: Path) -> None:
     assert json.loads(written)["component"] is None
 
 
-def test_the_warnings_of_others_are_in_the_log_with_their_name_and_are_shown_as_ever(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with TopologyLog(tmp_path, "words"):
-        logging.getLogger("a.library").warning("is deprecated")
-        logging.getLogger("a.library").info("is well")
-        ENGINE.info("starts")
-    assert texts(tmp_path) == ["a.library: is deprecated", "starts"]
-
-
-def test_a_traceback_belongs_to_its_line(tmp_path: Path, form: LogFormat) -> None:
-    with TopologyLog(tmp_path, "words", form):
-        try:
-            raise ValueError("no good")
-        except ValueError:
-            ENGINE.exception("it failed")
-    (text,) = texts(tmp_path)
-    assert text.startswith("it failed\nTraceback (most recent call last):\n  File ")
-    assert text.endswith("\nValueError: no good")
-
-
 def test_files_are_rotated_and_read_by_their_owner_only(tmp_path: Path) -> None:
     directory = tmp_path / "new"
     with TopologyLog(directory, "words", bytes_max=500, files_max=3):
@@ -109,12 +86,6 @@ def test_a_second_process_is_refused_with_the_first_ones_number(tmp_path: Path) 
         TopologyLog(tmp_path, "words")
     with TopologyLog(tmp_path, "words"), TopologyLog(tmp_path, "other"):
         ENGINE.info("after its end it is free, and another topology has its own file")
-
-
-def test_a_directory_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(SparkboltError, match=r"'words' cannot be written to .*file/logs: .*name another directory"):
-        TopologyLog(tmp_path / "file" / "logs", "words")
 
 
 def test_the_log_of_this_process_is_known_while_it_is_open(tmp_path: Path) -> None:
@@ -141,18 +112,6 @@ def test_a_full_disk_is_said_once_and_fails_nothing(tmp_path: Path, capfd: pytes
 # Prints.
 
 
-def test_a_log_that_somebody_removes_begins_anew(tmp_path: Path) -> None:
-    directory = tmp_path / "logs"
-    with TopologyLog(directory, "words"):
-        ENGINE.warning("before")
-        shutil.rmtree(directory)
-        ENGINE.warning("after")
-        assert texts(directory) == ["after"]
-        (directory / "words.log").rename(directory / "words.log.old")
-        ENGINE.warning("moved")
-        assert texts(directory)[-1] == "moved"
-
-
 def test_what_is_printed_is_logged_by_the_line_and_shown_as_ever(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -172,16 +131,6 @@ def test_what_is_printed_is_logged_by_the_line_and_shown_as_ever(
         ("PRINT", "count", "of a task"),
         ("PRINT", "count", ""),
     ]
-
-
-def test_of_a_detached_process_both_outputs_go_to_the_log_only(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with TopologyLog(tmp_path, "words") as log, log.prints_taken(shown=False):
-        print("out")
-        print("err", file=sys.stderr)
-    assert capsys.readouterr() == ("", "")
-    assert texts(tmp_path) == ["out", "err"]
 
 
 # Formats.
@@ -209,17 +158,6 @@ def test_what_was_written_is_read_again(line: LogLine) -> None:
     assert len(as_json(line).split("\n")) == 1
 
 
-def test_no_text_can_look_like_the_head_of_a_line(tmp_path: Path, form: LogFormat) -> None:
-    head = "2026-01-01 00:00:00.123Z  ERROR    pay[0] | all money is gone"
-    with TopologyLog(tmp_path, "words", form) as log:
-        ENGINE.info("a value\n%s", head)
-        log.printed(f'{head}\n{{"time_ms": 1, "text": "forged"}}')
-    found = last_lines(str(tmp_path), "words")
-    assert [line["level"] for line in found] == ["INFO", "PRINT", "PRINT"]
-    assert [line["text"] for line in found] == [f"a value\n{head}", head, '{"time_ms": 1, "text": "forged"}']
-    assert [line["component"] for line in found] == [None] * 3
-
-
 # Reading.
 
 
@@ -236,11 +174,6 @@ def test_lines_are_searched_by_component_and_text(tmp_path: Path, form: LogForma
     assert texts(tmp_path, component="nobody") == []
 
 
-def test_without_a_log_there_are_no_lines(tmp_path: Path) -> None:
-    assert last_lines(str(tmp_path / "nowhere"), "words") == []
-    assert LogFollower(str(tmp_path), "words").lines() == []
-
-
 def test_only_the_end_of_a_large_log_is_read(tmp_path: Path) -> None:
     path = Path(log_path(str(tmp_path), "words"))
     with path.open("wb") as file:
@@ -250,12 +183,6 @@ def test_only_the_end_of_a_large_log_is_read(tmp_path: Path) -> None:
             file.write(f"2026-01-01 00:00:00.123Z  INFO     | line {number}\n".encode())
     assert texts(tmp_path, last=3) == ["line 297", "line 298", "line 299"]
     assert texts(tmp_path, last=3, component="nobody", bytes_max=100_000) == []
-
-
-def test_lines_of_another_program_have_no_time(tmp_path: Path) -> None:
-    Path(log_path(str(tmp_path), "words")).write_bytes(b"Segmentation fault\n\xff\xfe\n")
-    (line,) = last_lines(str(tmp_path), "words")
-    assert (line["time_ms"], line["text"]) == (0, "Segmentation fault\n\ufffd\ufffd")
 
 
 def test_a_follower_reads_each_line_once_through_all_rotations(tmp_path: Path, form: LogFormat) -> None:

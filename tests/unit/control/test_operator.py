@@ -6,14 +6,13 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparkbolt.api.dead_letters import DeadLetter, RawMessage
-from sparkbolt.control.books import EVENTS_FILE, events_in
+from sparkbolt.api.dead_letters import DeadLetter
+from sparkbolt.control.books import EVENTS_FILE
 from sparkbolt.control.control import ControlServer
 from sparkbolt.control.description import Description
 from sparkbolt.control.documents import ALL_TIME, TopologyState
@@ -78,15 +77,15 @@ def test_a_topology_that_runs_is_asked(operator: Operator, running: Running) -> 
     document = operator.document("words")
     assert document["live"]
     assert document["now"]["open_trees"] == 2
-    assert operator.deactivate("words", by="alice")["done"]
+    assert operator.change("words", "deactivate", by="alice")["done"]
     assert not running.fake.active
     assert operator.document("words")["entry"]["state"] == TopologyState.INACTIVE
-    assert operator.activate("words", by="alice")["done"]
-    assert operator.set("words", "max-spout-pending", "3", by="alice")["done"]
-    assert operator.trace("words", "a.txt@4", by="alice")["done"]
-    assert operator.rebalance("words", parallelism={"split": 9}, by="alice")["refused"]
-    assert not operator.restart("words", by="alice")["refused"]
-    assert not operator.kill("words", wait_secs=1, by="alice")["refused"]
+    assert operator.change("words", "activate", by="alice")["done"]
+    assert operator.change("words", "set", key="max-spout-pending", value="3", by="alice")["done"]
+    assert operator.change("words", "trace", message="a.txt@4", by="alice")["done"]
+    assert operator.change("words", "rebalance", executors={"split": 9}, by="alice")["refused"]
+    assert not operator.change("words", "restart", by="alice")["refused"]
+    assert not operator.change("words", "kill", wait_secs=1, by="alice")["refused"]
     assert running.fake.killed == [1]
     assert {event["by"] for event in operator.document("words")["events"]} == {None, "alice"}
 
@@ -102,7 +101,7 @@ def test_a_topology_that_does_not_answer_is_shown_as_its_checkpoint_knows_it(
     assert document["entry"]["state"] == TopologyState.ACTIVE
     assert "cannot be reached" in str(document["entry"]["why"])
     assert document["windows"][ALL_TIME]["components"]["lines"]["failed"] == 1
-    answer = operator.kill("words", by="alice")
+    answer = operator.change("words", "kill", by="alice")
     assert answer["refused"]
     assert "cannot be reached" in answer["text"]
 
@@ -111,7 +110,7 @@ def test_a_topology_on_another_machine_says_how_it_could_be_asked(operator: Oper
     beat_ms = int(time.time() * 1000)
     entry = entry_of(control="unix:/nowhere", host="far", pid_space="far/1", beat_ms=beat_ms)
     Home(str(home)).write(entry)
-    assert "it runs on far. Run the command there" in operator.activate("words", by="a")["text"]
+    assert "it runs on far. Run the command there" in operator.change("words", "activate", by="a")["text"]
 
 
 def test_over_tcp_the_token_comes_from_the_home(operator: Operator, home: Path) -> None:
@@ -122,9 +121,9 @@ def test_over_tcp_the_token_comes_from_the_home(operator: Operator, home: Path) 
     server = ControlServer(steering.ask, tcp=("127.0.0.1", 0), token=token)
     Home(str(home)).write(entry_of(control=server.address))
     try:
-        assert operator.deactivate("words", by="alice")["done"]
+        assert operator.change("words", "deactivate", by="alice")["done"]
         (home / "tokens" / "words-1-100").write_text("another")
-        answer = operator.activate("words", by="alice")
+        answer = operator.change("words", "activate", by="alice")
         assert answer["refused"]
         assert "the token is missing or wrong" in answer["text"]
     finally:
@@ -136,8 +135,8 @@ def test_two_of_one_name_are_told_apart_by_their_ids(operator: Operator, running
     other = Running(home, "words-2-100")
     try:
         with pytest.raises(AmbiguousTopologyError):
-            operator.deactivate("words", by="alice")
-        assert operator.deactivate("words-2-100", by="alice")["done"]
+            operator.change("words", "deactivate", by="alice")
+        assert operator.change("words-2-100", "deactivate", by="alice")["done"]
         assert running.fake.active
     finally:
         other.close()
@@ -167,7 +166,7 @@ def test_a_topology_that_has_ended_is_read_from_its_checkpoint(operator: Operato
     assert document["now"]["open_trees"] == 1
     [error] = document["errors"]
     assert (error["component"], error["text"]) == ("join", "ValueError: asked to")
-    answer = operator.activate("t", by="alice")
+    answer = operator.change("t", "activate", by="alice")
     assert answer["refused"]
     assert answer["text"] == "topology t-1-100 does not run (a bolt raised): you cannot activate it"
 
@@ -201,7 +200,7 @@ def test_a_checkpoint_in_trouble_is_a_sentence_and_no_error(operator: Operator, 
     assert operator.story("t", "33c3a78b9b45efb1") is None
     assert operator.letters("t") == []
     assert operator.log("t") == []
-    assert operator.discard("t", ["x"], by="alice")["refused"]
+    assert operator.change("t", "discard", ids=["x"], by="alice")["refused"]
 
 
 # Trees.
@@ -221,22 +220,6 @@ def test_trees_are_found_by_state_and_by_parts_of_what_is_known(operator: Operat
     assert operator.stories("t", "no such state") == []
 
 
-def test_one_tree_has_its_other_attempts(operator: Operator, ended: Path) -> None:
-    [failed] = operator.stories("t", "failed")
-    assert operator.story("t", failed["root"]) == {**failed, "other_attempts": []}
-    assert operator.story("t", "0" * 16) is None
-    assert operator.story("t", "nonsense") is None
-    assert operator.story("t", "nonsense@3") is None
-
-
-def test_what_is_asked_again_is_loaded_again_only_if_it_has_changed(
-    operator: Operator, ended: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    operator.stories("t")
-    monkeypatch.setattr("sparkbolt.control.past.read_ledger", None)
-    assert len(operator.stories("t")) == 1
-
-
 # Dead letters.
 
 
@@ -253,12 +236,15 @@ def test_letters_are_listed_searched_and_discarded(operator: Operator, ended: Pa
     assert [one["id"][0] for one in operator.letters("t")] == ["b", "c", "a"]
     assert [one["id"][0] for one in operator.letters("t", last=1)] == ["a"]
     assert [one["id"][0] for one in operator.letters("t", search="@50")] == ["b"]
-    answer = operator.discard("t", ["b" * 32, "cc"], by="alice")
+    answer = operator.change("t", "discard", ids=["b" * 32, "cc"], by="alice")
     assert answer["done"]
     assert [one["id"][0] for one in operator.letters("t", discarded=False)] == ["a"]
     assert [one["discarded"] for one in operator.letters("t")] == [True, True, False]
     assert operator.letter("t", "bbb") == operator.letters("t")[0]
-    assert operator.discard("t", ["zzz"], by="alice")["text"] == "no dead letter has an id that begins with zzz"
+    assert (
+        operator.change("t", "discard", ids=["zzz"], by="alice")["text"]
+        == "no dead letter has an id that begins with zzz"
+    )
     [event] = operator.document("t")["events"]
     assert (event["kind"], event["by"]) == ("letters", "alice")
     assert "2 dead letter(s) discarded" in event["text"]
@@ -267,24 +253,15 @@ def test_letters_are_listed_searched_and_discarded(operator: Operator, ended: Pa
 def test_a_letter_is_given_again_with_edited_values(operator: Operator, ended: Path, tmp_path: Path) -> None:
     put_letters(ended, letter("a" * 32, tuples=(("be",),)), letter("b" * 32, tuples=(("bee",),)))
     into = tmp_path / "again.jsonl"
-    answer = operator.replay("t", ["aaaa"], values={"line": "to be"}, target=str(into), by="alice")
+    answer = operator.change("t", "replay", ids=["aaaa"], values={"line": "to be"}, target=str(into), by="alice")
     assert answer["done"], answer
     assert [json.loads(line) for line in into.read_text().splitlines()] == [{"line": "to be"}]
     assert [one["replayed"] for one in operator.letters("t")] == [True, False]
     assert [one["id"][0] for one in operator.letters("t", replayed=False)] == ["b"]
-    several = operator.replay("t", ["a", "b"], values={"line": "x"}, target=str(into), by="alice")
+    several = operator.change("t", "replay", ids=["a", "b"], values={"line": "x"}, target=str(into), by="alice")
     assert "one dead letter at a time" in several["text"]
-    wrong = operator.replay("t", ["b"], values={"lien": "x"}, target=str(into), by="alice")
+    wrong = operator.change("t", "replay", ids=["b"], values={"lien": "x"}, target=str(into), by="alice")
     assert "has no field 'lien': did you mean 'line'?" in wrong["text"]
-
-
-def test_a_letter_that_came_from_nowhere_special_needs_a_place_to_go(operator: Operator, ended: Path) -> None:
-    put_letters(ended, letter("a" * 32))
-    answer = operator.replay("t", ["a"], by="alice")
-    assert answer["refused"]
-    assert "dead letter aaaaaaaaaaaa needs a destination" in answer["text"]
-    inside = operator.replay("t", ["a"], target=str(ended / LETTERS_FOLDER / "x"), by="alice")
-    assert "is the file that the dead letters are read from" in inside["text"]
 
 
 def test_what_is_done_with_letters_of_a_topology_that_runs_is_on_its_timeline(
@@ -293,32 +270,10 @@ def test_what_is_done_with_letters_of_a_topology_that_runs_is_on_its_timeline(
     put_letters(ended, letter("a" * 32))
     one = Running(home, "words-9-100", name="t", checkpoint=str(ended))
     try:
-        assert operator.discard("words-9-100", ["a"], by="alice")["done"]
+        assert operator.change("words-9-100", "discard", ids=["a"], by="alice")["done"]
         assert [event["kind"] for event in operator.document("words-9-100")["events"]][-1] == "letters"
     finally:
         one.close()
-
-
-def test_what_is_done_with_letters_while_a_topology_ends_is_in_its_checkpoint(
-    operator: Operator, home: Path, ended: Path
-) -> None:
-    put_letters(ended, letter("a" * 32))
-    one = Running(home, "words-9-100", name="t", checkpoint=str(ended))
-    try:
-        one.steering.end()  # it still answers, and refuses to note anything
-        assert operator.discard("words-9-100", ["a"], by="alice")["done"]
-        events = events_in((ended / EVENTS_FILE).read_bytes())
-        assert [(event["kind"], event["by"]) for event in events][-1] == ("letters", "alice")
-    finally:
-        one.server.close()
-
-
-def test_letters_are_found_by_what_is_in_their_records(operator: Operator, ended: Path) -> None:
-    read = replace(letter("a" * 32), fields=("name", "tags"), tuples=(("Ann", ["Grün", b"x"]),))
-    unread = replace(letter("b" * 32), fields=(), tuples=(), raw=RawMessage(b'{"name": "bob'))
-    put_letters(ended, read, unread)
-    for search, ids in (("ann", ["a"]), ("grün", ["a"]), ('"BOB', ["b"]), ("carl", [])):
-        assert [one["id"][0] for one in operator.letters("t", search=search)] == ids
 
 
 def test_ten_thousand_letters_are_listed_without_holding_them(operator: Operator, ended: Path) -> None:
@@ -326,7 +281,7 @@ def test_ten_thousand_letters_are_listed_without_holding_them(operator: Operator
         put_letters(ended, *(letter(f"{batch * 100 + one:032d}") for one in range(100)), micro_batch=batch)
     found = operator.letters("t", last=3)
     assert [int(one["id"]) for one in found] == [9997, 9998, 9999]
-    answer = operator.discard("t", [f"{one:032d}" for one in range(0, 10_000, 4)], by="alice")
+    answer = operator.change("t", "discard", ids=[f"{one:032d}" for one in range(0, 10_000, 4)], by="alice")
     assert answer["text"].startswith("2500 dead letter(s) discarded: 000000000000")
     assert "and 2495 more" in answer["text"]
 
@@ -349,14 +304,3 @@ def test_the_log_is_read_from_its_end_and_by_its_fields(operator: Operator, home
     assert [entry["text"] for entry in found] == ["line 6", "line 7", "line 8\nno json", '{"half": ']
     assert [entry["text"] for entry in operator.log("words", component="split", last=2)] == ["line 5", "line 7"]
     assert [entry["text"] for entry in operator.log("words", search="LINE 3")] == ["line 3"]
-
-
-def test_of_a_large_log_only_the_end_is_read(operator: Operator, home: Path, tmp_path: Path) -> None:
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    Home(str(home)).write(entry_of(log_directory=str(logs)))
-    with (logs / "words.log").open("wb") as file:
-        file.truncate(1 << 30)  # 1 GB that takes no space
-        file.seek(0, 2)
-        file.write(b'\n{"time_ms": 1, "text": "the end"}\n')
-    assert operator.log("words", last=1)[0]["text"] == "the end"

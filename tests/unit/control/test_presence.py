@@ -30,7 +30,7 @@ def test_a_topology_is_seen_from_its_start_to_its_exit_code(home: Path) -> None:
     presence.attach(FakeRunning())
     assert wait_for(lambda: entry(home)["control"] is not None)
     address = str(entry(home)["control"])
-    assert ask(address, "ping")["id"] == entry(home)["id"]
+    assert ask(address, "document")["entry"]["id"] == entry(home)["id"]
     assert ask(address, "deactivate", by="alice")["done"]
     assert wait_for(lambda: entry(home)["state"] == "inactive")
     assert entry(home)["why"] == "deactivated by alice"
@@ -54,31 +54,9 @@ def test_over_tcp_a_token_is_made_and_removed(monkeypatch: pytest.MonkeyPatch, h
     address, id_ = str(entry(home)["control"]), str(entry(home)["id"])
     assert address.startswith("tcp://127.0.0.1:")
     token = Home(str(home)).token(id_)
-    assert ask(address, "ping", token=token)["id"] == id_
+    assert ask(address, "document", token=token)["entry"]["id"] == id_
     presence.ended(TopologyState.ENDED, None)
     assert Home(str(home)).token(id_) is None
-
-
-@pytest.mark.parametrize("control", ["tcp://192.0.2.1:1", "nonsense"])
-def test_an_address_that_cannot_be_used_is_told_and_a_socket_is_used(
-    monkeypatch: pytest.MonkeyPatch, home: Path, caplog: pytest.LogCaptureFixture, control: str
-) -> None:
-    monkeypatch.setenv("SPARKBOLT_CONTROL", control)
-    presence = Presence("words", "/state")
-    with caplog.at_level(logging.WARNING, "sparkbolt"):
-        presence.attach(FakeRunning())
-    assert "using a local socket" in caplog.text
-    assert wait_for(lambda: str(entry(home)["control"]).startswith("unix:"))
-    presence.ended(TopologyState.ENDED, None)
-
-
-def test_control_may_be_off(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    monkeypatch.setenv("SPARKBOLT_CONTROL", "off")
-    presence = Presence("words", "/state")
-    presence.attach(FakeRunning())
-    assert wait_for(lambda: entry(home)["state"] == "active")
-    assert entry(home)["control"] is None
-    presence.ended(TopologyState.ENDED, None)
 
 
 def test_a_home_that_cannot_be_used_at_all_stops_no_topology(

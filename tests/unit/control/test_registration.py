@@ -42,17 +42,6 @@ def test_an_entry_follows_what_the_topology_tells(home: Path) -> None:
     assert registry.entries()[0]["ended_ms"] == ended_ms
 
 
-def test_a_topology_that_cannot_tell_is_still_alive(home: Path) -> None:
-    registry = Home(str(home))
-
-    def tell() -> News:
-        raise RuntimeError("the dictionary changed its size")
-
-    registration = begun(registry, tell)
-    assert wait_for(lambda: registry.entries() != [] and registry.entries()[0]["beat_ms"] > 5000)
-    registration.end(TopologyState.ENDED, None)
-
-
 def test_a_home_that_is_gone_for_a_while_is_logged_once_and_comes_back(
     home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

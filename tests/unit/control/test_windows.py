@@ -97,13 +97,6 @@ def test_all_time_has_the_counts_of_the_ledger_and_the_percentiles_of_the_histor
     assert window["components"]["split"]["capacity"] == 0.5
 
 
-def test_a_topology_that_has_done_nothing_has_windows_of_zeros() -> None:
-    windows = windows_of(History(), TopologyMetrics(), {}, SHAPE, NOW)
-    assert {name: window["secs"] for name, window in windows.items()} == dict.fromkeys(windows, 0.0)
-    assert windows["600"]["components"]["lines"]["complete_latency_ms"] is None
-    assert windows["600"]["components"]["split"]["capacity"] is None
-
-
 def test_a_series_has_one_point_for_each_step_and_the_events_between() -> None:
     known = history()
     events = [
@@ -120,21 +113,6 @@ def test_a_series_has_one_point_for_each_step_and_the_events_between() -> None:
     assert point["lags"] == {"lines": {"a.txt": 40}}
     assert point["memory"] == {"driver": 1000, "jvm": 2000, "workers": 3000}
     assert [event["kind"] for event in series["events"]] == ["restarted"]
-
-
-def test_a_long_micro_batch_that_ends_in_a_bucket_gives_no_capacity_over_one() -> None:
-    known = History()
-    for second, executed_ms in ((0, 0.0), (55, 30_000.0)):
-        done = Bucket(secs=25.0, micro_batches=1)
-        done.flows[Flow("split", 0, "lines", "default")] = FlowCounts(executed=1, execute_ms=executed_ms)
-        known.add(done, NOW - 60_000 + second * 1000)
-    points = series_of(known, [], SHAPE, span_of(None, None, NOW), NOW)["points"]
-    assert [point["capacity"].get("split") for point in points] == [None, 0.6]  # 30 s of the last 50, not of 25
-    long = Bucket(secs=1.0, micro_batches=1)
-    long.flows[Flow("split", 0, "lines", "default")] = FlowCounts(executed=1, execute_ms=90_000.0)
-    alone = History()
-    alone.add(long, NOW)
-    assert series_of(alone, [], SHAPE, span_of(None, None, NOW), NOW)["points"][0]["capacity"] == {"split": 1.0}
 
 
 def test_the_newest_micro_batches_the_slowest_tree_and_the_rate() -> None:

@@ -110,7 +110,13 @@ class FakeRunning:
         state = TopologyState.ACTIVE if self.active else TopologyState.INACTIVE
         return TopologyView(TopologyState.KILLED if self.killed else state, metrics=metrics)
 
-    def set_active(self, active: bool) -> None:
+    def activate(self) -> None:
+        self._switch(active=True)
+
+    def deactivate(self) -> None:
+        self._switch(active=False)
+
+    def _switch(self, *, active: bool) -> None:
         if self.stopped:
             raise EngineError("topology 'words' was stopped and cannot be activated")
         with self.busy:

@@ -53,24 +53,61 @@ def test_what_is_ending_neither_emits_again_nor_restarts_on_order_and_its_query_
     assert TRANSITIONS[state][LifecycleEvent.QUERY_FAILS] is state
 
 
-def test_a_restart_keeps_the_reason_and_the_life_that_ended() -> None:
-    lifecycle, life = Lifecycle(), object()
-    assert lifecycle.on_restart(life, "restarted by alice", asked=True)
-    assert (lifecycle.state, lifecycle.restarted, lifecycle.asked_to_restart) == (TopologyState.RESTARTING, life, True)
-    assert lifecycle.on_restart(life, "ValueError: a query may end", asked=False)
-    assert (lifecycle.why_restarted, lifecycle.asked_to_restart) == ("ValueError: a query may end", False)
-    assert after(LifecycleEvent.RESTART, LifecycleEvent.WORKS) is TopologyState.ACTIVE
+def test_a_restart_keeps_the_reason_and_whether_it_was_ordered() -> None:
+    lifecycle = Lifecycle()
+    assert lifecycle.restart(3, "restarted by alice", ordered=True)
+    assert (lifecycle.state, lifecycle.trouble) == (TopologyState.RESTARTING, None)
+    assert lifecycle.restarts_on_order(3)
+    assert lifecycle.restart(4, "ValueError: a query may end", ordered=False)
+    assert (lifecycle.why_restarted, lifecycle.restarts_on_order(4)) == ("ValueError: a query may end", False)
+    assert lifecycle.trouble == "its query failed and is being started again: ValueError: a query may end"
+    lifecycle.runs(5)
+    assert (lifecycle.has_run, lifecycle.state) == (True, TopologyState.RESTARTING), "the micro-batch may fail again"
+    lifecycle.works(5)
+    assert (lifecycle.state, lifecycle.trouble) == (TopologyState.ACTIVE, None)
+
+
+def test_what_a_life_reports_after_its_end_changes_nothing() -> None:
+    lifecycle = Lifecycle()
+    lifecycle.restart(0, "restarted by alice", ordered=True)
+    lifecycle.works(0)
+    assert (lifecycle.state, lifecycle.has_run) == (TopologyState.RESTARTING, False)
+
+
+def test_a_topology_works_when_its_spouts_are_open_and_spark_has_run_a_micro_batch() -> None:
+    lifecycle = Lifecycle()
+    lifecycle.opening.append("a[0]")
+    lifecycle.runs(0)
+    assert lifecycle.state is TopologyState.STARTING
+    lifecycle.opened("a[0]")
+    assert lifecycle.state is TopologyState.ACTIVE
+    lifecycle.on(LifecycleEvent.DEACTIVATE)
+    lifecycle.on(LifecycleEvent.ACTIVATE)
+    assert lifecycle.state is TopologyState.ACTIVE, "it still works"
+
+
+def test_what_was_ordered_last_holds_after_a_restart_and_what_ends_emits_nothing() -> None:
+    lifecycle = Lifecycle()
+    lifecycle.on(LifecycleEvent.DEACTIVATE)
+    lifecycle.restart(0, "ValueError", ordered=False)
+    lifecycle.works(1)
+    assert (lifecycle.state, lifecycle.emits) == (TopologyState.INACTIVE, False)
+    lifecycle.on(LifecycleEvent.ACTIVATE)
+    assert lifecycle.emits
+    lifecycle.fail("the disk is full")
+    lifecycle.on(LifecycleEvent.ACTIVATE)
+    assert not lifecycle.emits
 
 
 def test_the_first_failure_and_the_first_kill_stay_and_a_later_kill_may_only_shorten_the_time() -> None:
     lifecycle = Lifecycle()
-    assert lifecycle.on_kill("killed by alice", 100.0)
+    assert lifecycle.kill("killed by alice", 100.0)
     for until_s in (200.0, 50.0):
-        assert not lifecycle.on_kill("killed by bob", until_s)
-    assert lifecycle.kill is not None
-    assert (lifecycle.kill.why, lifecycle.kill.until_s) == ("killed by alice", 50.0)
+        assert not lifecycle.kill("killed by bob", until_s)
+    assert lifecycle.killed is not None
+    assert (lifecycle.killed.why, lifecycle.killed.until_s) == ("killed by alice", 50.0)
     for why in ("the disk is full", "the session is gone"):
-        lifecycle.on_failure(why)
+        lifecycle.fail(why)
     lifecycle.on(LifecycleEvent.END)
     assert (lifecycle.state, lifecycle.failure) == (TopologyState.FAILED, "the disk is full")
-    assert not Lifecycle.on_kill(lifecycle, "killed by carol", 1.0)
+    assert not lifecycle.kill("killed by carol", 1.0)

@@ -83,8 +83,8 @@ def test_a_micro_batch_is_executed_made_durable_committed_and_told_in_this_order
     engine.__dict__["effects"].clear()
     assert engine.step() is not None
     assert names(engine) == [
-        *("Execute", "Counts", "Fence", "WriteLetters", "Write", "WriteEntry"),
-        *("Fence", "Commit", "Remove", "Tell"),
+        *("CallSpout", "Execute", "Counts", "Fence", "WriteLetters", "Write", "WriteEntry"),
+        *("Fence", "Commit", "Remove", "AskLag", "Tell"),
     ]
     engine.close()
 
@@ -94,9 +94,9 @@ def test_an_execution_that_does_not_count_is_durable_before_the_next_one() -> No
     engine.__dict__["effects"].clear()
     assert engine.step() is not None
     assert names(engine) == [
-        *("Execute", "Fence", "Write", "Execute", "Fence", "Counts"),
+        *("CallSpout", "Execute", "Fence", "Write", "Execute", "Fence", "Counts"),
         *("Fence", "WriteLetters", "Write", "WriteEntry"),
-        *("Fence", "Commit", "Remove", "Remove", "Tell"),
+        *("Fence", "Commit", "Remove", "AskLag", "Remove", "Tell"),
     ]
     engine.close()
 

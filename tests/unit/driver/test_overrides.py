@@ -71,26 +71,6 @@ def test_a_message_is_traced_by_its_id() -> None:
         assert {hop.component for hop in traced[0].hops} == {"lines", "split", "join"}
 
 
-def test_a_traced_tuple_that_is_acked_later_has_that_hop_too() -> None:
-    with TopologyTestDriver(topology()) as driver:
-        driver._engine.coordinator.override(Overrides(traces=(TraceWish("'waits'", "lines"),)))
-        fed(driver, "waits", "ack")
-        [story] = driver._engine.ledger.traced
-        assert [(hop.component, hop.held, hop.acked) for hop in story.hops if hop.component == "join"] == [
-            ("join", 1, 0),
-            ("join", 0, 1),
-        ]
-
-
-def test_a_record_is_traced_by_its_position() -> None:
-    engine = LocalEngine(numbers())
-    engine.coordinator.override(Overrides(traces=(TraceWish("n@123"), TraceWish("n@9999"), TraceWish("other@5"))))
-    while engine.step() is not None:
-        continue
-    assert [story.position for story in engine.ledger.traced] == [123]
-    engine.close()
-
-
 def test_the_sequences_of_an_entry_follow_from_its_kind() -> None:
     wishes = [TraceWish("a.txt@12"), TraceWish("a.txt@15"), TraceWish("b")]
     assert traced_sequences(wishes, "lines", Entry(1, 100, "/x/a.txt", 10, 14), []) == (102,)

@@ -11,7 +11,7 @@ from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.api.components import PartitionedSpout
 from sparkbolt.api.ranges import Range
 from sparkbolt.api.topology import Topology
-from sparkbolt.driver.effects import Effect, Execute, Wait, Write
+from sparkbolt.driver.effects import AskLag, CallSpout, Effect, Execute, Wait, Write
 from sparkbolt.driver.machine import perform_all
 from sparkbolt.driver.planner import Planner
 from sparkbolt.errors import CheckpointError, InvariantError, OutdatedLifeError
@@ -77,6 +77,8 @@ class Life:
 
     def perform(self, effect: Effect) -> Any:
         match effect:
+            case CallSpout() | AskLag():
+                return effect()
             case Execute():
                 return Feedback()
             case Wait():

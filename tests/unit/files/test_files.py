@@ -333,23 +333,6 @@ def test_of_two_processes_that_create_the_same_files_one_creates_each(root: Path
     assert len(os.listdir(root / "lives")) == 200
 
 
-def test_a_file_that_exists_is_found_without_a_write(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a directory that may only be read serves who asks whether a file is there."""
-    files = LocalFiles(str(root))
-    files.create("token", b"a")
-    calls = Calls(monkeypatch)
-    assert not files.create("token", b"b")
-    assert calls == []
-
-
-def test_a_private_directory_is_for_its_user_alone(root: Path) -> None:
-    files = LocalFiles(str(root), private=True)
-    files.write("tokens/a", b"secret")
-    assert files.create("tokens/b", b"secret")
-    assert [oct(path.stat().st_mode)[-3:] for path in (root, root / "tokens")] == ["700", "700"]
-    assert [oct(path.stat().st_mode)[-3:] for path in (root / "tokens").iterdir()] == ["600", "600"]
-
-
 def test_a_directory_that_must_not_come_back_is_not_made_again(root: Path) -> None:
     root.mkdir()
     files = LocalFiles(str(root), keeps_root=False)
@@ -358,24 +341,3 @@ def test_a_directory_that_must_not_come_back_is_not_made_again(root: Path) -> No
         with pytest.raises(FileNotFoundError):
             write("lives/0", b"a")
     assert not root.exists()
-
-
-def test_a_checksum_of_older_content_goes_with_it(root: Path) -> None:
-    files = LocalFiles(str(root))
-    checksum = root / "spark" / ".metadata.crc"
-    for change in (lambda: files.write("spark/metadata", b"new"), lambda: files.remove("spark/metadata")):
-        files.write("spark/metadata", b"old")
-        checksum.touch()
-        change()
-        assert not checksum.exists()
-
-
-def test_the_clock_of_a_directory_is_that_of_its_files(root: Path) -> None:
-    files = LocalFiles(str(root))
-    assert files.now_ms() is None
-    files.write("life", b"1")
-    (stamp,) = files.listing("").values()
-    now_ms = files.now_ms()
-    assert now_ms is not None
-    assert now_ms >= stamp.modified_ns // 1_000_000
-    assert os.listdir(root) == ["life"]

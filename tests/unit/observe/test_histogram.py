@@ -45,14 +45,3 @@ def test_nothing_measured_has_no_percentile() -> None:
 def test_the_maximum_bounds_every_percentile() -> None:
     one = histogram_of([1.0])
     assert one.percentile(0.999) == 1.0
-
-
-def test_what_takes_no_time_counts_as_the_shortest_duration() -> None:
-    assert histogram_of([0.0]).counts == histogram_of([LEAST_MS]).counts
-
-
-def test_a_count_of_nothing_changes_nothing() -> None:
-    one = Histogram()
-    one.add(5.0, count=0)
-    assert one.count == 0
-    assert one.max_ms == 0

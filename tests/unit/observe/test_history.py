@@ -15,7 +15,6 @@ from sparkbolt.observe.history import RINGS, Bucket, History, MicroBatchRecord
 from sparkbolt.observe.measurements import Flow, FlowCounts
 
 HOUR = 3_600_000
-BACK = (HOUR // 2, HOUR + 9_000, 20 * HOUR, 300 * HOUR, 10_000 * HOUR)
 NOW = 500_000 * HOUR
 
 
@@ -51,13 +50,6 @@ def test_a_window_sums_its_buckets_and_keeps_what_was_so_last() -> None:
     assert history.all_time().components == {"lines": {"acked": 30}}
 
 
-def test_the_finest_ring_that_reaches_back_answers() -> None:
-    history = History()
-    history.add(done(1), NOW)
-    steps = [history.buckets(NOW - back, NOW, NOW)[0] for back in BACK]
-    assert steps == [10, 10, 300, 3600, 3600]
-
-
 def test_no_ring_keeps_more_than_its_buckets() -> None:
     history = History()
     for step in range(2 * RINGS[0].buckets):
@@ -81,30 +73,6 @@ def test_it_is_the_same_after_it_was_written_and_read() -> None:
     record = again.micro_batches[0]
     assert (record.micro_batch_id, record.spark_ms) == (7, {"addBatch": 700.0})
     assert [list(part) for part in record.parts] == [["read", 0.0, 100.0]]
-
-
-def test_coarse_rings_that_a_kill_has_cut_off_get_what_the_finer_ones_know() -> None:
-    history = History()
-    files = MemoryFiles()
-    for step in range(100):
-        now_ms = NOW + step * 10_000
-        history.add(done(1), now_ms)
-        for name, data in history.changed_files(now_ms).items():
-            files.write(name, data)
-    again = History.load(files)  # nothing was closed: the coarse rings were last written minutes before
-    assert again.all_time().components == {"lines": {"acked": 100}}
-    _, coarse = again.buckets(NOW - 20 * HOUR, NOW + HOUR, NOW + 20 * HOUR)
-    assert sum(bucket.components["lines"]["acked"] for bucket in coarse) == 100
-
-
-def test_only_what_changed_is_written_and_coarse_rings_less_often() -> None:
-    history = History()
-    history.add(done(1), NOW)
-    assert len(history.changed_files(NOW)) == 3
-    assert history.changed_files(NOW + 11_000) == {}
-    history.add(done(1), NOW + 12_000)
-    assert [name.split("/")[1].split("-")[0] for name in history.changed_files(NOW + 12_000)] == ["10"]
-    assert {name.split("/")[1].split("-")[0] for name in history.changed_files(NOW + 400_000)} == {"300", "3600"}
 
 
 def test_a_damaged_file_costs_only_what_it_held() -> None:
@@ -139,12 +107,3 @@ def test_a_clock_that_was_set_back_loses_nothing() -> None:
     history.add(done(1), NOW)
     history.add(done(2), NOW - HOUR)
     assert history.window(600, NOW).components == {"lines": {"acked": 3}}
-
-
-def test_a_view_does_not_change_with_the_history() -> None:
-    history = History()
-    history.add(done(1), NOW)
-    view = history.view()
-    history.add(done(2), NOW + 1000)
-    assert view.all_time().components == view.window(600, NOW + 1000).components == {"lines": {"acked": 1}}
-    assert history.all_time().components == {"lines": {"acked": 3}}

@@ -32,9 +32,3 @@ def test_they_are_the_same_on_the_other_side() -> None:
     assert again.processes == one.processes
     assert again.execute["split"].to_json() == one.execute["split"].to_json()
     assert (again.frames, again.frame_bytes) == (1, 100)
-
-
-def test_a_call_without_tuples_has_no_duration() -> None:
-    made = Measurements()
-    made.executed("split", 10.0, 0)
-    assert made.execute == {}

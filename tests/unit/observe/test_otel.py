@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import logging
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,11 +16,9 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-import sparkbolt.telemetry
 from sparkbolt import BasicBolt, Config, ConfigError, MicroBatchReport, Promotion, Topology, TopologyBuilder
 from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.observe import otel
-from sparkbolt.observe.otel import TraceSink, exporters_of_environment
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.telemetry import OpenTelemetry, sink_for
@@ -165,24 +162,6 @@ def test_the_same_tree_exported_twice_is_the_same_trace() -> None:
     assert len(set(ids[0])) == len(ids[0])
 
 
-def test_a_sampler_of_the_environment_is_asked_and_without_one_every_trace_is_sent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    built = topology()
-    reports = reports_of(built)
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
-    assert not traces_of(built, reports)
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_always_on")
-    assert len(trees(traces_of(built, reports))) == 5
-
-
-def test_the_name_of_the_service_is_that_of_the_environment_if_it_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.name=shop,deployment.environment.name=test")
-    built = topology()
-    resource = traces_of(built, reports_of(built))[0].resource.attributes
-    assert (resource["service.name"], resource["deployment.environment.name"]) == ("shop", "test")
-
-
 class Slow(SpanExporter):
     """A collector that does not answer until the test lets it."""
 
@@ -226,19 +205,6 @@ def test_the_engine_does_not_wait_for_a_collector_and_what_does_not_fit_is_count
     assert exporter.sent > 0
 
 
-def test_the_queue_of_the_sdk_never_overflows(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(otel, "CLOSE_SECS", 60)
-    built, exporter = topology(), InMemorySpanExporter()
-    sink = OpenTelemetry(exporter).build(built)
-    with caplog.at_level(logging.WARNING):
-        sink.micro_batch(failed_often(built, 3_000))
-        sink.close()
-    assert len(trees_in := [span for span in exporter.get_finished_spans() if span.name == "numbers"]) == 3_000
-    assert not caplog.records, trees_in[:1]
-
-
 def test_the_end_does_not_wait_long_for_a_collector_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -253,67 +219,7 @@ def test_the_end_does_not_wait_long_for_a_collector_that_does_not_answer(
     assert exporter.may_answer.wait(PATIENCE_SECS), "the exporter is shut down"
 
 
-class Broken(SpanExporter):
-    def __init__(self, raises: bool) -> None:
-        self.raises = raises
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        if self.raises:
-            raise ConnectionError("no route to the collector")
-        return SpanExportResult.FAILURE
-
-    def shutdown(self) -> None:
-        """Nothing."""
-
-
-@pytest.mark.parametrize("raises", [True, False])
-def test_spans_that_a_collector_refuses_are_counted_and_said_once(
-    raises: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    built = topology()
-    sink = OpenTelemetry(Broken(raises)).build(built)
-    with caplog.at_level(logging.WARNING, "sparkbolt"):
-        for report in reports_of(built):
-            sink.micro_batch(report)
-        sink.close()
-    said = [record.getMessage() for record in caplog.records if record.name == "sparkbolt"]
-    reason = "ConnectionError: no route to the collector" if raises else "the collector did not take them"
-    assert said[0].startswith(f"traces of topology 'numbers' cannot be sent ({reason});")
-    assert len(said) == 2
-    assert said[1].startswith("of topology 'numbers', 0 traces and ")
-
-
-def test_a_sink_without_a_story_starts_and_ends_quietly(caplog: pytest.LogCaptureFixture) -> None:
-    built = topology()
-    sink = OpenTelemetry(InMemorySpanExporter()).build(built)
-    sink.micro_batch(MicroBatchReport(Promotion(0), TopologyMetrics(), 1.0))
-    sink.close()
-    assert not caplog.records
-
-
 # The environment.
-
-
-def test_without_the_environment_nothing_is_sent() -> None:
-    assert sink_for(topology(), None) is None
-
-
-@pytest.mark.parametrize(
-    "variables",
-    [
-        {"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"},
-        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318", "OTEL_SDK_DISABLED": "true"},
-    ],
-)
-def test_the_environment_can_switch_traces_off(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    assert sink_for(topology(), None) is None
-
-
-def test_the_environment_names_exporters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console, otlp")
-    assert [type(one).__name__ for one in exporters_of_environment()] == ["ConsoleSpanExporter", "OTLPSpanExporter"]
 
 
 def test_an_exporter_that_is_not_installed_is_an_error_that_says_what_to_install(
@@ -328,26 +234,6 @@ def test_an_exporter_that_is_not_installed_is_an_error_that_says_what_to_install
     with caplog.at_level(logging.ERROR, "sparkbolt"):
         assert sink_for(topology(), None) is None, "the environment keeps no topology from starting"
     assert "they cannot be sent" in caplog.text
-
-
-def test_without_the_extra_the_environment_changes_nothing_and_the_name_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    monkeypatch.delitem(sys.modules, "sparkbolt.observe.otel")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318")
-    with caplog.at_level(logging.INFO, "sparkbolt"):
-        assert sink_for(topology(), None) is None
-    assert [record.levelname for record in caplog.records] == ["INFO"]
-    with pytest.raises(ConfigError, match=r"pip install 'sparkbolt\[otel\]'"):
-        _ = sparkbolt.telemetry.OpenTelemetry
-
-
-def test_given_telemetry_is_used_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
-    sink = sink_for(topology(), OpenTelemetry(InMemorySpanExporter()))
-    assert isinstance(sink, TraceSink)
-    sink.close()
 
 
 # The wire.

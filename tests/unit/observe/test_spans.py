@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import hypothesis.strategies as st
-from hypothesis import given
-
 from sparkbolt.api.causes import Cause, MessageOutcome
 from sparkbolt.api.story import Hop, Story
 from sparkbolt.api.tree_life import TreeState
@@ -85,13 +82,6 @@ def test_the_same_tree_is_the_same_trace_and_any_other_is_another() -> None:
     assert len({own[0].context.trace_id, *(other.trace_id for other in others)}) == 5
 
 
-@given(st.integers(0, 2**64 - 1), st.integers(1, 9), st.text(max_size=9))
-def test_ids_are_never_zero_and_fit(key: int, attempt: int, name: str) -> None:
-    context = context_of(name, replace(FAILED, key=key, attempt=attempt))
-    assert 0 < context.trace_id < 2**128
-    assert 0 < context.span_id < 2**64
-
-
 def test_the_traceparent_of_the_message_is_the_parent_and_its_trace_is_the_trace() -> None:
     followed = replace(FAILED, hops=(replace(SPOUT, trace_parent=PARENT), ITEMS))
     tree, *hops = spans_of("shop", followed)
@@ -108,20 +98,6 @@ def test_times_are_those_of_micro_batches_from_their_plan_to_their_promotion() -
     assert (tree.start_ns, tree.end_ns) == (3000 * ms, 4000 * ms + 500_500_000)
     assert [(span.start_ns, span.end_ns) for span in (spout, items)] == [(3000 * ms, 3250 * ms)] * 2
     assert (charge.start_ns, charge.end_ns) == (4000 * ms, 4000 * ms + 500_500_000)
-
-
-def test_a_micro_batch_whose_duration_is_not_known_has_none() -> None:
-    tree, *hops = spans_of("shop", FAILED)
-    assert (tree.start_ns, tree.end_ns) == (3_000_000_000, 4_000_000_000)
-    assert all(span.start_ns == span.end_ns for span in hops)
-
-
-def test_a_story_without_times_has_spans_that_do_not_end_before_they_begin() -> None:
-    bare = Story(KEY, "orders", 0, TreeState.FAILED)
-    [tree] = spans_of("shop", bare)
-    assert (tree.start_ns, tree.end_ns, tree.error) == (0, 0, "failed")
-    late = replace(FAILED, started_ms=None, ended_ms=100)
-    assert all(span.start_ns <= span.end_ns for span in spans_of("shop", late))
 
 
 def test_the_tree_says_what_became_of_it_and_where_its_message_came_from() -> None:
@@ -157,17 +133,6 @@ def test_the_exception_is_an_event_of_the_tree_and_the_hop_that_failed_has_the_e
     }
     assert tree.error == charge.error == FAILED.why
     assert spout.error is items.error is None
-
-
-def test_a_tree_that_timed_out_has_an_error_and_no_exception() -> None:
-    late = replace(FAILED, cause=Cause.TIMEOUT, why="timed out after 3.0 s; not acked", traceback=None)
-    tree, *_ = spans_of("shop", late)
-    assert (tree.error, tree.exception, tree.attributes["error.type"]) == (late.why, {}, "timeout")
-
-
-def test_a_reason_that_names_no_exception_is_the_message_of_the_event() -> None:
-    odd = replace(FAILED, why="by charge[0] in micro-batch 4: it is: so", traceback=None)
-    assert spans_of("shop", odd)[0].exception == {"exception.message": "it is: so"}
 
 
 def test_an_acked_tree_has_no_error() -> None:

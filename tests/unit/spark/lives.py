@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Config, TopologyBuilder
+from sparkbolt import BasicBolt, Config, Progress, TopologyBuilder
 from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.topology import Topology
 from sparkbolt.files.memory import MemoryFiles
@@ -24,8 +24,10 @@ from py4j.protocol import Py4JError
 
 from sparkbolt.files.local import LocalFiles
 from sparkbolt.spark import running as running_module
+from sparkbolt.spark import supervisor as supervisor_module
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.running import RunningOnSpark
+from sparkbolt.spark.supervisor import Supervisor
 
 
 class Pass(BasicBolt):
@@ -81,29 +83,32 @@ class Lives:
         self.begun: list[Any] = []
         self.changed = threading.Condition()
 
-    def __call__(self, lane: Any, spark: Any, checkpoint: Checkpoint, calls: Any, tell: Any) -> Any:
+    def __call__(self, lane: Any, spark: Any, checkpoint: Checkpoint, calls: Any, lifecycle: Any, tell: Any) -> Any:
         number = checkpoint.begin_life()
         error = self.fails(number)
         if error is not None:
             raise error
-        ledger = SimpleNamespace(replayed=None, staged=None, metrics=TopologyMetrics())
+        outages = SimpleNamespace(sentences=lambda now_ms: [])
+        ledger = SimpleNamespace(replayed=None, staged=None, metrics=TopologyMetrics(), flows={}, outages=outages)
         coordinator = SimpleNamespace(
-            life=number, ledger=ledger, buffers={}, take_over=lambda old: None, drained=True, active=True
+            life=number, ledger=ledger, buffers={}, spouts={}, take_over=lambda old: None, drained=True, retries=0
         )
         life = SimpleNamespace(
             commit_waits=None,
-            machine=SimpleNamespace(promoted=False, works=False, promoting=False, failure=None),
+            bundle=None,
+            see_lag=lambda: None,
+            machine=SimpleNamespace(promoted=False, promoting=False),
+            sights=dict,
             coordinator=coordinator,
             query=None,
             passing=False,
             failure=None,
-            runs=None,
             collected_bytes=0,
             end=lambda: None,
             promote_what_is_committed=lambda: None,
         )
 
-        life.progress = lambda: SimpleNamespace(micro_batch_id=life.runs)
+        life.progress = Progress
 
         def start() -> None:
             life.query = FakeQuery()
@@ -125,13 +130,12 @@ def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[
     running: list[RunningOnSpark] = []
 
     def begin(lives: Lives, **settings: Any) -> RunningOnSpark:
-        monkeypatch.setattr(running_module, "Life", lives)
-        monkeypatch.setattr(running_module, "why_gone", lambda spark: None)
+        monkeypatch.setattr(supervisor_module, "Life", lives)
+        monkeypatch.setattr(supervisor_module, "why_gone", lambda spark: None)
+        monkeypatch.setattr(running_module, "threads_of", lambda *_, **__: [])
         own = topology(**settings)
         one = RunningOnSpark(own, lay_out(own, 2), None, NoLock(tmp_path), None)  # type: ignore[arg-type]
-        monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda self: [])
         running.append(one)
-        one._threads = []
         one.start()
         return one
 
@@ -145,20 +149,33 @@ def in_memory() -> Any:
     return SimpleNamespace(files=MemoryFiles())
 
 
-def idle_running(own: Topology, monkeypatch: pytest.MonkeyPatch, checkpoint: Any = None) -> RunningOnSpark:
-    """A topology whose life is a fake and that was never begun."""
-    machine = LocalEngine(own).machine
+def idle_running(
+    own: Topology, monkeypatch: pytest.MonkeyPatch, checkpoint: Any = None, engine: Any = None, **arguments: Any
+) -> RunningOnSpark:
+    """A topology that was not started; its life has the machine of an engine, and a query that runs until it ends."""
+    machine = (engine or LocalEngine(own)).machine
+    query = FakeQuery()
     life = SimpleNamespace(
         machine=machine,
         coordinator=machine.coordinator,
-        stop_query=lambda: None,
+        query=query,
+        start=lambda: None,
+        stop_query=query.stop,
         end=lambda: None,
+        promote_what_is_committed=lambda: None,
+        sights=dict,
+        progress=Progress,
+        passing=False,
+        failure=None,
+        collected_bytes=0,
+        bundle=None,
+        see_lag=lambda: None,
         commit_waits=None,
-        query=None,
     )
-    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
-    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
-    return RunningOnSpark(own, lay_out(own, 2), None, checkpoint or in_memory(), None)  # type: ignore[arg-type]
+    monkeypatch.setattr(Supervisor, "_new_life", lambda supervisor: life)
+    monkeypatch.setattr(running_module, "threads_of", lambda *_, **__: [])
+    monkeypatch.setattr(supervisor_module, "why_gone", lambda spark: None)
+    return RunningOnSpark(own, lay_out(own, 2), None, checkpoint or in_memory(), None, **arguments)  # type: ignore[arg-type]
 
 
 def thrown(kind: str, thrower: str, cause: Any = None) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
-import errno
 import logging
 import os
 import signal
@@ -15,13 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from sparkbolt.api.progress import Activity, Sight
 from sparkbolt.spark import activity_pages as pages_module
-from sparkbolt.spark.activity_pages import LookOut, Pages, line_of, warning
+from sparkbolt.spark.activity_pages import LookOut, Pages, warning
 from sparkbolt.spark.session import stage_that_runs
 from sparkbolt.worker.activity import Hangs
 
@@ -87,68 +85,6 @@ def test_a_call_that_hangs_is_seen_with_its_tuple_and_its_line_and_its_process_i
     assert list(Path(pages.directory).iterdir()) == []
 
 
-def test_a_page_has_its_room_from_the_start_and_without_room_there_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = pages_module.Page(str(tmp_path))
-    assert os.stat(page.path).st_blocks * 512 >= pages_module.PAGE_BYTES, "a store into it cannot fail"
-    page.remove()
-
-    def full(*arguments: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    look_out = LookOut(str(tmp_path), lambda number: ("count", number))
-    look_out.close()
-    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".new")]
-
-
-FRAMES = """
-import gc, threading, time
-from sparkbolt.spark.activity_pages import frames_of_threads
-
-def deep(n):
-    time.sleep(0.0002) if n == 0 else deep(n - 1)
-
-def work():
-    while not done.is_set():
-        deep(3)
-
-def look():
-    for _ in range(2000):
-        frames_of_threads()
-
-done = threading.Event()
-gc.freeze()
-gc.set_threshold(20)  # the collector runs often, and others get their turn meanwhile
-gc.callbacks.append(lambda *_: time.sleep(0))
-for _ in range(8):
-    threading.Thread(target=work, daemon=True).start()
-threads = [threading.Thread(target=look) for _ in range(4)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-done.set()
-print("looked")
-"""
-
-
-def test_looking_at_what_threads_are_at_never_stops_the_process() -> None:
-    looked = subprocess.run([sys.executable, "-c", FRAMES], capture_output=True, text=True, timeout=100, check=False)
-    assert looked.stdout == "looked\n", looked.stderr
-
-
-def test_a_directory_that_is_gone_is_neither_looked_at_nor_written_to(tmp_path: Path) -> None:
-    pages = Pages(str(tmp_path / "pages"))
-    Path(pages.directory).rmdir()
-    assert pages.sights() == {}
-    look_out = LookOut(pages.directory, lambda task: ("count", 0))
-    with look_out.monitor.at(Activity.FLUSH, 1):
-        assert pages.kill_busy() == 0
-    look_out.close()
-
-
 def test_where_the_driver_is_elsewhere_the_worker_itself_logs_the_hang(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,9 +120,3 @@ def test_on_a_cluster_the_stage_that_runs_is_known_from_sparks_status(active: An
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
     assert stage_that_runs(session, "run") == told
     assert stage_that_runs(session, "another") == (None, None)
-
-
-def test_what_is_no_frame_ends_the_search_for_a_line() -> None:
-    assert line_of(cast("Any", vars(builtins))) is None
-    place = f"{Path(__file__).name}:{sys._getframe().f_lineno + 1}, in test_what_is_no_frame_ends_the_search_for_a_line"
-    assert line_of(sys._getframe()) == place

@@ -5,11 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,9 +17,9 @@ import pytest
 
 from sparkbolt.errors import CheckpointError, FencedError
 from sparkbolt.faces.cli import main
-from sparkbolt.files.local import LocalFiles, temporary_name
-from sparkbolt.spark.checkpoint import Checkpoint, local_files
-from sparkbolt.spark.checkpoint_lock import lock, refuse_if_in_use
+from sparkbolt.files.local import LocalFiles
+from sparkbolt.spark.checkpoint import Checkpoint
+from sparkbolt.spark.checkpoint_lock import lock
 from tests.unit.spark.lives import NoLock
 
 
@@ -79,22 +77,6 @@ def test_where_a_file_system_cannot_create_exclusively_only_one_of_two_goes_on(t
         one.check_life(life)
 
 
-def test_a_checkpoint_that_was_removed_is_not_taken_for_another_drivers(tmp_path: Path) -> None:
-    driver = NoLock(tmp_path / "state")
-    life = driver.begin_life()
-    driver.check_life(life)
-    shutil.rmtree(tmp_path / "state")
-    with pytest.raises(FencedError, match="state was removed while its topology ran"):
-        driver.check_life(life)
-
-
-def test_old_lives_are_forgotten(tmp_path: Path) -> None:
-    driver = NoLock(tmp_path)
-    assert [driver.begin_life() for _ in range(30)] == list(range(30))
-    assert len(driver.files.names("lives")) == 16
-    driver.check_life(29)
-
-
 def test_a_checkpoint_has_an_id_of_its_own_which_outlives_its_drivers(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -122,22 +104,6 @@ def test_a_driver_that_was_thought_dead_removes_nothing(tmp_path: Path) -> None:
     assert sorted(new.files.names("plans")) == ["2-0", "3-0"]
 
 
-def test_a_driver_removes_what_dead_ones_were_writing_and_makes_no_removed_checkpoint_again(tmp_path: Path) -> None:
-    names = "topology", "ledger/0.entry"
-    files = local_files(str(tmp_path / "state"))
-    for name in names:
-        files.write(name, b"whole")
-        left = (tmp_path / "state" / name).with_name(temporary_name(Path(name).name))
-        left.touch()
-        os.utime(left, (0, 0))
-    files = local_files(str(tmp_path / "state"))
-    assert not list((tmp_path / "state").rglob("*.tmp"))
-    assert [files.read(name) for name in names] == [b"whole", b"whole"]
-    shutil.rmtree(tmp_path / "state")
-    with pytest.raises(FileNotFoundError):
-        files.write("ledger/1.entry", b"half a checkpoint")
-
-
 @pytest.mark.parametrize(
     ("number", "has"), [(None, "no format number"), (b"0", "format 0"), (b"2", "format 2"), (b"\xff", "format")]
 )
@@ -157,14 +123,6 @@ def test_a_checkpoint_of_another_format_is_refused_and_unchanged(
         assert main([*command.split(), str(tmp_path)]) == 1
         assert re.search(says, capsys.readouterr().err)
     assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
-
-
-@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.parent / "gone")])
-def test_what_is_in_place_of_a_lock_is_named_before_spark_starts(make: Callable[[Path], None], tmp_path: Path) -> None:
-    refuse_if_in_use(str(tmp_path))
-    make(tmp_path / "lock")
-    with pytest.raises(CheckpointError, match=rf"cannot be locked: {tmp_path}/lock is no file; remove it"):
-        refuse_if_in_use(str(tmp_path))
 
 
 HOLDER = """

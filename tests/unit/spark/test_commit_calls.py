@@ -93,15 +93,3 @@ def test_any_other_exception_says_where_it_was_raised_and_what_becomes_of_the_ro
     with calls.changed, pytest.raises(EngineError, match=said):
         made("out", 7, lambda: [1])
     made.end()
-
-
-class Mistaken(Target):
-    def begin(self, context):
-        raise NameError("name 'contxt' is not defined")
-
-
-def test_a_begin_that_raises_is_named() -> None:
-    made, calls = calls_of(Mistaken())
-    with calls.changed, pytest.raises(EngineError, match="begin of 'out' raised NameError: name 'contxt'"):
-        made("out", 7, lambda: [1])
-    made.end()

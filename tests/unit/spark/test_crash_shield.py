@@ -7,7 +7,6 @@ import faulthandler
 import os
 import signal
 import sys
-import time
 from collections import Counter
 from typing import Any
 
@@ -17,7 +16,7 @@ from sparkbolt.api.components import BasicBolt, StatefulBolt
 from sparkbolt.api.config import Config
 from sparkbolt.api.topology import TopologyBuilder
 from sparkbolt.driver.ledger.ledger import FailedTree
-from sparkbolt.errors import EngineError, PrepareError
+from sparkbolt.errors import EngineError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark import crash_shield
 from sparkbolt.wire.acker import judge_rows
@@ -166,22 +165,6 @@ def test_the_state_counts_all_tuples_but_those_that_killed(
         assert failed == {number: f"killed its worker ({how})" for number, how in WAYS.items() if number != 7}
 
 
-class Raising(CountOrDie):
-    """An error that is not a tuple's: it cannot be pickled, either."""
-
-    def prepare(self, context):
-        class LocalError(Exception):
-            def __reduce__(self):
-                raise TypeError
-
-        raise LocalError("no server")
-
-
-def test_what_the_work_raises_is_raised_in_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(PrepareError, match="prepare of 'tested' raised LocalError: no server"):
-        run(Raising(), monkeypatch)
-
-
 class Dying(CountOrDie):
     def prepare(self, context):
         os._exit(9)
@@ -190,22 +173,3 @@ class Dying(CountOrDie):
 def test_a_child_that_dies_in_prepare_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EngineError, match=r"tested\[0\] killed its worker \(exit code 9\) in prepare"):
         run(Dying(), monkeypatch)
-
-
-class Forking(CountOrDie):
-    """Leaves a process behind that holds the child's pipe open."""
-
-    def execute(self, tup, collector):
-        if tup["n"] == 1:
-            if os.fork() == 0:
-                signal.alarm(30)
-                signal.pause()
-            os._exit(2)
-        super().execute(tup, collector)
-
-
-def test_a_process_that_a_dead_child_left_behind_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    began = time.monotonic()
-    _, failed = run(Forking(), monkeypatch)
-    assert failed[1] == "killed its worker (exit code 2)"
-    assert time.monotonic() - began < 25

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import logging
-import re
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.api.causes import Cause, MessageOutcome
-from sparkbolt.api.outage import Outage, OutageChange, Phase
 from sparkbolt.api.reports import ErrorReport, Fail, FailedTree, Promotion
 from sparkbolt.api.story import root_text
-from sparkbolt.base.exceptions import text_of
 from sparkbolt.control.logs import LogFields
-from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
 from sparkbolt.spouts import GeneratorSpout
-from tests.unit.spark.lives import in_memory
+from tests.unit.spark.lives import idle_running
 
 pytest.importorskip("pyspark")
 
@@ -33,8 +28,6 @@ class Grim(BasicBolt):
 def test_what_the_last_commit_gave_up_is_told_by_the_driver_that_comes_next(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from sparkbolt.spark.running import RunningOnSpark
-
     builder = TopologyBuilder("t")
     builder.set_spout("numbers", GeneratorSpout(lambda: [[1]], outputs=["n"]), max_attempts=1, dead_letters="log:")
     builder.set_bolt("grim", Grim()).shuffle_grouping("numbers")
@@ -43,15 +36,11 @@ def test_what_the_last_commit_gave_up_is_told_by_the_driver_that_comes_next(
     assert engine.step() is not None
     engine.restart()  # whatever was promoted before, this driver has told nobody
 
-    life = SimpleNamespace(coordinator=engine.coordinator, start=lambda: None, sights=dict, query=None)
-    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
-    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
-    monkeypatch.setattr(RunningOnSpark, "_supervise", lambda running: None)
+    running = idle_running(topology, monkeypatch, engine=engine)
     with caplog.at_level(logging.ERROR, "sparkbolt"):
-        running = RunningOnSpark(topology, lay_out(topology, 2), None, in_memory(), None)
         running.start()
-        running._stopping.set()
-        running.recording.close()  # a thread that would warn in the tests behind this one
+    running._supervisor.end()
+    running._recording.close()  # a thread that would warn in the tests behind this one
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("set aside after 1 attempt(s): ")
     assert "ValueError: never" in line
@@ -67,24 +56,6 @@ def test_a_line_has_fields_that_say_whom_it_is_about(caplog: pytest.LogCaptureFi
         error_log.tell_withheld(at_once=True)
     fields = [[vars(record).get(name) for name in LogFields.__annotations__] for record in caplog.records]
     assert fields == [["check", 1, 12, None], ["check", 1, 12, root_text(7)], ["check", 0, 12, None]]
-
-
-def test_a_note_is_logged_once_in_a_run(caplog: pytest.LogCaptureFixture) -> None:
-    error_log = ErrorLog(Config())
-    notes = [ErrorReport("check", task, "attribute 'db' is not kept", is_note=True) for task in (0, 1)]
-    for number in (1, 2):
-        error_log.promotion(Promotion(number, reports=notes))
-    error_log.tell_withheld(at_once=True)
-    assert [record.getMessage() for record in caplog.records] == ["attribute 'db' is not kept"]
-
-
-def test_the_line_of_an_exception_names_the_place_in_the_users_code(caplog: pytest.LogCaptureFixture) -> None:
-    try:
-        Grim().execute(None, None)
-    except ValueError as error:
-        report = ErrorReport("grim", 0, "ValueError: never", text_of(error))
-        ErrorLog(Config()).promotion(Promotion(1, reports=[report]))
-    assert re.fullmatch(r"grim\[0\] reported: ValueError: never, at test_error_log\.py:\d+", caplog.messages[0])
 
 
 def announced(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -132,19 +103,6 @@ def test_an_outage_is_one_line_that_tells_the_most_frequent_cause_and_what_happe
     assert "its spouts give it about 10 messages at a time now, after waits of up to 30 s" in out
     assert "after 20 s (outage_patience_secs) the retry policy takes its course" in out
     assert "what has used its attempts is given up" in spent
-
-
-def test_a_spout_that_can_read_hardly_any_record_has_a_line_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
-    error_log, out = ErrorLog(Config(outage_patience_secs=20)), Outage(Phase.OUT, raised=300, micro_batches=3)
-    spent, well = Outage(Phase.SPENT, probes=4), Outage(Phase.OUT, since_ms=1000)
-    for phase, outage in ((Phase.OUT, out), (Phase.SPENT, spent), (Phase.WELL, well)):
-        change = OutageChange("orders", Phase.OUT, phase, outage, 3000, "ValueError: no", spout=True)
-        error_log.promotion(Promotion(1, outages=[change]))
-    begun, ended, works = [record.getMessage() for record in caplog.records]
-    assert begun.startswith("spout 'orders' cannot read nearly all of its records, 300 in 3 micro-batches, most often")
-    assert "'ValueError: no': is its decoder the right one? It reads about 10 records at a time now" in begun
-    assert ended.endswith("is used up: it reads at full speed, and unreadable records are given up")
-    assert works == "spout 'orders' can read its records again, after 2.0 s: it reads at full speed"
 
 
 def test_of_each_probe_of_a_bolt_that_is_out_two_errors_are_told_and_the_rest_counted(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sys
 from pathlib import Path
@@ -25,20 +24,8 @@ from pyspark.errors import PySparkException
 from sparkbolt.spark import jvm
 from sparkbolt.spark.driver_rpc import Bridge
 from sparkbolt.spark.driver_rpc_client import DriverRpcClient
-from sparkbolt.spark.failure_text import carried, errors_carried, python_mistake, query_failure
-from tests.unit.spark.lives import FACTORY, SparkSaysError, thrown
-
-
-@pytest.mark.parametrize(
-    "java",
-    [
-        thrown("java.net.SocketTimeoutException", "org.postgresql.Driver"),
-        thrown("java.lang.IllegalStateException", FACTORY),
-        thrown("org.apache.spark.SparkException: java.net.SocketTimeoutException " + FACTORY, "x"),
-    ],
-)
-def test_no_other_failure_is_taken_for_a_process_that_did_not_come_up(java: Any) -> None:
-    assert not query_failure(SparkSaysError(java)).free
+from sparkbolt.spark.failure_text import carried, errors_carried, query_failure
+from tests.unit.spark.lives import FACTORY
 
 
 @pytest.mark.parametrize(
@@ -82,13 +69,6 @@ def test_workers_of_another_python_are_one_sentence_that_says_which_and_what_to_
     assert f"this program runs {sys.executable}. Set the environment variable PYSPARK_PYTHON" in failure.text
 
 
-@pytest.mark.parametrize(
-    "text", ["ModuleNotFoundError: No module named 'sparkbolt.mine'", "No module named 'sparkbolt_extras'"]
-)
-def test_a_module_with_a_similar_name_is_a_users(text: str) -> None:
-    assert not query_failure(PySparkException(text)).hopeless
-
-
 def test_an_error_of_ours_leaves_a_process_with_its_kind_and_all_its_words() -> None:
     for error in (StateError("bolt 'a'\nsecond line: \"quoted\" é"), InvalidTopology("t", ["one", "two"])):
         with pytest.raises(Exception) as raised, errors_carried():  # noqa: PT011  a type of its own, as a text to Spark
@@ -96,16 +76,6 @@ def test_an_error_of_ours_leaves_a_process_with_its_kind_and_all_its_words() -> 
         text = f"py4j: An error occurred while calling o77.\n: java.lang.X: {raised.value}\n\tat java.lang.Thread.run"
         assert carried(text) == QueryFailure(str(error), type(error))
         assert query_failure(Py4JError(text)) == QueryFailure(str(error), type(error))
-
-
-def test_what_is_none_of_ours_leaves_as_it_is_and_damaged_words_carry_nothing() -> None:
-    with pytest.raises(ValueError, match=r"^mine$"), errors_carried():
-        raise ValueError("mine")
-    assert carried("ValueError: mine") is None
-    assert carried('sparkbolt-error:{"kind": "StateErr') is None
-    assert carried('sparkbolt-error:["no", "object"]') is None
-    foreign = json.dumps({"kind": "Callable", "text": "no error at all"})
-    assert carried(f"sparkbolt-error:{foreign}") == QueryFailure("no error at all", None)
 
 
 def test_a_full_disk_is_told_by_its_number() -> None:
@@ -137,18 +107,6 @@ def test_what_the_driver_raises_reaches_the_planner_as_data(error: BaseException
             assert f"{type(error).__name__}: {error}" in str(raised.value)
     finally:
         bridge.close()
-
-
-def test_the_python_of_workers_is_asked_whether_it_can_run_us() -> None:
-    def context(python: str, master: str = "local[2]") -> Any:
-        return SimpleNamespace(pythonExec=python, master=master)
-
-    assert python_mistake(context(sys.executable)) is None
-    assert python_mistake(context("/no/such/python", "spark://far:7077")) is None, "it is not on this machine"
-    said = python_mistake(context("/no/such/python"))
-    assert said is not None
-    assert "Spark's workers run the Python '/no/such/python'" in said
-    assert f"this program runs {sys.executable}. Set the environment variable PYSPARK_PYTHON to that" in said
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from sparkbolt.spark import scratch
@@ -32,22 +31,6 @@ def test_workers_talk_to_the_jvm_over_unix_sockets_in_a_folder_of_this_process(
     folder.rmdir() if folder.exists() and not any(folder.iterdir()) else None
     assert settings[ENABLED] == "true"
     assert settings[FOLDER] == f"{folder}/sparkbolt-12345678"
-
-
-def test_on_a_spark_on_which_that_was_not_tried_they_talk_over_tcp(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pyspark, "__version__", "4.2.0")
-    monkeypatch.setattr("sparkbolt.spark.jvm.SOCKET_PATH_BYTES_MAX", 1000)
-    assert ENABLED not in settings_with(tmp_path, monkeypatch)
-
-
-def test_where_the_path_of_a_socket_would_be_too_long_they_talk_over_tcp(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = settings_with(tmp_path / ("long" * 20), monkeypatch)
-    assert ENABLED not in settings
-    assert settings["spark.executorEnv.SPARKBOLT_PRINTS"].endswith("/prints")
 
 
 def test_a_log_that_is_kept_is_all_that_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import EngineError, Progress
+from sparkbolt import EngineError
 from sparkbolt.control.documents import TopologyState
 from tests.unit.spark.lives import Lives, idle_running, topology
 from tests.unit.spark.lives import start as start
@@ -21,10 +21,10 @@ def test_a_restart_that_was_asked_for_begins_another_life_and_is_no_failure(
     with caplog.at_level(logging.WARNING, "sparkbolt"):
         running = start(lives, restarts_max=0)
         lives.await_begun(1)
-        running._operated.restart("restarted by alice")
+        running.restart("restarted by alice")
         assert lives.await_begun(2).coordinator.life == 1
         lives.begun[1].machine.promoted = True
-        running._operated.restart("restarted by alice")
+        running.restart("restarted by alice")
         assert lives.await_begun(3).coordinator.life == 2
     assert running.failure is None
     assert "query failed" not in caplog.text
@@ -36,7 +36,7 @@ def test_a_query_that_fails_while_it_is_asked_to_restart_is_no_failure(start: An
     running = start(lives, restarts_max=0)
     life = lives.await_begun(1)
     life.stop_query = lambda: life.query.end(ValueError("a job was cancelled"))
-    running._operated.restart("restarted by alice")
+    running.restart("restarted by alice")
     lives.await_begun(2)
     assert running.failure is None
 
@@ -45,14 +45,14 @@ def test_a_topology_that_is_killed_drains_and_ends_and_who_waits_is_told(start: 
     lives = Lives()
     running = start(lives)
     lives.await_begun(1).coordinator.finished = False
-    running._operated.kill(30, "killed by alice")
+    running.kill(30, "killed by alice")
     assert running._closed.wait(30)
     assert not running.is_running
     assert running.killed == "killed by alice"
     with pytest.raises(EngineError, match="topology 't' is not running: it was killed by alice"):
         running.await_finished()
     with pytest.raises(EngineError, match="was stopped"):
-        running._operated.restart("restarted by bob")
+        running.restart("restarted by bob")
 
 
 def test_a_second_kill_may_only_shorten_the_time(start: Any) -> None:
@@ -60,12 +60,12 @@ def test_a_second_kill_may_only_shorten_the_time(start: Any) -> None:
     running = start(lives)
     life = lives.await_begun(1)
     life.coordinator.drained = False
-    running._operated.kill(1000, "killed by alice")
-    assert running._operated._state()[0] == TopologyState.KILLED
+    running.kill(1000, "killed by alice")
+    assert running.look(0.0).state == TopologyState.KILLED
     with pytest.raises(EngineError, match="topology 't' was killed and is ending"):
         running.activate()
-    running._operated.kill(2000, "killed by bob")
-    running._operated.kill(0, "killed by bob")
+    running.kill(2000, "killed by bob")
+    running.kill(0, "killed by bob")
     assert running._closed.wait(30)
     assert running.killed == "killed by alice"
     assert running.stop(drain=False) is False
@@ -79,30 +79,28 @@ def test_a_topology_that_is_stopped_drains_and_is_not_activated_again(start: Any
     stopping = threading.Thread(target=running.stop)
     stopping.start()
     with running._changed:
-        assert running._changed.wait_for(lambda: not life.coordinator.active, 30)
-    assert running._operated._state() == (TopologyState.DRAINING, None)
+        assert running._changed.wait_for(lambda: not running._lifecycle.emits, 30)
+    view = running.look(0.0)
+    assert (view.state, view.why) == (TopologyState.DRAINING, None)
     with pytest.raises(EngineError, match="topology 't' was asked to stop and is ending"):
         running.activate()
     life.coordinator.drained = True
     stopping.join(30)
-    assert running._operated._state() == (TopologyState.ENDED, None)
+    view = running.look(0.0)
+    assert (view.state, view.why) == (TopologyState.ENDED, None)
 
 
 def test_who_closes_a_topology_that_is_being_closed_waits_for_its_end(start: Any) -> None:
     lives = Lives()
     running = start(lives)
     lives.await_begun(1)
-    running._operated.kill(0, "killed by alice")
+    running.kill(0, "killed by alice")
     running.close()
     assert running._closed.is_set()
 
 
 def test_what_is_shown_never_waits_for_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     running = idle_running(topology(), monkeypatch)
-    running._life.progress = Progress
-    running._life.machine.promoted = True
-    monkeypatch.setattr(type(running), "trouble", None)
-    monkeypatch.setattr(type(running), "waits_for", None)
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -113,8 +111,8 @@ def test_what_is_shown_never_waits_for_the_lock(monkeypatch: pytest.MonkeyPatch)
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait()
-    assert not running._operated.look(0.0).fresh
-    assert not running._operated.look(0.01).fresh
+    assert not running.look(0.0).fresh
+    assert not running.look(0.01).fresh
     release.set()
     thread.join()
-    assert running._operated.look(0.0).fresh
+    assert running.look(0.0).fresh

@@ -56,17 +56,3 @@ def test_what_is_at_its_place_is_not_written_and_a_copy_is(moved: Path, tmp_path
     shutil.copytree(moved, copy)
     name_anew(copy)
     assert schemas(copy)[0].startswith(f"file://{copy}/spark/state/0/_stateSchema/default/")
-
-
-@pytest.mark.parametrize("text", ["", "v3\n{}", "v2\nno JSON", "v2\n[]", 'v2\n{"stateStoreInfo": [{}]}', "v2\n{}"])
-def test_what_is_not_understood_is_left_to_spark(moved: Path, text: str) -> None:
-    (moved / METADATA).write_text(text)
-    name_anew(moved)
-    assert (moved / METADATA).read_text() == text
-
-
-def test_a_schema_that_is_not_there_keeps_its_place_in_the_message_of_spark(moved: Path) -> None:
-    before = schemas(moved)
-    shutil.rmtree(moved / "spark/state/0/_stateSchema")
-    name_anew(moved)
-    assert schemas(moved) == before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,13 +10,11 @@ import pytest
 
 from sparkbolt import EngineError
 from sparkbolt.api.outage import Outage, Phase
-from sparkbolt.api.reports import Promotion
 from sparkbolt.sim.engine import LocalEngine
 
 pytest.importorskip("pyspark")
 
 from sparkbolt.spark import running as running_module
-from sparkbolt.spark.checkpoint_lock import _in_use
 from tests.unit.spark.lives import Lives, NoLock, idle_running, topology
 from tests.unit.spark.lives import start as start
 
@@ -28,23 +25,23 @@ def test_a_topology_is_up_when_its_query_works_and_in_trouble_when_it_has_failed
     life = lives.await_begun(1)
     not_yet = "Spark has run no micro-batch since the start"
     assert (running.waits_for, running.trouble) == (not_yet, None)
-    life.coordinator.ledger.staged = 0
-    assert running.waits_for is None, "its first micro-batch waits for its commit"
-    life.coordinator.ledger.staged = None
-    life.machine.works = True
+    running._lifecycle.works(life.coordinator.life)
     assert (running.waits_for, running.trouble) == (None, None)
     life.query.end(ValueError("a query may end"))
     again = lives.await_begun(2)
     said = "its query failed and is being started again: ValueError: a query may end"
     assert (running.waits_for, running.trouble) == (not_yet, said)
-    again.runs = 0
+    running._lifecycle.runs(again.coordinator.life)
     assert (running.waits_for, running.trouble) == (None, said), "it runs a micro-batch, which may fail again"
-    again.machine.works = True
+    running._lifecycle.works(again.coordinator.life)
     assert (running.waits_for, running.trouble) == (None, None)
-    closed = SimpleNamespace(name="a[0]", opened=False, trouble="open of spout a[0] raised")
-    running._threads = [closed]
+
+
+def test_a_topology_waits_for_its_spouts_and_tells_why_one_is_not_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = idle_running(topology(), monkeypatch)
+    running._lifecycle.opening = ["a[0]"]
+    running._supervisor.threads = [SimpleNamespace(trouble="open of spout a[0] raised")]  # type: ignore[list-item]
     assert (running.waits_for, running.trouble) == ("a[0]: open has not returned", "open of spout a[0] raised")
-    running._threads = []
 
 
 def test_each_component_has_counters_before_anything_is_committed_and_the_log_has_none(
@@ -73,19 +70,8 @@ def test_a_bolt_that_is_out_is_told_with_its_reason_and_its_next_probe(monkeypat
     monkeypatch.setattr(running_module, "now_ms", lambda: 41_000)
     out = "pass is out for 40 s (ConnectionError: refused), next probe in 12 s"
     assert running.outages == [out]
-    running._life.commit_waits = "commit 3 of sink waits: the disk is full"
+    running._supervisor.life.commit_waits = "commit 3 of sink waits: the disk is full"
     assert running.outages == [out, "commit 3 of sink waits: the disk is full"]
-
-
-def test_a_listener_gets_counters_of_each_component(monkeypatch: pytest.MonkeyPatch) -> None:
-    running = idle_running(topology(), monkeypatch)
-    heard: list[Any] = []
-    running.on_micro_batch(heard.append)
-    running._coordinator.ledger.metrics.components.clear()
-    running._tell(running._life.machine, Promotion(0))
-    assert list(heard[0].metrics.components) == ["numbers", "pass"]
-    with pytest.raises(KeyError, match="there is no component 'typo'"):
-        heard[0].metrics.of("typo")
 
 
 def test_a_driver_that_comes_next_has_the_counters_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +79,7 @@ def test_a_driver_that_comes_next_has_the_counters_at_once(monkeypatch: pytest.M
     while engine.step() is not None:
         pass
     engine.restart()
-    running = idle_running(engine.topology, monkeypatch)
-    running._life.coordinator = engine.coordinator
+    running = idle_running(engine.topology, monkeypatch, engine=engine)
     metrics = running.metrics()
     assert metrics.micro_batches > 0
     assert (metrics.components["numbers"].acked, metrics.components["pass"].executed) == (2, 2)
@@ -104,26 +89,13 @@ def test_a_running_topology_tells_its_state_and_takes_no_orders_once_it_is_stopp
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     running = idle_running(topology(), monkeypatch, NoLock(tmp_path))
-    monkeypatch.setattr(running, "_supervisor", SimpleNamespace(is_alive=lambda: True))
+    running.start()
     assert repr(running) == f"<RunningTopology 't': running, checkpoint {tmp_path}>"
     running.deactivate()
     running.activate()
-    monkeypatch.setattr(running, "_supervisor", SimpleNamespace(is_alive=lambda: False))
     running.stop()
     assert repr(running) == f"<RunningTopology 't': stopped, checkpoint {tmp_path}>"
     for order in (running.activate, running.deactivate):
         with pytest.raises(EngineError, match=r"topology 't' was stopped and cannot be (de)?activated"):
             order()
     running.stop()
-
-
-def test_a_second_start_in_the_same_process_is_told_that_it_is_its_own() -> None:
-    owner = f"another driver (process {os.getpid()}, its JVM is 7)"
-    said = _in_use("/state", owner, held_here=True)
-    assert said.startswith("checkpoint /state is in use by this process: stop the topology that runs with it ")
-    assert "(running.stop())" in said
-    for other, held_here in ((owner, False), ("another driver (process 1, its JVM is 7)", True)):
-        assert _in_use("/state", other, held_here=held_here) == (
-            f"checkpoint /state is in use by {other}: stop that one first, or give this topology a checkpoint "
-            "directory of its own"
-        )

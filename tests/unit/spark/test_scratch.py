@@ -58,18 +58,3 @@ def test_what_a_dead_process_has_left_is_removed_by_the_next_start(folder: Path)
     long_ago = time.time() - scratch.KEPT_SECS - 60
     os.utime(Path(kept, ".kept"), (long_ago, long_ago))
     assert scratch.sweep() == [kept]
-
-
-def test_what_only_has_such_a_name_is_left_alone(folder: Path) -> None:
-    (folder / "sparkbolt-state" / "ledger").mkdir(parents=True)  # a checkpoint of a user's
-    (folder / "sparkbolt-file").touch()
-    (folder / "elsewhere").mkdir()
-    (folder / "sparkbolt-link").symlink_to(folder / "elsewhere")
-    (folder / "elsewhere" / ".sparkbolt-scratch").touch()
-    assert scratch.sweep() == []
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "elsewhere",
-        "sparkbolt-file",
-        "sparkbolt-link",
-        "sparkbolt-state",
-    ]

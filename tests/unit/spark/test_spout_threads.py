@@ -11,59 +11,13 @@ import pytest
 from sparkbolt import Spout
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import Config
-from sparkbolt.api.reports import ErrorReport
+from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.spout_buffer import SpoutBuffer
-from sparkbolt.worker.tuple_batch import Output
+from sparkbolt.worker.emissions import Output
 
 pytest.importorskip("pyspark")
 
-
-class Grumbler(Spout):
-    """Reports an error with its first tuple, reports and raises with its second call, then is done."""
-
-    outputs = ["n"]
-
-    def open(self, context: TopologyContext) -> None:
-        self.calls = 0
-
-    def next_tuple(self, collector: Any) -> None:
-        self.calls += 1
-        if self.calls == 1:
-            collector.report_error("half a message")
-        elif self.calls == 2:
-            collector.report_error(ValueError("another"))
-            raise RuntimeError("and now this")
-
-    @property
-    def exhausted(self) -> bool:
-        return self.calls > 2
-
-
-def test_what_a_spout_reports_is_told_and_not_kept() -> None:
-    from sparkbolt.spark.spout_threads import SpoutThread
-
-    told: list[ErrorReport] = []
-    raised: list[str] = []
-    both = threading.Event()
-
-    def report(failure: Any) -> None:
-        raised.append(str(failure))
-        both.set()
-
-    output = Output("grumbler", [])
-    context = TopologyContext("t", "grumbler", 0, 1, 1, Config())
-    lock = threading.Condition(threading.RLock())
-    thread = SpoutThread(
-        Grumbler(), context, output, SpoutBuffer(1, 10), lock, tracked=True, report=report, tell=told.append
-    )
-    thread.start()
-    assert both.wait(10)
-    thread.close()
-    assert told == [ErrorReport("grumbler", 0, "half a message"), ErrorReport("grumbler", 0, "ValueError: another")]
-    assert raised == [
-        "next_tuple of spout grumbler[0] raised RuntimeError: and now this; it is called again after a pause"
-    ]
-    assert not output.errors
+from sparkbolt.spark.user_calls import Calls
 
 
 class Blocking(Spout):
@@ -97,7 +51,15 @@ def test_spouts_are_told_to_stop_together_and_one_that_hangs_holds_up_no_other(
         spout = Blocking(called[-1], let, closed)
         buffer, lock = SpoutBuffer(number + 1, 10), threading.Condition(threading.RLock())
         thread = SpoutThread(
-            spout, context, Output("spout", []), buffer, lock, tracked=True, report=lambda _: None, tell=lambda _: None
+            spout,
+            context,
+            Output("spout", []),
+            buffer,
+            Calls(lock),
+            Lifecycle(),
+            tracked=True,
+            report=lambda _: None,
+            tell=lambda _: None,
         )
         threads.append(thread)
         thread.start()
@@ -147,7 +109,15 @@ def test_a_spout_hears_of_an_ack_once_though_a_new_life_begins_meanwhile() -> No
     spout = Acked(begin_life)
     context = TopologyContext("t", "acked", 0, 1, 1, Config())
     thread = SpoutThread(
-        spout, context, Output("acked", []), old, lock, tracked=True, report=lambda *_: None, tell=lambda _: None
+        spout,
+        context,
+        Output("acked", []),
+        old,
+        Calls(lock),
+        Lifecycle(),
+        tracked=True,
+        report=lambda *_: None,
+        tell=lambda _: None,
     )
     thread.start()
     assert spout.heard.wait(10)
@@ -197,7 +167,15 @@ def test_whatever_a_spout_raises_is_told_and_its_thread_goes_on(monkeypatch: pyt
     context = TopologyContext("t", "a spout[1]", 2, 1, 1, Config())
     output = Output("a spout[1]", [])
     thread = SpoutThread(
-        spout, context, output, buffer, lock, tracked=True, report=failures.append, tell=lambda _: None
+        spout,
+        context,
+        output,
+        buffer,
+        Calls(lock),
+        Lifecycle(),
+        tracked=True,
+        report=failures.append,
+        tell=lambda _: None,
     )
     thread.start()
     assert spout.works.wait(30)
@@ -209,42 +187,3 @@ def test_whatever_a_spout_raises_is_told_and_its_thread_goes_on(monkeypatch: pyt
         "exhausted of spout a spout[1][2] raised ZeroDivisionError: no share; it is called again after a pause",
         "next_tuple of spout a spout[1][2] raised SystemExit: enough; it is called again after a pause",
     ]
-
-
-class Closed(Spout):
-    """Cannot be opened."""
-
-    outputs = ["n"]
-
-    def open(self, context: TopologyContext) -> None:
-        raise ConnectionRefusedError("nobody listens")
-
-    def next_tuple(self, collector: Any) -> None: ...
-
-
-def test_a_spout_that_cannot_be_opened_says_why_it_emits_nothing() -> None:
-    from sparkbolt.spark.spout_threads import SpoutFailure, SpoutThread
-
-    told = threading.Event()
-
-    def report(failure: SpoutFailure) -> None:
-        told.set()
-
-    lock = threading.Condition(threading.RLock())
-    context = TopologyContext("t", "queue", 0, 1, 1, Config())
-    thread = SpoutThread(
-        Closed(),
-        context,
-        Output("queue", []),
-        SpoutBuffer(1, 10),
-        lock,
-        tracked=True,
-        report=report,
-        tell=lambda _: None,
-    )
-    assert (thread.opened, thread.trouble) == (False, None)
-    thread.start()
-    assert told.wait(30)
-    said = "open of spout queue[0] raised ConnectionRefusedError: nobody listens; it is called again after a pause"
-    assert (thread.opened, thread.trouble) == (False, said)
-    thread.close()

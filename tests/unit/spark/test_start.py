@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import sys
 import threading
@@ -96,44 +95,6 @@ def test_a_jvm_whose_start_is_broken_off_is_ended(tmp_path: Path, monkeypatch: p
     assert java_gateway.Popen is before
 
 
-DIES = """#!{python}
-import os, socket, struct
-with socket.socket() as port:
-    port.bind(("127.0.0.1", 0))
-    place = os.environ["_PYSPARK_DRIVER_CONN_INFO_PATH"]
-    with open(place + ".part", "wb") as file:
-        file.write(struct.pack("!ii", port.getsockname()[1], 6) + b"secret")
-    os.rename(place + ".part", place)
-"""
-
-
-def test_a_jvm_that_dies_while_spark_starts_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has said where it listens, and is gone."""
-    script = tmp_path / "bin/spark-submit"
-    script.parent.mkdir()
-    script.write_text(DIES.format(python=sys.executable))
-    script.chmod(0o700)
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    monkeypatch.setattr(session_module.SparkSession, "getActiveSession", lambda: None)
-    monkeypatch.setattr(session_module, "own_class_archive", lambda: None)
-    with pytest.raises(EngineError, match=r"master 'local\[1,4\]': the JVM has ended, or does not answer \(.*refused"):
-        session_module.make_session("dies", "local[1]")
-
-
-def test_a_start_that_fails_with_few_files_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = {"few": (256, 256), "many": (1 << 20, 1 << 20), "any number": (resource.RLIM_INFINITY,) * 2}
-    said = {}
-    for name, limit in limits.items():
-        monkeypatch.setattr(resource, "getrlimit", lambda which, limit=limit: limit)
-        said[name] = session_module._too_few_files()
-    assert said == {
-        "few": " (a process may have 256 files open here, which is few for Java: ulimit -n 1024)",
-        "many": "",
-        "any number": "",
-    }
-
-
 HOLDER = """
 import fcntl, os, sys
 lock = open(sys.argv[1] + "/lock", "wb")
@@ -186,12 +147,6 @@ def test_a_checkpoint_whose_driver_is_dead_or_unknown_is_waited_for(hold: Any, t
     hold(owner)
     with pytest.raises(SparkIsStartedError):
         start(build(), checkpoint=tmp_path)
-
-
-def test_a_checkpoint_that_was_never_locked_is_none_in_use(hold: Any, tmp_path: Path) -> None:
-    with pytest.raises(SparkIsStartedError):
-        start(build(), checkpoint=tmp_path / "new")
-    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("used", [True, False])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,14 +11,13 @@ from unittest.mock import MagicMock
 import pytest
 
 from sparkbolt import CheckpointError, EngineError
-from sparkbolt.base.exceptions import line_of
 from sparkbolt.errors import SparkboltError, StateError
 
 pytest.importorskip("pyspark")
 
 from py4j.protocol import Py4JError
 
-from sparkbolt.spark import running as running_module
+from sparkbolt.spark import supervisor as supervisor_module
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.session import JVM_IS_GONE, SESSION_IS_STOPPED, check_usable, why_gone
 from tests.unit.spark.lives import NO_WORKER, Lives, NoLock, SparkSaysError, thrown
@@ -44,26 +41,13 @@ def test_an_open_that_raises_once_after_a_restart_is_not_taken_for_another_drive
     ]
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
-def test_user_code_that_exits_does_not_end_the_supervisor(
-    start: Any, caplog: pytest.LogCaptureFixture, error: BaseException
-) -> None:
-    lives = Lives(lambda number: error if number == 1 else None)
-    with caplog.at_level(logging.ERROR, "sparkbolt"):
-        running = start(lives)
-        lives.await_begun(1).query.end(ValueError("a query may end"))
-        assert lives.await_begun(2).coordinator.life == 2
-    assert running.failure is None
-    assert f"query failed: {line_of(error)}; it is started again" in caplog.records[-1].getMessage()
-
-
 def test_another_driver_that_took_the_checkpoint_over_is_still_found(start: Any, tmp_path: Path) -> None:
     lives = Lives()
     running = start(lives)
     life = lives.await_begun(1)
     NoLock(tmp_path).begin_life()
     life.query.end(ValueError("a query may end"))
-    running._supervisor.join(30)
+    running._supervisor._thread.join(30)
     assert "was taken over by another driver (life 1 began, this one is 0)" in running.failure
 
 
@@ -71,7 +55,7 @@ def test_a_query_that_somebody_else_has_stopped_is_not_started_again(start: Any)
     lives = Lives()
     running = start(lives)
     lives.await_begun(1).query.end()
-    running._supervisor.join(30)
+    running._supervisor._thread.join(30)
     assert running.failure.startswith("the query was stopped by somebody else")
     assert len(lives.begun) == 1
 
@@ -98,7 +82,7 @@ def test_whether_a_query_is_started_again_depends_on_the_type_of_what_ended_it(
         lives.await_begun(2)
         assert running.failure is None
     else:
-        running._supervisor.join(30)
+        running._supervisor._thread.join(30)
         assert running.failure == f"{error} (not started again: it would fail again)"
 
 
@@ -132,7 +116,7 @@ def test_a_python_process_that_never_comes_up_is_waited_for_as_long_as_for_an_ou
     running = start(lives, outage_patience_secs=0.001)
     lives.await_begun(1).query.end(SparkSaysError(NO_WORKER))
     lives.await_begun(2).query.end(SparkSaysError(NO_WORKER))
-    running._supervisor.join(30)
+    running._supervisor._thread.join(30)
     assert running.failure.endswith("(so for 0.001 s, outage_patience_secs)")
     assert len(lives.begun) == 2
 
@@ -168,10 +152,9 @@ def test_a_jvm_that_has_died_and_a_session_that_was_stopped_are_one_sentence_at_
 ) -> None:
     lives = Lives()
     running = start(lives)
-    running._spark = session
-    monkeypatch.setattr(running_module, "why_gone", why_gone)
+    monkeypatch.setattr(supervisor_module, "why_gone", lambda _: why_gone(session))
     lives.await_begun(1).query.end(Py4JError("An error occurred while calling getBroadcastThreshold"))
-    running._supervisor.join(30)
+    running._supervisor._thread.join(30)
     assert running.failure == told
     assert repr(running).startswith("<RunningTopology 't': failed, ")
     assert running.progress().sentence == "no micro-batch runs"
@@ -179,31 +162,3 @@ def test_a_jvm_that_has_died_and_a_session_that_was_stopped_are_one_sentence_at_
     with pytest.raises(EngineError, match="start the topology again with the same checkpoint"):
         check_usable(session)
     check_usable(stopped(context(is_stopped=False)))
-
-
-def test_what_py4j_logs_of_a_jvm_that_has_died_sets_up_no_logger_of_the_program() -> None:
-    """In a process of its own, since pytest has set up the root logger."""
-    program = """
-import logging
-from py4j.java_gateway import GatewayParameters, JavaGateway
-from py4j.protocol import Py4JNetworkError
-from sparkbolt.spark.jvm import quieten_py4j
-quieten_py4j()
-gateway = JavaGateway(gateway_parameters=GatewayParameters(port=9))
-def broken(self):
-    class Connection:
-        def send_command(self, command):
-            raise Py4JNetworkError("gone")
-        def close(self, reset):
-            pass
-    return Connection()
-type(gateway._gateway_client)._get_connection = broken
-try:
-    gateway.jvm.java.lang.System.nanoTime()
-except Exception as error:
-    print(type(error).__name__)
-assert not logging.getLogger().handlers
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Py4J")

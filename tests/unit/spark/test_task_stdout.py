@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from sparkbolt.control.log_reading import last_lines
 from sparkbolt.control.logs import TopologyLog
-from sparkbolt.spark import task_stdout
 from sparkbolt.spark.jvm import bound_file
-from sparkbolt.spark.task_stdout import TASK_LOG_ENV, TASK_STDOUT_ENV, StdoutReader, stdout_to_driver
+from sparkbolt.spark.task_stdout import TASK_LOG_ENV, TASK_STDOUT_ENV, StdoutReader
 
 ROOT = Path(__file__).parents[3]
 WORKER = """
@@ -38,36 +34,6 @@ def test_long_lines_of_several_workers_arrive_whole_and_in_order(tmp_path: Path)
         expected = [f"{name * 9000} {number}" for number in range(200)]
         assert [line for line in lines if line.startswith(name)] == expected
     assert len(lines) == 400
-
-
-def test_a_display_that_fails_does_not_end_the_reading(tmp_path: Path) -> None:
-    def closed(text: str) -> None:
-        raise BrokenPipeError
-
-    reader = StdoutReader(str(tmp_path / "prints"), closed)
-    with open(reader.path, "w") as pipe:
-        pipe.write("lost\n")
-    assert reader.catch_up(30)
-    shown: list[str] = []
-    reader.show = shown.append
-    with open(reader.path, "w") as pipe:
-        pipe.write("seen \x1e\x0b\u2028 in one line\n")
-    assert reader.catch_up(30)
-    assert shown == ["seen \x1e\x0b\u2028 in one line\n"]
-
-
-def test_without_a_reader_a_worker_prints_where_it_always_did(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "prints")
-    environment = {**os.environ, TASK_STDOUT_ENV: str(tmp_path / "prints"), "PYTHONPATH": str(ROOT)}
-    code = "from sparkbolt.spark.task_stdout import stdout_to_driver as f\nf()\nprint('here')"
-    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
-    assert run.stdout == "here\n"
-
-
-def test_without_a_pipe_nothing_is_redirected() -> None:
-    before = sys.stdout
-    stdout_to_driver()
-    assert sys.stdout is before
 
 
 def test_a_log_that_grows_too_large_is_moved_and_whoever_appends_goes_on(tmp_path: Path) -> None:
@@ -122,32 +88,3 @@ def test_a_log_has_what_tasks_print_and_log_with_the_task(tmp_path: Path) -> Non
         ("WARNING", "count", 1, 7, "mine: slow: 3"),
         ("ERROR", "split", 0, 7, "of the engine"),
     ]
-
-
-def test_without_a_log_tasks_print_as_ever_and_warnings_of_the_engine_are_the_drivers(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(task_stdout, "WARNINGS_MAX", 2)
-    shown: list[str] = []
-    reader = StdoutReader(str(tmp_path / "prints"), shown.append)
-    task = run_task(reader.path, tmp_path)
-    with open(reader.path, "w") as pipe:
-        for level, text in (("INFO", "a detail"), ("WARNING", "away"), ("WARNING", "one too many")):
-            said = {"level": level, "text": text, "engine": True, "component": "split", "task": 1}
-            pipe.write(f"\x1e{json.dumps(said)}\n")
-    assert reader.catch_up(30)
-    assert [(record.levelname, record.getMessage(), vars(record)["task"]) for record in caplog.records] == [
-        ("ERROR", "of the engine", 0),
-        ("WARNING", "away", 1),
-    ]
-    assert "".join(shown) == "of nobody\ntwo\nlines\na part and its rest\n"
-    assert task.stderr == "slow: 3\nof the engine\n"
-
-
-def test_what_a_task_prints_is_never_taken_for_a_mark(tmp_path: Path) -> None:
-    shown: list[str] = []
-    reader = StdoutReader(str(tmp_path / "prints"), shown.append)
-    with open(reader.path, "w") as pipe:
-        pipe.write('\x1e{broken\n\x1e["list"]\n')
-    assert reader.catch_up(30)
-    assert "".join(shown) == '\x1e{broken\n\x1e["list"]\n'

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sparkbolt import MicroBatchReport
 from sparkbolt.api.reports import Promotion
-from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 
 pytest.importorskip("pyspark")
 
-from sparkbolt.spark import starting as starting_module
-from sparkbolt.spark.running import RunningOnSpark
-from tests.unit.spark.lives import FakeQuery, NoLock, topology
+from tests.unit.spark.lives import NoLock, idle_running, topology
 
 
 class Sink:
@@ -57,16 +53,9 @@ class Held(NoLock):
 def begun(sink: Sink, checkpoint: Held, monkeypatch: pytest.MonkeyPatch, replayed: Promotion | None = None) -> Any:
     """A running topology whose life is a fake."""
     own = topology()
-    query = FakeQuery()
-    coordinator = LocalEngine(own).coordinator
-    coordinator.ledger.replayed = replayed
-    machine = SimpleNamespace(coordinator=coordinator, promoted=False, failure=None)
-    life = SimpleNamespace(machine=machine, coordinator=coordinator, query=query, passing=False, failure=None)
-    life.start = life.end = lambda: None
-    life.stop_query, life.sights = query.stop, dict
-    monkeypatch.setattr(RunningOnSpark, "_new_life", lambda running: life)
-    monkeypatch.setattr(RunningOnSpark, "_make_threads", lambda running: [])
-    running = RunningOnSpark(own, lay_out(own, 2), None, checkpoint, None, telemetry=sink)  # type: ignore[arg-type]
+    engine = LocalEngine(own)
+    engine.ledger.replayed = replayed
+    running = idle_running(own, monkeypatch, checkpoint, engine, telemetry=sink)
     running.start()
     return running
 
@@ -75,8 +64,8 @@ def test_telemetry_hears_each_promotion_and_is_closed_once(tmp_path: Path, monke
     sink = Sink()
     running = begun(sink, Held(tmp_path), monkeypatch)
     running._coordinator.ledger.metrics.micro_batch_ms = 250.0
-    running._tell(running._life.machine, Promotion(0))
-    running._tell(running._life.machine, Promotion(1))
+    running._promoted(running._coordinator, Promotion(0))
+    running._promoted(running._coordinator, Promotion(1))
     assert sink.heard == [(0, 250.0), (1, 250.0)]
     running.close()
     running.close()
@@ -98,25 +87,9 @@ def test_telemetry_that_raises_is_logged_and_harms_neither_the_topology_nor_its_
     sink, checkpoint = Sink(raises=True), Held(tmp_path)
     running = begun(sink, checkpoint, monkeypatch)
     with caplog.at_level(logging.WARNING, "sparkbolt"):
-        running._tell(running._life.machine, Promotion(0))
-        running._tell(running._life.machine, Promotion(1))
+        running._promoted(running._coordinator, Promotion(0))
+        running._promoted(running._coordinator, Promotion(1))
         running.close()
     assert [number for number, _ in sink.heard] == [0, 1]
     assert checkpoint.was_closed
     assert "no route to the collector" in caplog.text
-
-
-def test_telemetry_is_closed_if_the_topology_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = Sink()
-
-    def refuse(*_: Any) -> Any:
-        raise RuntimeError("the checkpoint is another topology's")
-
-    checks = ("refuse_if_in_use", "check_directory", "quieten_py4j", "make_session", "check_usable")
-    for name in (*checks, "check_private_names", "check_reachable", "is_local"):
-        monkeypatch.setattr(starting_module, name, lambda *_: SimpleNamespace(sparkContext=None))
-    monkeypatch.setattr(starting_module, "_running", refuse)
-    monkeypatch.setattr(starting_module, "code_shipping", SimpleNamespace(send=lambda *_, **__: None))
-    with pytest.raises(RuntimeError, match="another topology"):
-        starting_module.start(topology(), checkpoint="state", telemetry=sink)
-    assert sink.closed == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import signal
 import threading
 import time
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import Config, EngineError, PartitionedSpout, Range, SourceUnavailable, TopologyBuilder
-from sparkbolt.api.reports import Promotion, SourceView
+from sparkbolt.api.reports import SourceView
 from sparkbolt.api.topology import Topology
 from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
@@ -32,11 +31,14 @@ from sparkbolt.spark.activity_pages import warning
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.life import Life
 from sparkbolt.spark.running import RunningOnSpark
-from sparkbolt.spark.user_calls import Caller, Calls, Listeners, NotReturned, in_driver
+from sparkbolt.spark.supervisor import Supervisor
+from sparkbolt.spark.user_calls import Caller, Calls
 from tests.patience import PATIENCE_SECS
 from tests.unit.spark.lives import FakeQuery, NoLock, Pass
 
 HANGS_IN: set[str] = set()
+PLAYING: list[Any] = []
+"""The topology that is played."""
 OPENS: list[BaseException] = []
 """What the next calls of ``open`` raise."""
 ENTERED, LET = threading.Event(), threading.Event()
@@ -94,7 +96,9 @@ def build(spout: Hanging, **settings: Any) -> Topology:
 @pytest.fixture(autouse=True)
 def let_go(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(calls_module, "CLOSE_SECS", 1.0)
-    monkeypatch.setattr("sparkbolt.spark.running.why_gone", lambda session: None)
+    monkeypatch.setattr("sparkbolt.spark.supervisor.why_gone", lambda session: None)
+    new_life = Supervisor._new_life
+    monkeypatch.setattr(Supervisor, "_new_life", lambda supervisor: PLAYING[-1].play(new_life(supervisor)))
     HANGS_IN.clear()
     ENTERED.clear()
     LET.clear()
@@ -118,10 +122,11 @@ class Played(RunningOnSpark):
         HANGS_IN.update(hangs)
         OPENS.extend(away)
         session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
+        PLAYING[:] = [self]
         super().__init__(topology, lay_out(topology, 2), session, NoLock(directory), None, open_secs)
 
-    def _new_life(self) -> Life:
-        life = super()._new_life()
+    def play(self, life: Life) -> Life:
+        """Give a life a query that is played."""
         query = FakeQuery()
 
         def play() -> None:
@@ -174,19 +179,6 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-def test_a_played_topology_finishes_and_is_idle(begin: Any) -> None:
-    running = begin()
-    heard: list[int] = []
-    running.on_micro_batch(lambda report: heard.append(report.promotion.micro_batch_id))
-    assert running.await_finished(20)
-    assert running.metrics().of("numbers").acked == 4
-    assert heard[-1] == 1, "all have heard of what is finished"
-    assert running.await_idle(20)
-    began = time.monotonic()
-    assert running.stop()
-    assert time.monotonic() - began < 5
-
-
 @pytest.mark.parametrize("method", ["next_ranges", "on_committed", "on_sources_changed"])
 def test_a_method_of_a_spout_that_hangs_holds_nobody_up_and_is_left_behind_by_a_stop(
     begin: Any, method: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -206,7 +198,7 @@ def test_a_method_of_a_spout_that_hangs_holds_nobody_up_and_is_left_behind_by_a_
     began = time.monotonic()
     assert running.stop(drain=False), "no tree is open"
     assert time.monotonic() - began < 8
-    assert not running._supervisor.is_alive()
+    assert not running._supervisor.is_alive
     (said,) = lines(caplog)
     assert said.startswith(f"{method} of spout 'numbers' has not returned for ")
     assert said.endswith(" s: it is left behind, and spout numbers is not closed")
@@ -224,7 +216,7 @@ def test_what_a_call_gives_that_was_left_behind_changes_nothing(begin: Any, tmp_
     running.stop(drain=False)
     before = sorted(str(path) for path in tmp_path.rglob("*"))
     LET.set()
-    running._coordinator.spouts["numbers"]._caller._thread.join(20)
+    running._supervisor.life._spout_calls._callers["numbers"]._thread.join(20)
     assert running._coordinator.in_force is None
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
 
@@ -253,8 +245,8 @@ def test_a_listener_may_stop_the_topology_and_does_not_wait_for_it(begin: Any, h
         back.set()
 
     running.on_micro_batch(stop)
-    running._supervisor.join(20)
-    assert not running._supervisor.is_alive()
+    running._supervisor._thread.join(20)
+    assert not running._supervisor.is_alive
     assert back.wait(PATIENCE_SECS), "the listener never came back"
     assert returned[0] in (False, None)
     for thread in threading.enumerate():
@@ -272,37 +264,23 @@ def test_a_close_that_hangs_is_waited_for_so_long_and_no_longer(begin: Any, capl
     ]
 
 
-@pytest.mark.parametrize("method", ["finished", "lag"])
-def test_who_asks_for_metrics_or_for_the_end_does_not_wait_for_a_spout(begin: Any, method: str) -> None:
-    HANGS_IN.add(method)
-    running = begin()
-    if method == "finished":
-        assert not running.await_finished(1.0)
-    assert ENTERED.wait(20)
-    began = time.monotonic()
-    for _ in range(3):
-        assert running.metrics().of("numbers").lag in ((0, 1) if method == "finished" else (0,))
-    assert time.monotonic() - began < 5
-    running.stop(drain=False)
-
-
 def test_a_spout_whose_open_hangs_after_a_restart_does_not_hold_up_a_stop(begin: Any) -> None:
     running = begin()
     assert running.await_finished(20)
     HANGS_IN.add("open")
-    running._life.query.end(ValueError("a query may end"))
+    running._supervisor.life.query.end(ValueError("a query may end"))
     assert ENTERED.wait(20)
     began = time.monotonic()
     running.stop(drain=False)
     assert time.monotonic() - began < 8
-    assert not running._supervisor.is_alive()
+    assert not running._supervisor.is_alive
 
 
 def test_a_spout_whose_open_hangs_at_the_start_is_named_and_an_interrupt_ends_the_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("sparkbolt.spark.running.LOOK_OUT_SECS", 0.05)
-    monkeypatch.setattr("sparkbolt.spark.running.Hangs", lambda: Hangs(0.2))
+    monkeypatch.setattr("sparkbolt.spark.supervisor.LOOK_OUT_SECS", 0.05)
+    monkeypatch.setattr("sparkbolt.spark.supervisor.Hangs", lambda: Hangs(0.2))
     HANGS_IN.add("open")
     main = threading.get_ident()
 
@@ -317,18 +295,6 @@ def test_a_spout_whose_open_hangs_at_the_start_is_named_and_an_interrupt_ends_th
         Played(tmp_path)
     assert lines(caplog)[0].startswith("open of spout 'numbers' has not returned for 0 s, at test_user_calls.py:")
     assert lines(caplog)[-1].endswith("it is left behind, and spout numbers is not closed")
-
-
-def test_a_start_is_given_up_when_its_spouts_have_taken_as_long_as_they_may(tmp_path: Path) -> None:
-    HANGS_IN.add("open")
-    with pytest.raises(EngineError, match=r"^open of spout 'numbers' has not returned for \d s$"):
-        Played(tmp_path, open_secs=0.2)
-    HANGS_IN.clear()
-    running = Played(tmp_path, open_secs=60.0)
-    assert running._calls.ended_s == math.inf
-    running.start()
-    assert running.await_finished(20)
-    running.stop()
 
 
 class Refused(PySparkException):
@@ -350,13 +316,13 @@ def test_a_start_that_raises_lets_go_of_the_checkpoint_and_of_its_threads_and_di
     monkeypatch.setattr(NoLock, "close", lambda self: let_go.append(self))
     before = set(threading.enumerate())
     running = Played(tmp_path)
-    directory = Path(running._life._bridge.directory)
+    directory = Path(running._supervisor.life._bridge.directory)
     assert directory.exists()
 
     def refuse() -> None:
         raise error
 
-    running._life.start = refuse  # type: ignore[method-assign]
+    running._supervisor.life.start = refuse  # type: ignore[method-assign]
     with pytest.raises(told):
         running.start()
     assert let_go == [running._checkpoint]
@@ -380,28 +346,19 @@ def test_a_source_that_is_away_at_the_start_costs_no_restart_and_a_line_each_tim
 ) -> None:
     running = Played(tmp_path, spout=Away(), restarts_max=1)
     OPENS[:] = [SourceUnavailable("nobody answers") for _ in range(3)]
-    running._life.end()
-    running._life = running._first_life()
+    running._supervisor.life.end()
+    running._supervisor.life = running._supervisor._first_life()
     running.start()
     assert running.await_finished(20)
     ENTERED.clear()
     OPENS[:] = [SourceUnavailable("nobody answers") for _ in range(3)]
-    running._life.query.end(ValueError("a query may end"))  # type: ignore[union-attr]
+    running._supervisor.life.query.end(ValueError("a query may end"))  # type: ignore[union-attr]
     assert ENTERED.wait(20)
     running.stop()
     assert running.failure is None
     text = "spout 'numbers' could not be opened: nobody answers; it is tried again in"
     assert lines(caplog)[:3] == [f"{text} {secs:g} s (costs no restart)" for secs in (0.01, 0.02, 0.04)]
     assert sum("(costs no restart)" in line for line in lines(caplog)) == 6
-
-
-def test_a_source_that_is_away_at_the_start_is_waited_for_no_longer_than_the_start_may_take(tmp_path: Path) -> None:
-    OPENS[:] = [SourceUnavailable("nobody answers") for _ in range(9)]
-    began = time.monotonic()
-    away = r"^spout 'numbers' could not be opened: nobody answers \(until its time was over\)$"
-    with pytest.raises(EngineError, match=away):
-        Played(tmp_path, open_secs=0.5, spout=Away(), restart_backoff_secs=60.0)
-    assert time.monotonic() - began < 20
 
 
 # The parts.
@@ -412,45 +369,12 @@ def calls() -> Calls:
     return Calls(threading.Condition(threading.RLock()))
 
 
-def test_a_call_runs_without_the_lock_of_who_waits_for_it(calls: Calls) -> None:
-    caller = Caller(calls, "caller")
-
-    def take() -> str:
-        with calls.changed:
-            return threading.current_thread().name
-
-    with calls.changed, calls.changed:
-        assert caller.ask("take", take) == "caller"
-
-
 def test_what_a_call_raises_is_raised_where_it_is_waited_for(calls: Calls) -> None:
     def leave() -> None:
         raise SystemExit(3)
 
     with pytest.raises(SystemExit):
         Caller(calls, "caller").ask("leave", leave)
-
-
-def test_a_call_that_is_waited_for_when_the_topology_stops_gets_a_moment(
-    calls: Calls, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(calls_module, "LEAVE_SECS", 0.2)
-    caller = Caller(calls, "caller")
-    threading.Timer(0.05, calls.break_off).start()
-    assert caller.ask("quick", lambda: LET.wait(0.1) or 7) == 7
-    with pytest.raises(NotReturned, match=r"^slow has not returned for 0 s$"):
-        caller.ask("slow", lambda: LET.wait(60))
-
-
-def test_a_hook_that_a_spout_does_not_have_is_not_called(calls: Calls) -> None:
-    class Plain(Hanging):
-        on_committed = PartitionedSpout.on_committed
-
-    spout = in_driver(Plain(), "numbers", calls)
-    spout.on_committed({})
-    assert spout._caller._thread is None
-    assert type(spout).on_sources_changed is not PartitionedSpout.on_sources_changed
-    spout.close()
 
 
 def test_a_call_that_hangs_is_told_of_with_what_waits_for_it(calls: Calls) -> None:
@@ -465,13 +389,3 @@ def test_a_call_that_hangs_is_told_of_with_what_waits_for_it(calls: Calls) -> No
     LET.set()
     caller.end()
     assert calls.sights() == {}
-
-
-def test_listeners_are_called_in_one_thread(calls: Calls) -> None:
-    listeners = Listeners(calls, lambda listener, error: None)
-    threads: list[Any] = []
-    for _ in range(2):
-        listeners.add(lambda report: threads.append((threading.current_thread().name, listeners.is_current)))
-    listeners.tell(Promotion(0))
-    assert threads == [("sparkbolt-listeners", True)] * 2
-    listeners.end()

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyspark
 import pytest
-from py4j.protocol import Py4JJavaError
 
 from sparkbolt import CheckpointError, EngineError
 from sparkbolt.files.local import LocalFiles
 from sparkbolt.launch import load
 from sparkbolt.spark.session import check_usable, given_session
-from sparkbolt.spark.versions import check_private_names, check_version, note_version
-
-
-@pytest.mark.parametrize("version", ["4.1.0", "4.2.1", "4.3.0", "4.2.0-vendor-7", "4.3.1.dev0"])
-def test_supported_versions_pass(version: str) -> None:
-    check_version(version)
+from sparkbolt.spark.versions import check_version, note_version
 
 
 @pytest.mark.parametrize(
@@ -44,24 +37,6 @@ def test_a_session_of_spark_connect_is_refused_with_what_to_do() -> None:
     for refuse in (check_usable, lambda session: given_session(session, "a session is active")):
         with pytest.raises(EngineError, match=r"one of Spark Connect: a topology needs the process in which .* driver"):
             refuse(remote)
-
-
-def test_a_build_of_spark_that_lacks_a_private_class_is_refused_with_its_name() -> None:
-    class Jvm:
-        """One that finds no class."""
-
-        def __getattr__(self, name: str) -> Any:
-            return self
-
-        def __call__(self, *_: Any) -> Any:
-            return self
-
-        def forName(self, *_: Any) -> Any:  # noqa: N802  Java's name
-            raise Py4JJavaError("no such class", SimpleNamespace(_target_id="o1"))
-
-    session: Any = SimpleNamespace(version="4.2.0-vendor", sparkContext=SimpleNamespace(_jvm=Jvm()))
-    with pytest.raises(EngineError, match=r"this Spark \(4\.2\.0-vendor\) has no class org\.apache\.spark\.\S+, which"):
-        check_private_names(session)
 
 
 def test_a_checkpoint_goes_on_with_a_newer_version_and_never_with_an_older_one(tmp_path: Path) -> None:

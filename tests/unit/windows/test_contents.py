@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 import pytest
 
 from sparkbolt import Config, Count, TopologyBuilder, WindowedBolt
-from sparkbolt.api.interfaces import KeyValueState
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
     CountTriggerPolicy,
@@ -126,25 +125,3 @@ def test_a_window_is_a_sequence_of_tuples() -> None:
     assert seen[:2] == ["3 a c 2", "True"]
     assert seen[2] == "IndexError: a window of 3 tuples has none at 3"
     assert "'nmae' does not exist in stream 'default' of 'source'" in seen[3]
-
-
-class Stateful(WindowedBolt):
-    outputs = ["names", "windows"]
-
-    def init_state(self, state: KeyValueState) -> None:
-        self.state = state
-
-    def execute(self, window: TupleWindow, collector: WindowCollector) -> None:
-        self.state.put("windows", self.state.get("windows", 0) + 1)
-        collector.emit(["".join(tup["name"] for tup in window), self.state.get("windows")])
-
-
-def test_a_windowed_bolt_may_have_a_key_value_state_which_windows_do_not_show_in() -> None:
-    for windowed in (Stateful(), Stateful().with_key("user")):
-        with TopologyTestDriver(topology(windowed.with_tumbling_window(Count(2)))) as driver:
-            run = Run(driver)
-            for name in "abcd":
-                run.feed(name)
-                driver.run_until_idle()
-                driver.restart()
-            assert driver.emitted("show") == [["ab", 1], ["cd", 2]]

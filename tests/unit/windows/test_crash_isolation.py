@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
 from typing import Any
 
@@ -10,10 +9,7 @@ import pytest
 
 from sparkbolt import Count, WindowedBolt
 from sparkbolt.driver.ledger.ledger import FailedTree
-from sparkbolt.errors import EngineError
-from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.windows import TupleWindow, WindowCollector
-from sparkbolt.worker import crash_isolation as deaths_module
 from tests.unit.worker.test_crash_isolation import DEADLY, Died, Watched, run, through
 
 ALL = set(range(100))
@@ -98,11 +94,6 @@ def test_with_ack_on_expiry_the_tuples_of_a_window_that_kills_its_worker_fail() 
     assert {tree.fail.reason.partition(") ")[2] for tree in of_deaths} == {"killed its worker (signal 11)"}
 
 
-def test_with_on_error_stop_a_window_that_kills_its_worker_stops_the_topology() -> None:
-    with pytest.raises(EngineError, match=r"and its on_error is 'stop': TupleWindow\(.* killed its worker"):
-        survive(Deadly().with_tumbling_window(Count(10)), on_error="stop")
-
-
 def test_a_tuple_that_kills_before_its_window_fails_alone() -> None:
     def deadly(tup: Any) -> int:
         if tup["n"] in DEADLY:
@@ -113,21 +104,3 @@ def test_a_tuple_that_kills_before_its_window_fails_alone() -> None:
     engine, failed = survive(windowed)
     assert {tree.position for tree in failed} == set(DEADLY)
     assert engine.ledger.metrics.of("tested").errors == len(DEADLY)
-
-
-def test_after_too_many_deaths_the_rest_of_the_windows_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deaths_module, "CRASHES_MAX", 2)
-    engine, failed = survive(Deadly().with_tumbling_window(Count(1)))
-    assert failed == []
-    unseen = [text for text in engine.told if "was not shown: the task had killed its worker 2 times" in text]
-    assert len(killed(engine)) == 3
-    assert unseen
-    assert through() == [0, 1, 2, 3, 4, 5, 6, *(n for n in range(50, 100) if n != 60)]
-    assert engine.ledger.metrics.of("tested").errors == 100 - len(through())
-
-
-def test_windows_of_work_that_is_watched_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "DEADLY", ())
-    watched, _ = run(Deadly().with_tumbling_window(Count(7)))
-    plain, _ = run(Deadly().with_tumbling_window(Count(7)), kind=LocalEngine)
-    assert watched.log == plain.log

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
 from sparkbolt import Count, WindowedBolt
 from sparkbolt.testing import START, TopologyTestDriver
-from tests.unit.windows.windowed import SECOND, Run, Show, clock, secs, topology
+from tests.unit.windows.windowed import SECOND, Run, Show, secs, topology
 
 
 def drawn(picture: str) -> tuple[list[tuple[int, str]], list[str]]:
@@ -267,110 +265,3 @@ def test_windows_in_event_time_are_as_drawn(kind: str) -> None:
         driver.advance(SECOND)
         assert run.shown()[: len(windows)] == windows
         assert sorted(driver.acked("source")) == sorted([*(name for _, name in tuples), "Z"])
-
-
-@pytest.mark.parametrize("closed", ["left", "right"])
-@pytest.mark.parametrize("slide", [5, 10])
-def test_a_tuple_of_a_clock_of_whole_seconds_is_in_the_window_that_its_side_says(closed: Any, slide: int) -> None:
-    """With ``closed="left"`` a tuple that is as old as the watermark is never late: the window that it begins is open.
-
-    |    a    b    c
-    |    [----)         closed="left"
-    |    (----]         closed="right"
-    """
-    windowed = Show().with_window(secs(5), slide=secs(slide), closed=closed).with_timestamp_field("at")
-    with TopologyTestDriver(topology(windowed)) as driver:
-        run = Run(driver)
-        for name, second in (("a", 60), ("b", 65), ("c", 70)):
-            run.feed(name, at=1000 * second)
-            driver.advance(SECOND)
-        run.feed("d", at=70_000)
-        run.feed("Z", at=80_000)
-        driver.advance(SECOND)
-        shown = list(zip(run.shown(), run.shown(3), run.shown(4), strict=True))
-        late = driver.metrics().of("show").late_tuples
-    if closed == "left":
-        expected = [("a", 60, 65), ("b", 65, 70), ("cd", 70, 75)]
-    else:
-        expected = [("a", 55, 60), ("b", 60, 65), ("c", 65, 70), ("Z", 75, 80)]
-    expected = [one for one in expected if one[2] % slide == 0]
-    assert shown == [(names, 1000 * start, 1000 * end) for names, start, end in expected]
-    assert late == (closed == "right")
-
-
-def test_closed_left_is_what_windows_on_arrival_are_anyway() -> None:
-    for closed in (None, "left"):
-        with TopologyTestDriver(topology(Show().with_tumbling_window(secs(5), closed=closed))) as driver:
-            run = Run(driver)
-            for name in "abc":
-                run.feed(name)
-                driver.advance(secs(5))
-            driver.advance(secs(5))
-            assert run.shown() == ["a", "b", "c"]
-
-
-def storms_example() -> WindowedBolt:
-    windowed = Show().with_window(secs(20), slide=secs(10)).with_timestamp_field("at")
-    return windowed.with_lag(secs(5)).with_watermark_interval(SECOND)
-
-
-STORMS_FIRST = [(3, "1"), (5, "2"), (7, "3"), (18, "4"), (26, "5"), (36, "6")]
-STORMS_SECOND = [(25, "7"), (26, "8"), (27, "9"), (39, "X")]
-STORMS_WINDOWS = [
-    ("123", clock(6, 0, 10)),
-    ("1234", clock(6, 0, 20)),
-    ("45", clock(6, 0, 30)),
-    ("56", clock(6, 0, 40)),
-    ("6", clock(6, 0, 50)),
-    ("789", clock(8, 0, 30)),
-]
-
-
-def test_storms_worked_example_gives_exactly_its_six_windows() -> None:
-    with TopologyTestDriver(topology(storms_example())) as driver:
-        run = Run(driver)
-        for second, name in STORMS_FIRST:
-            run.feed(name, at=clock(6, 0, second))
-        driver.advance(SECOND)
-        assert run.shown() == ["123", "1234", "45"]
-        assert driver.metrics().of("show").watermark_ms == clock(6, 0, 31).timestamp() * 1000
-        for second, name in STORMS_SECOND:
-            run.feed(name, at=clock(8, 0, second))
-        driver.advance(SECOND)
-        ends = [datetime.fromtimestamp(end / 1000, tz=UTC) for end in run.shown(4)]
-        assert list(zip(run.shown(), ends, strict=True)) == STORMS_WINDOWS
-        assert run.shown(2) == ["", "", "123", "4", "5", "6"]
-
-
-def test_a_window_outlives_a_crash_and_another_worker() -> None:
-    with TopologyTestDriver(topology(Show().with_window(Count(3), slide=Count(2)))) as driver:
-        run = Run(driver)
-        for name in "abcdefg":
-            run.feed(name)
-            driver.run_until_idle()
-            driver.restart()
-        assert run.shown() == ["ab", "bcd", "def"]
-        assert driver.acked("source") == list("abcdefg")
-
-
-def test_timers_and_watermarks_outlive_a_crash() -> None:
-    for windowed in (Show().with_tumbling_window(secs(5)), Show().with_tumbling_window(secs(5)).with_key("user")):
-        with TopologyTestDriver(topology(windowed)) as driver:
-            run = Run(driver)
-            run.feed("a")
-            driver.run_until_idle()
-            driver.restart()
-            driver.advance(secs(5))
-            assert run.shown() == ["a"]
-    with TopologyTestDriver(topology(Show().with_tumbling_window(secs(5)).with_timestamp_field("at"))) as driver:
-        run = Run(driver)
-        run.feed("a", at=1000)
-        run.feed("b", at=7000)
-        driver.run_until_idle()
-        driver.restart()
-        driver.advance(SECOND)
-        assert run.shown() == ["a"]
-        driver.restart()
-        run.feed("late", at=6999)
-        driver.run_until_idle()
-        assert driver.metrics().of("show").late_tuples == 1

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import copy
-import io
-import json
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from sparkbolt import Count, TopologyBuilder, WindowedBolt
-from sparkbolt.api.metrics import ComponentMetrics
-from sparkbolt.faces.cli.display import JsonLines
-from sparkbolt.faces.cli.live import LiveTable
-from sparkbolt.faces.cli.program import RunOutcome
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
     CountEvictionPolicy,
@@ -41,52 +33,6 @@ def test_metrics_count_windows_their_tuples_and_the_watermark() -> None:
         assert counts.watermark_behind_ms == 40_000
 
 
-def test_the_command_shows_what_is_counted_of_windows() -> None:
-    windowed = topology(Show().with_window(secs(10), slide=secs(5)).with_timestamp_field("at"))
-    with TopologyTestDriver(windowed, start=clock(6, 1, 0)) as driver:
-        for second in (1, 21):
-            Run(driver).feed(str(second), at=clock(6, 0, second))
-        driver.advance(SECOND)
-        metrics = driver.metrics()
-    report: Any = SimpleNamespace(promotion=SimpleNamespace(micro_batch_id=0), metrics=metrics)
-    out = io.StringIO()
-    for display in (JsonLines(out), live := LiveTable()):
-        display.starting(windowed)
-        display.micro_batch(report, 0)
-        display.summary(RunOutcome("finished", 1.0, metrics))
-    lines = [json.loads(line) for line in out.getvalue().splitlines()]
-    counted = {
-        "windows": 2,
-        "window_tuples": 2,
-        "late_tuples": 0,
-        "expired": 1,
-        "watermark_ms": int(clock(6, 0, 21).timestamp() * 1000),
-        "watermark_behind_ms": 40_000,
-    }
-    assert lines[0]["windows"] == {"show": counted}
-    assert counted.items() <= lines[-1]["components"]["show"].items()
-    assert "windows" not in lines[-1]["components"]["source"]
-    shown = [line.plain for line in live._windows(metrics.components)]
-    assert shown == ["show: 2 windows of 2 tuples, 0 late, 1 expired, watermark 06:00:21, 40 s behind"]
-
-
-@pytest.mark.parametrize(
-    ("mark_ms", "behind_ms", "text"),
-    [
-        (0, 0, ""),
-        (43_400_999, 0, "watermark 12:03:20, not behind"),
-        (43_400_000, 30, "watermark 12:03:20, 0.1 s behind"),
-        (43_400_000, 5_999, "watermark 12:03:20, 5 s behind"),
-        (43_400_000, 3_600_000 * 11, "watermark 12:03:20, 11 h behind"),
-        (43_400_000, 3_600_000 * 12, "watermark 1970-01-01 12:03:20, 12 h behind"),
-        (43_400_000, 86_400_000 * 1000 + 60_000, "watermark 1970-01-01 12:03:20, 1,000 days behind"),
-        (10**17, 0, "watermark 100,000,000,000,000,000 ms, not behind"),
-    ],
-)
-def test_a_watermark_is_shown_in_words(mark_ms: int, behind_ms: int, text: str) -> None:
-    assert ComponentMetrics(watermark_ms=mark_ms, watermark_behind_ms=behind_ms).watermark_text == text
-
-
 def test_tick_tuples_are_in_no_window_on_arrival_or_in_event_time() -> None:
     for windowed in (Show().with_tumbling_window(Count(2)), Show().with_tumbling_window(secs(1))):
         for made in (windowed, copy.deepcopy(windowed).with_timestamp_field("at")):
@@ -102,14 +48,6 @@ def test_tick_tuples_are_in_no_window_on_arrival_or_in_event_time() -> None:
                 assert "".join(run.shown()) in ("abcd", "abc", "ab")
                 assert driver.metrics().of("show").window_tuples == len("".join(run.shown()))
                 assert driver.executed("show") > 4, "ticks came"
-
-
-def test_an_idle_topology_runs_no_micro_batch_for_windows_that_have_nothing() -> None:
-    with TopologyTestDriver(topology(Show().with_tumbling_window(secs(5)).with_timestamp_field("at"))) as driver:
-        run = Run(driver)
-        run.feed("a", at=1000)
-        driver.advance(secs(60))
-        assert driver.metrics().micro_batches <= 2
 
 
 @pytest.mark.parametrize(
@@ -166,17 +104,6 @@ def test_timers_run_from_the_start_of_a_task_and_not_from_its_first_tuple(kind: 
             driver.advance(SECOND)
         assert run.shown() == (["a", "ab", "bcd"] if kind == "count by time" else ["a", "b", "cd"])
         assert [end - start for end in run.shown(4)] == [29_999, 39_999, 49_999]
-
-
-def test_a_topology_whose_windows_have_no_timers_runs_no_micro_batch_when_it_starts() -> None:
-    for windowed in (
-        Show().with_tumbling_window(Count(2)),
-        Show().with_session_gap(secs(5)),
-        Show().with_window(secs(5), slide=secs(1)).with_timestamp_field("at"),
-    ):
-        with TopologyTestDriver(topology(windowed)) as driver:
-            driver.advance(secs(60))
-            assert driver.metrics().micro_batches == 0
 
 
 def test_a_topology_with_timers_and_no_data_runs_one_micro_batch_and_is_finished() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,11 @@ import pytest
 
 from sparkbolt import Count, TopologyBuilder, bolt
 from sparkbolt.api.tuples import Origin
-from sparkbolt.bolts import JsonLinesBolt
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows.reading import times_of
 from sparkbolt.windows.settings import Windowing
+from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.results import TaskResult
-from sparkbolt.worker.tuple_batch import Rows
 from tests.unit.windows.windowed import SECOND, Run, Show, Source, clock, secs, topology
 
 
@@ -46,23 +44,6 @@ def test_a_late_tuple_goes_to_its_stream_with_its_source_and_is_acked_with_its_t
         assert late.values == (19_999, "late", "u")
         assert [failure.message_id for failure in driver.failed("source")] == ["late"]
         assert driver.acked("source") == ["a", "b", "same"]
-
-
-def test_json_lines_take_the_stream_of_late_tuples() -> None:
-    windowed = Show().with_window(secs(10), slide=secs(5)).with_timestamp_field("at").with_late_tuple_stream("late")
-    builder = TopologyBuilder("late")
-    builder.set_spout("source", Source())
-    builder.set_bolt("show", windowed).global_grouping("source")
-    builder.set_bolt("out", JsonLinesBolt("late-clicks")).shuffle_grouping("show", "late")
-    with TopologyTestDriver(builder.build()) as driver:
-        run = Run(driver)
-        run.feed("a", at=20_000)
-        driver.advance(SECOND)
-        run.feed("late", at=1000)
-        driver.run_until_idle()
-        assert (driver.acked("source"), driver.failed("source")) == (["a", "late"], [])
-        (written,) = driver.output_path("late-clicks").iterdir()
-        assert written.read_text() == '{"late_tuple":{"name":"late","at":1000,"user":"u"}}\n'
 
 
 def test_a_late_tuple_without_a_stream_is_counted_told_once_an_interval_and_acked() -> None:
@@ -116,37 +97,6 @@ def test_a_stream_is_not_idle_because_nobody_listened(restart: bool) -> None:
         assert run.shown() == ["b", "d", "a", "c"]
 
 
-@pytest.mark.parametrize("idle", [None, secs(2)])
-def test_the_watermark_moves_at_the_same_times_whatever_is_killed(idle: Any) -> None:
-    """Ticks run the task between its tuples; a kill in between, and another process, change nothing.
-
-    |a........b..|
-    """
-    seen = []
-    for kills in ((), (4, 5), range(8), (6, 11)):
-        windowed = Show().with_tumbling_window(secs(1)).with_timestamp_field("at").with_watermark_interval(secs(3))
-        if idle is not None:
-            windowed.with_idle_stream_timeout(idle)
-        builder = TopologyBuilder("kills")
-        builder.set_spout("source", Source())
-        declared = builder.set_bolt("show", windowed, tick_tuple_freq_secs=0.5)
-        declared.global_grouping("source").global_grouping("source", "other")
-        with TopologyTestDriver(builder.build()) as driver:
-            run, marks = Run(driver), []
-            for half in range(60):
-                if half / 2 in kills:
-                    driver.restart()
-                if half % 7 == 0 and half not in (14, 21, 28):
-                    run.feed("a", at=5000 + half * 1000)
-                if half % 11 == 0:
-                    run.feed("b", at=4000 + half * 1000, stream="other")
-                driver.advance(secs(0.5))
-                marks.append(driver.metrics().of("show").watermark_ms)
-            seen.append((marks, run.shown()))
-    assert len(set(seen[0][0])) > 3
-    assert seen == [seen[0]] * len(seen)
-
-
 @pytest.mark.parametrize(("slide", "late"), [(10, 1), (20, 1), (5, 0)])
 def test_what_comes_for_the_end_of_a_window_that_has_fired_is_late_if_no_other_window_has_it(
     slide: int, late: int
@@ -162,25 +112,6 @@ def test_what_comes_for_the_end_of_a_window_that_has_fired_is_late_if_no_other_w
         driver.advance(secs(2))
         assert driver.metrics().of("show").late_tuples == late
         assert ("b" in "".join(run.shown())) == (late == 0)
-
-
-def test_streams_with_other_fields_meet_in_one_window() -> None:
-    with TopologyTestDriver(topology(Show().with_tumbling_window(Count(4)), other=True)) as driver:
-        run = Run(driver)
-        for name, stream in (("a", "default"), ("b", "other"), ("c", "default"), ("d", "other")):
-            run.feed(name, at=1, stream=stream)
-            driver.run_until_idle()
-            driver.restart()
-        assert run.shown() == ["abcd"]
-
-
-def test_two_streams_of_one_task_come_one_after_the_other_within_a_micro_batch() -> None:
-    with TopologyTestDriver(topology(Show().with_tumbling_window(Count(4)), other=True)) as driver:
-        run = Run(driver)
-        for number, name in enumerate("abcdefgh"):
-            run.feed(name, stream=("default", "other")[number % 2])
-        driver.run_until_idle()
-        assert run.shown() == ["aceg", "bdfh"]
 
 
 def test_a_tuple_without_a_time_fails_alone_and_for_good() -> None:
@@ -204,23 +135,6 @@ def test_an_extractor_gives_times() -> None:
         driver.advance(SECOND)
         assert run.shown() == ["13"]
         assert [failure.message_id for failure in driver.failed("source")] == ["x"]
-
-
-@pytest.mark.parametrize("late_stream", [False, True])
-def test_a_timestamp_before_1970_fails_alone_and_for_good(late_stream: bool) -> None:
-    windowed = Show().with_tumbling_window(secs(10)).with_timestamp_field("at")
-    if late_stream:
-        windowed.with_late_tuple_stream("late")
-    with TopologyTestDriver(topology(windowed)) as driver:
-        run = Run(driver)
-        for name, at in (("a", -15_000), ("b", datetime(1969, 12, 31, tzinfo=UTC)), ("c", 0), ("d", 40_000)):
-            run.feed(name, at=at)
-        driver.advance(SECOND)
-        failed = driver.failed("source")
-        assert [(failure.message_id, failure.cause) for failure in failed] == [("a", "unreadable"), ("b", "unreadable")]
-        assert failed[0].reason.startswith("the timestamp field 'at': -15000 ms is before 1970-01-01T00:00:00Z")
-        assert run.shown() == ["c", "d"]
-        assert driver.metrics().of("show").late_tuples == 0
 
 
 MICROSECONDS = 1000
@@ -257,48 +171,6 @@ def test_one_timestamp_from_the_far_future_fails_alone_and_makes_nothing_late(
         assert micro.reason.endswith("Did you give microseconds? Then call with_timestamp_field('at', unit=\"us\")")
 
 
-def test_a_timestamp_as_far_in_the_future_as_is_allowed_is_in_time() -> None:
-    windowed = Show().with_tumbling_window(secs(5)).with_timestamp_extractor(lambda tup: tup["at"])
-    windowed.with_max_future(secs(60))
-    with TopologyTestDriver(topology(windowed), start=clock(6, 0, 0)) as driver:
-        run, now_ms = Run(driver), int(clock(6, 0, 0).timestamp() * 1000)
-        run.feed("a", at=now_ms + 1)
-        run.feed("b", at=now_ms + 60_000)
-        run.feed("c", at=now_ms + 60_001)
-        driver.advance(SECOND)
-        assert run.shown() == ["a", "b"]
-        [failure] = driver.failed("source")
-        assert failure.message_id == "c"
-        assert failure.reason == (
-            "with_timestamp_extractor: 1772344860001 ms is 60.001 s ahead of the micro-batch's time, and "
-            "with_max_future allows 60 s: everything after it would be late. Is a clock wrong? If not, raise "
-            "with_max_future"
-        )
-
-
-@pytest.mark.parametrize("extracted", [False, True])
-def test_a_timestamp_that_seems_to_count_seconds_fails_alone_and_for_good(extracted: bool) -> None:
-    windowed = Show().with_tumbling_window(secs(5))
-    if extracted:
-        windowed.with_timestamp_extractor(lambda tup: tup["at"])
-    else:
-        windowed.with_timestamp_field("at")
-    with TopologyTestDriver(topology(windowed), start=clock(6, 0, 0)) as driver:
-        run, now = Run(driver), int(clock(6, 0, 0).timestamp())
-        for name, at in (("a", now * 1000 + 1), ("int", now), ("numpy", np.int64(now)), ("float", now + 0.5)):
-            run.feed(name, at=at)
-        run.feed("b", at=(now + 6) * 1000)
-        driver.advance(SECOND)
-        assert run.shown() == ["a"]
-        failures = {failure.message_id: failure for failure in driver.failed("source")}
-        assert {name: failure.cause for name, failure in failures.items()} == dict.fromkeys(
-            ("int", "numpy", "float"), "unreadable"
-        )
-        call = 'with_timestamp_extractor(..., unit="s")' if extracted else "with_timestamp_field('at', unit=\"s\")"
-        assert f"Did you give seconds? Then call {call}" in failures["int"].reason
-        assert failures["float"].reason.endswith(f"If it counts seconds, call {call}")
-
-
 def times_read(values: Any, unit: Any = None) -> Any:
     """The times of a column; the reasons where it has values without one."""
     rows, counts = Rows(Origin("source", 0, "default", ("at",)), len(values), [values], None, None), TaskResult()
@@ -323,19 +195,6 @@ def test_a_unit_says_what_a_timestamp_counts(unit: str, count: int, column: Any)
     assert f'unit="{unit}")' in reason
 
 
-@pytest.mark.parametrize("column", [list, np.array, pa.array])
-def test_numbers_with_a_fraction_keep_their_milliseconds(column: Any) -> None:
-    assert times_read(column([MOMENT.timestamp(), 0.5]), "s") == [MOMENT_MS, 500]
-    assert times_read([Decimal("1772344799.123999"), 7, MOMENT], "s") == [MOMENT_MS, 7000, MOMENT_MS]
-    assert len(times_read(column([float("nan"), float("inf")]), "s")) == 2
-
-
-def test_what_cannot_be_a_number_of_seconds_is_taken_as_it_is() -> None:
-    assert times_read([100, 999_999_999, 10**10]) == [100, 999_999_999, 10**10]
-    assert times_read([datetime(1970, 1, 21, tzinfo=UTC)]) == [20 * 24 * 3_600_000]
-    assert times_read([1_772_344_799], "ms") == [1_772_344_799], "the unit was said"
-
-
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_arrow_timestamps_need_a_zone_and_no_unit(unit: str) -> None:
     at = pa.array([MOMENT.replace(microsecond=0)], pa.timestamp("us", "UTC")).cast(
@@ -344,9 +203,3 @@ def test_arrow_timestamps_need_a_zone_and_no_unit(unit: str) -> None:
     assert times_read(at) == times_read(at, "s") == [MOMENT_MS // 1000 * 1000]
     [reason] = times_read(at.cast(pa.timestamp(unit)))
     assert "a datetime with a zone" in reason
-
-
-def test_a_number_that_is_too_large_for_its_unit_fails_its_tuple() -> None:
-    for column in (list, np.array, pa.array):
-        [reason, _] = times_read(column([1 << 62, 1 << 61]), "s")
-        assert reason.startswith("the timestamp field 'at': ")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Count, WindowedBolt
+from sparkbolt import Count, WindowedBolt
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import TupleWindow, WindowCollector
 from sparkbolt.windows.keyed import KeyedWindows
-from tests.unit.poison import Raising
 from tests.unit.windows.windowed import Run, Show, secs, topology
 
 
@@ -118,19 +116,6 @@ def test_a_key_that_is_idle_is_forgotten_with_what_it_has() -> None:
         assert run.shown() == ["bc", "de"]
 
 
-def test_keys_that_are_about_to_be_due_or_idle_are_not_looked_at_again_and_again() -> None:
-    windowed = Show().with_session_gap(secs(160)).with_key("user", idle_timeout=secs(1000))
-    with TopologyTestDriver(topology(windowed)) as driver:
-        run = Run(driver)
-        driver.advance(secs(7.3))  # so that neither time is that of a list
-        run.feed("a")
-        driver.advance(secs(159.9))
-        assert run.shown() == []
-        driver.advance(secs(0.1))
-        assert run.shown() == ["a"]
-        assert driver.metrics().micro_batches <= 4
-
-
 def test_keys_may_be_several_fields_and_must_be_values_that_can_be_keys() -> None:
     windowed = Show().with_tumbling_window(Count(1)).with_key("user", "at")
     with TopologyTestDriver(topology(windowed)) as driver:
@@ -152,34 +137,6 @@ SHAPES: list[Callable[[WindowedBolt], WindowedBolt]] = [
 COME = [(f"{i:x}", i * i % 17 + i, f"u{i * 7 % 3}") for i in range(16)]
 
 
-def windows_shown(windowed: WindowedBolt, users: Sequence[str], event_time: bool, restart: bool) -> list[Any]:
-    """(names, new, start, end, key) of all windows but those of ``-``, who comes first and last in any case."""
-    if event_time:
-        windowed.with_timestamp_field("at").with_lag(secs(90))  # one watermark, whoever else there is
-    with TopologyTestDriver(topology(windowed)) as driver:
-        run = Run(driver)
-        for name, at, user in [("<", 0, "-"), *COME, (">", 999, "-")]:
-            if user in (*users, "-"):
-                run.feed(name, at=at * 1000, user=user)
-            driver.advance(secs(0.5))
-            if restart:
-                driver.restart()
-        driver.advance(secs(30))
-        return [(*shown[:2], *shown[3:]) for shown in driver.emitted("show") if shown[5] != "-"]
-
-
-@pytest.mark.parametrize("event_time", [False, True])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_windows_of_a_key_are_those_that_it_has_alone(
-    shape: Callable[[WindowedBolt], WindowedBolt], event_time: bool
-) -> None:
-    together = windows_shown(shape(Show().with_key("user")), ["u0", "u1", "u2"], event_time, restart=True)
-    assert len(together) >= 3
-    for user in ("u0", "u1", "u2"):
-        alone = windows_shown(shape(Show().with_key("user")), [user], event_time, restart=False)
-        assert [shown for shown in together if shown[4] == user] == alone
-
-
 @pytest.mark.parametrize("event_time", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_single_key_has_the_windows_of_a_bolt_without_keys(
@@ -199,19 +156,3 @@ def test_a_single_key_has_the_windows_of_a_bolt_without_keys(
             shown.append([(*values[:2], *values[3:5]) for values in driver.emitted("show")])
     assert shown[0] == shown[1]
     assert shown[0]
-
-
-@pytest.mark.parametrize("user", [float("nan"), (1, float("nan")), Decimal("NaN"), Raising(), [1], BasicBolt])
-def test_a_key_that_equals_nothing_but_itself_fails_its_tuple(user: Any) -> None:
-    windowed = Show().with_tumbling_window(Count(2)).with_key("user")
-    with TopologyTestDriver(topology(windowed)) as driver:
-        run = Run(driver)
-        for name, key in (("a", user), ("b", "bob"), ("c", user), ("d", "bob"), ("e", 1.5), ("f", 1.5)):
-            run.feed(name, user=key)
-        driver.run_until_idle()
-        if user is BasicBolt:  # a class is read again by its name
-            assert sorted(run.shown()) == ["ac", "bd", "ef"]
-            return
-        assert sorted(run.shown()) == ["bd", "ef"]
-        assert sorted(failure.message_id for failure in driver.failed("source")) == ["a", "c"]
-        assert all("with_key('user')" in failure.reason for failure in driver.failed("source"))

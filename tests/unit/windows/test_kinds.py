@@ -19,8 +19,6 @@ from sparkbolt.windows import (
     EvictionPolicy,
     TimeEvictionPolicy,
     TimeTriggerPolicy,
-    WatermarkCountEvictionPolicy,
-    WatermarkCountTriggerPolicy,
     WatermarkTimeEvictionPolicy,
     WatermarkTimeTriggerPolicy,
     log,
@@ -318,28 +316,8 @@ def test_windows_with_a_count_in_event_time_are_those_of_the_model(
     assert made == passed_by_watermark(*shape, edge=int(closed_left))(ops)
 
 
-@given(st.one_of(st.tuples(counts, extents), st.tuples(spans, counts)), event_times(in_order=True))
-def test_storms_policies_give_the_same_where_tuples_come_in_order(shape: tuple[Extent, Extent], ops: list[Op]) -> None:
-    length, slide = shape
-    eviction = (
-        WatermarkCountEvictionPolicy(length.tuples)
-        if isinstance(length, Count)
-        else WatermarkTimeEvictionPolicy(length)
-    )
-    trigger = (
-        WatermarkCountTriggerPolicy(slide.tuples) if isinstance(slide, Count) else WatermarkTimeTriggerPolicy(slide)
-    )
-    made = windows_of(lambda shelf: PolicyWindows(shelf, eviction, trigger, 0, in_event_time=True), ops)
-    assert made == passed_by_watermark(*shape)(ops)
-
-
 @given(spans, event_times())
 def test_sessions_are_those_of_the_model(gap: int, ops: list[Op]) -> None:
-    assert windows_of(lambda shelf: SessionWindows(shelf, gap), ops) == sessions(gap)(ops)
-
-
-@given(spans, arrivals())
-def test_sessions_by_arrival_are_those_of_the_model(gap: int, ops: list[Op]) -> None:
     assert windows_of(lambda shelf: SessionWindows(shelf, gap), ops) == sessions(gap)(ops)
 
 
@@ -378,37 +356,6 @@ def test_a_running_value_that_adds_what_is_new_and_subtracts_what_expired_is_the
             running.remove(one)
         running += new
         assert sorted(running) == sorted(ids)
-
-
-@given(st.sampled_from(["arrival", "time", "released", "sessions"]), extents, extents, event_times(), st.booleans())
-def test_nothing_fires_before_it_is_due(
-    kind: str, length: Extent, slide: Extent, ops: list[Op], closed_left: bool
-) -> None:
-    """A window that is told the time only when it is due gives what it gives when it is told each millisecond."""
-    assert isinstance(length, Count | int)
-    spans_only = [8 if isinstance(extent, Count) else extent for extent in (length, slide)]
-    makes: dict[str, Callable[[Any], Windower]] = {
-        "arrival": lambda shelf: ReleasedWindows(shelf, Count(3), slide, closed_left=closed_left),
-        "time": lambda shelf: EventTimeWindows(shelf, *spans_only, closed_left=closed_left),
-        "released": lambda shelf: ReleasedWindows(shelf, length, Count(2)),
-        "sessions": lambda shelf: SessionWindows(shelf, spans_only[0]),
-    }
-    told, lazy = makes[kind](DictShelf()), makes[kind](DictShelf())
-    first: list[Any] = []
-    second: list[Any] = []
-    added = 0
-    for what, value in ops:
-        if what == "add":
-            content = content_of(added, value)
-            added += len(value)
-            for windower, seen in ((told, first), (lazy, second)):
-                seen += [(one.end_ms, one.events.count) for one in windower.add(content, value[0]) if one.events.count]
-        elif what == "mark":
-            first += [(one.end_ms, one.events.count) for one in told.watermark(value) if one.events.count]
-            due = lazy.due_ms()
-            if due is not None and due <= value:
-                second += [(one.end_ms, one.events.count) for one in lazy.watermark(value) if one.events.count]
-    assert first == second
 
 
 @pytest.mark.parametrize(

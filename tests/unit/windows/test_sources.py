@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkbolt import BasicBolt, Bolt, Config, Count, PartitionedSpout, Range, TopologyBuilder, WindowedBolt
+from sparkbolt import Config, Count, PartitionedSpout, Range, TopologyBuilder, WindowedBolt
 from sparkbolt.api.topology import Topology
 from sparkbolt.driver.watermarks import IDLE_SOURCE_MS
 from sparkbolt.sim.engine import LocalEngine
@@ -138,14 +138,6 @@ def test_windows_wait_for_a_file_that_has_not_begun_and_no_longer_for_one_that_i
     assert runs.late == 0
 
 
-def test_a_file_whose_tuples_go_to_another_task_is_waited_for_and_does_not_hold_this_one_for_ever() -> None:
-    """Fields grouping gives each source to one task."""
-    runs = Runs(TWO.replace("b:", "e:"), tasks=2)
-    assert runs.read(a=8) == []
-    assert sorted(runs.read(e=4)) == [(5, "aaa"), (5, "ee")]
-    assert runs.late == 0
-
-
 def test_a_stream_whose_sources_are_read_to_their_ends_holds_back_no_other_stream() -> None:
     runs = Runs("a: x x\nb: x x x x x x x x")
     builder = TopologyBuilder("streams")
@@ -159,16 +151,6 @@ def test_a_stream_whose_sources_are_read_to_their_ends_holds_back_no_other_strea
     assert runs.read(a=1) == [(5, "aabbb"), (10, "bb"), (15, "bbb")]
 
 
-def test_a_restart_in_the_middle_forgets_no_source() -> None:
-    runs = Runs(TWO)
-    runs.read(a=8)
-    runs.engine.restart()
-    assert runs.read(b=1) == []
-    runs.engine.restart()
-    assert runs.read(b=7) == [(5, "aaabb"), (10, "aabbb"), (15, "aaabb")]
-    assert runs.late == 0
-
-
 def test_a_followed_source_that_is_silent_holds_windows_for_ten_seconds() -> None:
     runs = Runs(TWO)
     FOLLOWED.update("ab")
@@ -176,72 +158,6 @@ def test_a_followed_source_that_is_silent_holds_windows_for_ten_seconds() -> Non
     assert runs.read(a=7) == []
     assert runs.wait(IDLE_SOURCE_MS - 30) == []
     assert runs.wait(30) == [(5, "aaab"), (10, "aa"), (15, "aaa")]
-
-
-def test_with_an_idle_timeout_a_silent_source_holds_windows_for_so_long() -> None:
-    runs = Runs(TWO, Show().with_tumbling_window(secs(5)).with_idle_stream_timeout(SECOND))
-    FOLLOWED.update("ab")
-    runs.read(a=1, b=1)
-    runs.read(a=7)
-    assert runs.wait(1000) == [(5, "aaab"), (10, "aa"), (15, "aaa")]
-
-
-def test_an_empty_followed_source_holds_nothing() -> None:
-    runs = Runs(TWO)
-    FOLLOWED.update("ab")
-    assert runs.read(a=8) == [(5, "aaa"), (10, "aa"), (15, "aaa")]
-
-
-class Hold(Bolt):
-    """Emits each tuple one micro-batch late."""
-
-    outputs = ["source", "at"]
-
-    def prepare(self, context: Any) -> None:
-        self.held: list[Any] = []
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        self.held.append(tup)
-        if self.held[0]["at"] != tup["at"] or len(self.held) > 1:
-            first = self.held.pop(0)
-            collector.emit(list(first.values), anchors=first)
-            collector.ack(first)
-
-
-def test_a_tuple_that_a_bolt_held_belongs_to_its_source() -> None:
-    runs = Runs(TWO, between=Hold())
-    assert [runs.read(a=1) for _ in range(5)] == [[]] * 5
-    runs.read(b=2)
-    assert runs.engine.ledger.marks.of("show", "between", "default").sources == {
-        ("logs", "a"): 9000,
-        ("logs", "b"): 2000,
-    }
-    assert runs.late == 0
-
-
-class Anew(BasicBolt):
-    """Emits its tuples in ``flush``, anchored to nothing."""
-
-    outputs = ["source", "at"]
-    stateless = True
-
-    def prepare(self, context: Any) -> None:
-        self.rows: list[Any] = []
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        self.rows.append(list(tup.values))
-
-    def flush(self) -> Any:
-        rows, self.rows = self.rows, []
-        return rows
-
-
-@pytest.mark.parametrize(("between", "ackers"), [(Anew(), 1), (None, 0)])
-def test_tuples_of_no_tree_are_those_of_one_source(between: Any, ackers: int) -> None:
-    runs = Runs(TWO, between=between, acker_tasks=ackers)
-    assert runs.read(a=8) == [(5, "aaa"), (10, "aa"), (15, "aaa")]
-    assert runs.read(b=3) == []
-    assert runs.late == 3
 
 
 def test_a_range_that_cannot_be_read_holds_windows_until_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,18 +175,6 @@ def test_a_range_that_cannot_be_read_holds_windows_until_it_is(monkeypatch: pyte
     monkeypatch.setattr(Logs, "read", read)
     runs.wait(60_000)
     assert (runs.late, sorted(runs.shown)) == (0, [(5, "aaabb"), (10, "aabbb"), (15, "aaabb")])
-
-
-def test_a_silent_stream_closes_its_windows_with_the_clock_once_its_idle_timeout_is_over() -> None:
-    """The last window ends at 15; the watermark goes no further, and what comes for the next window is in time."""
-    runs = Runs("a: x x x x x x x    xx", Show().with_tumbling_window(secs(5)).with_idle_stream_timeout(SECOND))
-    FOLLOWED.add("a")
-    assert runs.read(a=7) == [(5, "aaa"), (10, "aa")]
-    assert runs.wait(1980) == []
-    assert runs.wait(20) == [(15, "aa")]
-    assert runs.wait(60_000) == []
-    runs.read(a=2)
-    assert runs.late == 0
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -22,9 +21,9 @@ from sparkbolt.windows import (
     WindowCollector,
 )
 from sparkbolt.windows.manager import EXPIRE_EVENTS_THRESHOLD
-from sparkbolt.windows.reading import MESSAGE_ID_RUNS_KEPT, MessageIds
+from sparkbolt.windows.reading import MessageIds
+from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.results import TaskResult
-from sparkbolt.worker.tuple_batch import Rows
 from tests.unit.windows.windowed import Run, Show, Source, secs, topology
 
 
@@ -126,32 +125,6 @@ def test_with_ack_on_expiry_what_no_later_window_can_hold_expires_between_timers
         assert driver.failed("source") == []
 
 
-def test_with_ack_on_expiry_what_comes_too_early_for_the_next_timer_expires_at_once() -> None:
-    """A timer's window holds less than what comes between two timers: the rest is in no window.
-
-    |abcde    fghij    k
-    |     ----     ----
-    """
-    windowed = Show().with_window(secs(4), slide=secs(9)).with_ack_on_expiry()
-    with TopologyTestDriver(topology(windowed)) as driver:
-        run = Run(driver)
-        for name in "abcde":
-            run.feed(name)
-            driver.advance(secs(1))
-        assert driver.acked("source") == list("abcde")
-        run.feed("x")
-        driver.advance(secs(4))
-        assert run.shown() == ["x"]
-        assert driver.acked("source") == list("abcde")
-        run.feed("y")
-        driver.run_until_idle()
-        assert driver.acked("source") == list("abcdexy")
-        driver.advance(secs(6))
-        run.feed("z")
-        driver.advance(secs(3))
-        assert (run.shown(), run.shown(2)) == (["x", "z"], ["", "x"]), "only what a window has shown expires in one"
-
-
 def test_with_ack_on_expiry_what_is_emitted_is_anchored_to_the_window() -> None:
     builder = TopologyBuilder("anchored")
     builder.set_spout("source", Source())
@@ -185,19 +158,6 @@ def test_with_ack_on_expiry_a_window_that_raises_fails_its_tuples() -> None:
         assert driver.acked("source") == ["a", "b"]
 
 
-def test_with_ack_on_expiry_tuples_of_a_dead_connection_leave_the_window() -> None:
-    with TopologyTestDriver(topology(Show().with_tumbling_window(Count(3)).with_ack_on_expiry())) as driver:
-        run = Run(driver)
-        run.feed("a")
-        run.feed("b")
-        driver.run_until_idle()
-        driver.restart()
-        for name in "abc":
-            run.feed(name)
-            driver.run_until_idle()
-        assert run.shown() == ["abc"]
-
-
 def test_what_was_seen_before_a_restart_is_dropped() -> None:
     windowed = Show().with_tumbling_window(Count(2)).with_message_id_field("at")
     with TopologyTestDriver(topology(windowed)) as driver:
@@ -219,16 +179,6 @@ def new_ids(seen: MessageIds, ids: list[Any]) -> list[Any]:
     rows = Rows(Origin("source", 0, "default", ("id",)), len(ids), [ids], None, None)
     fresh = seen.new_of(rows, "id", np.ones(len(ids), dtype=bool), TaskResult())
     return [value for value, new in zip(ids, fresh.tolist(), strict=True) if new]
-
-
-def test_an_id_that_comes_late_for_the_first_time_is_not_dropped() -> None:
-    seen = MessageIds()
-    even = list(range(0, 4 * MESSAGE_ID_RUNS_KEPT, 2))
-    assert new_ids(seen, even) == even
-    assert new_ids(seen, [3, even[-1] - 1, even[-1], 3]) == [3, even[-1] - 1]  # 3 is below all that are known
-    restarted = MessageIds()
-    restarted.load(pickle.loads(pickle.dumps(seen.save())))
-    assert new_ids(restarted, [even[-1] - 1, even[-1] - 3, even[-1]]) == [even[-1] - 3]
 
 
 @given(st.lists(st.lists(st.integers(0, 30) | st.sampled_from([3.0, 10**400]))))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkbolt.api.reports import Fail
-from sparkbolt.base.ids import AGAIN, MAX_TASK_NUMBER, mix64_array, split_key, tree_key
+from sparkbolt.base.ids import AGAIN, mix64_array, split_key, tree_key
 from sparkbolt.base.packing import KEY_ARRAYS, keys_to_pack, pack, pack_keys, packed_keys, unpack, unpack_keys
 from sparkbolt.errors import InvariantError
 from sparkbolt.wire.acker import (
@@ -21,7 +21,6 @@ from sparkbolt.wire.acker import (
     judge,
     merge,
     shard_of,
-    shards_of,
 )
 from sparkbolt.wire.verdicts import Partials
 
@@ -125,15 +124,6 @@ def test_shards_that_are_merged_say_what_one_judge_says(parts, shards):
     assert verdicts.failed == whole.failed
 
 
-def test_a_shard_that_has_nothing_to_hear_costs_nothing():
-    keys = np.array([block << BLOCK_BITS for block in range(20)], dtype=np.uint64)
-    heard = shards_of(Partials(init_keys=keys, init_xors=keys, fails=[fail(1 << 60)]), MAX_TASK_NUMBER)
-    assert len(heard) == 21
-    assert list(heard) == sorted(heard)
-    assert sorted(key for part in heard.values() for key in part.init_keys.tolist()) == keys.tolist()
-    assert shards_of(Partials(), 3) == {}
-
-
 def test_a_range_is_of_first_attempts_or_of_further_ones_and_never_of_both():
     keys = [tree_key(1, sequence) for sequence in (5, 6, AGAIN, AGAIN + 1)]
     verdicts = merge([judge([partials(inits=[(key, 0) for key in keys])])])
@@ -185,11 +175,6 @@ def test_keys_come_out_as_they_went_in_with_leaps_or_without(steps, leaps, data)
     assert packed_keys(*read).tolist() == keys.tolist()
 
 
-def test_a_few_leaps_do_not_make_all_steps_wide():
-    keys = u64(range(0, 100_000, 10)) + np.where(np.arange(10_000) < 5_000, u64(0), u64(1 << 40))
-    assert sum(array.nbytes for array in keys_to_pack(keys)) < 10_100
-
-
 def test_an_init_with_all_its_acks_in_one_micro_batch_is_complete():
     verdicts = judge([partials(inits=[(7, 0b0100)]), partials(acks=[(7, 0b0110)]), partials(acks=[(7, 0b0010)])])
     assert (verdicts.done_first.tolist(), verdicts.done_counts.tolist()) == ([7], [1])
@@ -218,12 +203,6 @@ def test_blocks_are_spread_over_all_shards():
 def test_bytes_that_are_no_partials_are_refused(data):
     with pytest.raises(InvariantError, match=r"encoded partials|cut off"):
         decode_partials(data)
-
-
-@pytest.mark.parametrize("data", [b"", b"\x09\0\0\0\0\0\0\0short"])
-def test_bytes_that_are_no_verdicts_are_refused(data):
-    with pytest.raises(InvariantError, match=r"encoded verdicts|cut off"):
-        decode_verdicts(data)
 
 
 def test_acks_that_cancelled_are_left_out_and_inits_never():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,18 +15,14 @@ from hypothesis import strategies as st
 from sparkbolt.base.ids import edges_of, mix64_array, xor_by_root
 from sparkbolt.wire.edges import Anchoring, EdgeOrigins
 from sparkbolt.wire.frames import (
-    JOINED_BYTES_MAX,
-    JOINED_ROWS_MAX,
     Frame,
     Inbox,
     Moment,
     column_of,
     decode,
     encode,
-    joined,
     moment_of,
     python_values,
-    take,
 )
 
 MOMENT = Moment(12, 1_700_000_000_000)
@@ -63,13 +58,6 @@ def test_a_column_keeps_values_and_types(values: list[Any], dictionary: bool) ->
     assert typed(python_values(back.columns[0])) == typed(values)
     assert list(python_values(back.columns[1])) == list(range(len(values)))
     assert (back.order, back.rows) == (frame.order, frame.rows)
-
-
-@given(values=COLUMNS, dictionary=st.booleans(), data=st.data())
-def test_some_rows_of_a_column_keep_values_and_types(values: list[Any], dictionary: bool, data: st.DataObject) -> None:
-    rows = data.draw(st.lists(st.integers(0, len(values) - 1), unique=True).map(sorted))
-    taken = take(column_of(values, dictionary), np.array(rows, dtype=np.intp))
-    assert typed(python_values(taken)) == typed(values[row] for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -225,22 +213,3 @@ def test_frames_that_are_joined_have_the_same_rows_trees_and_attempts(
     for frame in together:
         back = decode(encode(frame, MOMENT))
         assert rows_of(back) == rows_of(frame)
-
-
-def test_what_is_large_or_from_another_sender_or_no_arrow_column_is_not_joined() -> None:
-    def frame(sequence: int, rows: int, **members: Any) -> Frame:
-        return replace(Frame(1, 0, 0, sequence, rows, [pa.array(range(rows))], path=((1, 0),)), **members)
-
-    half = JOINED_ROWS_MAX // 2
-    assert [f.rows for f in joined([frame(i, half) for i in range(5)])] == [2 * half, 2 * half, half]
-    long = [frame(i, 1, columns=[pa.array(["x" * JOINED_BYTES_MAX])]) for i in range(3)]
-    assert len(joined(long)) == 3
-    for other in ({"sender": 2}, {"stream": 1}, {"path": ((2, 0), (1, 0))}, {"columns": [pa.array(["a"])]}):
-        assert len(joined([frame(0, 1), frame(1, 1, **other)])) == 2
-    assert len(joined([frame(i, 1, columns=[[{"a": 1}]]) for i in range(2)])) == 2
-    codes = pa.array(np.arange(100, dtype=np.int8))
-    apart = [
-        frame(i, 100, columns=[pa.DictionaryArray.from_arrays(codes, pa.array([f"{i} {n}" for n in range(100)]))])
-        for i in range(2)
-    ]
-    assert [f.rows for f in joined(apart)] == [100, 100]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 
 from sparkbolt import AsyncBolt, BasicBolt, Bolt, Config, EmitError, TopologyBuilder
 from sparkbolt.testing import TopologyTestDriver
-from tests.unit.worker.emitting import BAD, BOLTS, STREAMS, Basic, ByHand, Numbers, run
+from tests.unit.worker.emitting import BAD, BOLTS, STREAMS, ByHand, Numbers, run
 
 
 class Keeping(BasicBolt):
@@ -78,49 +76,6 @@ def keep(kind: Any, collector: Any, tup: Any) -> None:
     KEPT[kind].extend([collector, collector.emit])
     if kind is ByHand:
         collector.ack(tup)
-
-
-def test_a_coroutine_that_outlives_its_execute_cannot_emit() -> None:
-    ERRORS.clear()
-    driver = run(Outliving())
-    assert driver.emitted("tested") == []
-    assert sorted(driver.acked("numbers")) == [0, 1, 2]
-    assert len(ERRORS) >= 2
-
-
-ERRORS: list[BaseException] = []
-
-
-class Outliving(AsyncBolt):
-    outputs = ["word"]
-    stateless = True
-
-    async def execute(self, tup: Any, collector: Any) -> None:
-        async def later() -> None:
-            await asyncio.sleep(0)
-            try:
-                collector.emit(["late"])
-            except EmitError as error:
-                ERRORS.append(error)
-
-        self.task = asyncio.create_task(later())
-
-
-def test_a_thread_that_emits_between_micro_batches_is_refused() -> None:
-    ERRORS.clear()
-    KEPT[Basic] = []
-    run(Basic(functools.partial(keep, Basic)))
-
-    def late() -> None:
-        try:
-            KEPT[Basic][1](["late"])
-        except EmitError as error:
-            ERRORS.append(error)
-
-    thread = threading.Thread(target=late)
-    thread.start()
-    thread.join()
-    assert len(ERRORS) == 1
 
 
 @pytest.mark.parametrize("kind", [BasicBolt, AsyncBolt])

@@ -1,22 +1,16 @@
 """Column bolts: in which form fields come, and what they may emit."""
 
-from collections.abc import Callable
-from datetime import timedelta
-from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkbolt import BasicBolt, ColumnBolt, Config, RetryPolicy, Spout, TopologyBuilder
+from sparkbolt import BasicBolt, ColumnBolt, Spout, TopologyBuilder
 from sparkbolt.api.tuples import Origin
-from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.wire.edges import Anchoring
-from sparkbolt.worker.tuple_batch import Rows
-from tests.unit.worker.unreadable import UNREADABLE, of_other_machines, unused
+from sparkbolt.worker.emissions import Rows
 
 
 class Words(Spout):
@@ -66,12 +60,6 @@ def test_fields_that_a_column_bolt_names_come_as_dictionaries_and_all_others_as_
     assert types(Types(), ("be", 7), grouped=grouped)["word"] == ("StringArray", "['be']")
 
 
-def test_a_none_is_a_null_in_a_dictionary() -> None:
-    rows = [("be", 1), (None, 2), ("be", 3)]
-    assert types(Types("word"), *rows, grouped=False)["word"] == ("DictionaryArray", "['be', None, 'be']")
-    assert types(Types("word"), (None, 2), grouped=False)["word"] == ("DictionaryArray", "[None]")
-
-
 def test_messages_that_come_again_are_apart_and_first_attempts_are_together() -> None:
     attempts = np.array([1, 129, 2, 2, 130, 3, 1, 1], dtype=np.uint8)
     roots = np.array([11, 12, 13, 13, 14, 15, 16, 17], dtype=np.uint64)
@@ -82,66 +70,6 @@ def test_messages_that_come_again_are_apart_and_first_attempts_are_together() ->
     assert [part.columns[0] for part in rows.with_retries_apart()] == [[0, 1], [2], [3], [4], [5], [6, 7]]
     first = Rows(rows.origin, 8, rows.columns, None, np.full(8, 129, dtype=np.uint8))
     assert list(first.with_retries_apart()) == [first]
-
-
-class Emits(ColumnBolt):
-    outputs = ["n", "value"]
-    stateless = True
-
-    def __init__(self, column: Callable[[list[bool]], Any]) -> None:
-        self.column = column
-
-    def execute(self, batch: pa.RecordBatch, collector: Any) -> None:
-        numbers = batch["n"].to_pylist()
-        column = self.column([n == 2 for n in numbers])
-        collector.emit([batch["n"], column], anchors=np.arange(batch.num_rows))
-
-
-class Sees(BasicBolt):
-    transient = ["seen"]
-    seen: ClassVar[list[int]] = []
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        self.seen.append(tup["n"])
-
-
-def seen_and_reasons(column: Callable[[list[bool]], Any], field: str) -> tuple[list[int], list[str]]:
-    builder = TopologyBuilder("odd", Config(dead_letters="log:"))
-    retry = RetryPolicy(max_retries=1, min_backoff=timedelta(0))
-    builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(5)), outputs=["n"]), retry=retry)
-    builder.set_bolt("emits", Emits(column)).shuffle_grouping("numbers")
-    builder.set_bolt("sees", Sees(), parallelism=2).fields_grouping("emits", [field])
-    engine = LocalEngine(builder.build())
-    Sees.seen, reasons = [], []
-    while (promotion := engine.step()) is not None:
-        reasons += [tree.fail.reason for tree in promotion.failed]
-    engine.close()
-    assert engine.ledger.metrics.of("numbers").acked == len(Sees.seen)
-    return sorted(Sees.seen), reasons
-
-
-@pytest.mark.parametrize("field", ["n", "value"])
-@pytest.mark.parametrize("name", UNREADABLE)
-def test_a_value_of_an_array_that_python_cannot_hold_fails_its_tuple_alone(name: str, field: str) -> None:
-    seen, reasons = seen_and_reasons(UNREADABLE[name], field)
-    assert seen == [0, 1, 3, 4]
-    assert len(reasons) == 5 + 1, "all together, then it alone"
-    assert all("'emits' emitted an array of " in reason and "that cannot be read" in reason for reason in reasons)
-
-
-@pytest.mark.parametrize("field", ["n", "value"])
-@pytest.mark.parametrize(
-    "column",
-    [
-        of_other_machines,
-        unused,
-        lambda is_bad: pa.array([Decimal(1)] * len(is_bad), pa.decimal32(5, 0)),
-        lambda is_bad: pa.array([None] * len(is_bad), pa.timestamp("us")),
-        lambda is_bad: pa.array([1] * len(is_bad), pa.timestamp("ns")),
-    ],
-)
-def test_arrays_of_unusual_types_are_sent(column: Any, field: str) -> None:
-    assert seen_and_reasons(column, field) == ([0, 1, 2, 3, 4], [])
 
 
 class EmitsAndSplits(ColumnBolt):

@@ -12,12 +12,11 @@ import pytest
 from sparkbolt.api.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt
 from sparkbolt.api.config import Config
 from sparkbolt.api.function_bolts import bolt
-from sparkbolt.api.progress import Activity
 from sparkbolt.api.reports import QueryFailure
 from sparkbolt.api.topology import TopologyBuilder
 from sparkbolt.base.exceptions import Interruption
 from sparkbolt.driver.ledger.ledger import FailedTree
-from sparkbolt.errors import EngineError, LostWorkerError
+from sparkbolt.errors import LostWorkerError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.sim.executors import by_dest
 from sparkbolt.wire.acker import judge_rows
@@ -240,16 +239,6 @@ def test_a_death_at_no_task_costs_a_start_of_the_query_and_does_not_end_the_topo
     assert not QueryFailure(str(raised.value), type(raised.value)).hopeless
 
 
-class Preparing(Basic):
-    def prepare(self, context):
-        raise Died
-
-
-def test_a_death_in_prepare_is_an_error_that_says_so() -> None:
-    with pytest.raises(EngineError, match=r"tested\[0\] killed its worker \(signal 11\) in prepare, which is not in a"):
-        run(Preparing())
-
-
 def test_after_too_many_deaths_the_rest_of_the_tasks_rows_fails_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deaths_module, "CRASHES_MAX", 2)
     engine, failed = run(Basic())
@@ -259,23 +248,3 @@ def test_after_too_many_deaths_the_rest_of_the_tasks_rows_fails_unseen(monkeypat
     assert of_first[9] == "was not executed: 2 tuples of the micro-batch had killed their worker before it"
     assert 33 not in SEEN
     assert engine.ledger.metrics.of("numbers").acked == 7 + 49
-
-
-def test_what_dies_without_end_is_an_error() -> None:
-    deaths = Crashes(lambda task: ("count", task - 1))
-    for block in range(200):
-        deaths.add(WorkPlace(Activity.FLUSH, 3, block), "exit code 3")
-    with pytest.raises(EngineError, match=r"count\[2\] killed its worker \(exit code 3\) in flush, and 200 times"):
-        deaths.add(WorkPlace(Activity.FLUSH, 3, 200), "exit code 3")
-
-
-def test_a_block_is_cut_until_one_row_is_left() -> None:
-    deaths = Crashes(lambda task: ("count", task - 1))
-    died = 0
-    while deaths.reason(1, 0, 777) is None:
-        (span,) = [span for span in deaths.spans(1, 0, 4096) if span[0] <= 777 < span[1]]
-        deaths.add(WorkPlace(Activity.EXECUTE, 1, 0, *span), "signal 9")
-        died += 1
-    assert died == 4
-    spans = deaths.spans(1, 0, 4096)
-    assert [row for start, stop in spans for row in range(start, stop)] == list(range(4096))

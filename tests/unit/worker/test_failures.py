@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-
-from sparkbolt.base.exceptions import REASON_CHARACTERS_MAX, text_of
+from sparkbolt.base.exceptions import REASON_CHARACTERS_MAX
 from sparkbolt.worker.failures import failure_of
 
 
@@ -23,13 +21,3 @@ def test_an_exception_whose_text_raises_fails_its_tuple_and_nothing_else():
     failure = failure_of(OddError("one"))
     assert failure.reason == "OddError: <its text raises>"
     assert "OddError" in failure.traceback
-
-
-def test_an_exception_that_is_raised_again_and_again_is_told_by_its_end() -> None:
-    error = ValueError("the same each time")
-    for _ in range(500):
-        with contextlib.suppress(ValueError):
-            raise error
-    text = text_of(error)
-    assert "repeated 27 more times" in text, "three are shown, of the thirty that are looked at"
-    assert text.endswith("ValueError: the same each time\n")

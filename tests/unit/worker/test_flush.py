@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Bolt, ColumnBolt, Config, PartitionedSpout, Range, Spout, TopologyBuilder, WindowedBolt
-from sparkbolt.layout.lane import lay_out
+from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Spout, TopologyBuilder
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
 
@@ -107,14 +105,6 @@ def test_no_two_flushes_of_a_stateless_bolt_have_the_same_name(parallelism: int,
     assert sorted(emitted) == sorted([sum(gathered)] for _, _, gathered in FLUSHED)
 
 
-def test_a_bolt_that_says_so_is_fused_and_flushed_once_a_range() -> None:
-    engine, emitted = run(Anywhere(), 1)
-    assert engine.lane.fused_into["write"] == "numbers"
-    assert len(FLUSHED) == 18
-    assert sorted(n for _, _, gathered in FLUSHED for n in gathered) == list(range(90))
-    assert sorted(emitted) == sorted([sum(gathered)] for _, _, gathered in FLUSHED)
-
-
 class Between(Anywhere):
     """Sits between two fused bolts: gets rows while its producer is flushed, and is flushed behind it."""
 
@@ -194,56 +184,6 @@ def test_what_flush_emits_keeps_the_trees_of_its_anchors_open() -> None:
         assert [error.text for error in driver.errors()] == ["flushed", "flushed"]
 
 
-class Keeping(BasicBolt):
-    """Emits in flush by the collector that it got last."""
-
-    outputs = {"default": ["n"], "named": ["n", "m"]}
-    transient = ("collector",)
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        self.collector = collector
-
-    def flush(self) -> None:
-        self.collector.emit([1])
-        self.collector.emit([1, 2], stream="named")
-
-
-class Whole(ColumnBolt):
-    """The same, in columns."""
-
-    outputs = {"default": ["n"], "named": ["n", "m"]}
-    transient = ("collector",)
-
-    def execute(self, batch: Any, collector: Any) -> None:
-        self.collector = collector
-
-    def flush(self) -> None:
-        self.collector.emit([[1]])
-        self.collector.emit([[1], [2]], stream="named")
-
-
-@pytest.mark.parametrize("bolt", [Keeping(), Whole()])
-def test_a_collector_that_is_kept_emits_in_flush_what_is_anchored_to_nothing(bolt: Any) -> None:
-    builder = TopologyBuilder("keeping", Config(max_attempts=1))
-    builder.set_spout("numbers", Fed())
-    builder.set_bolt("keep", bolt).shuffle_grouping("numbers")
-    builder.set_bolt("forget", Forgetting()).shuffle_grouping("keep").shuffle_grouping("keep", stream="named")
-    with TopologyTestDriver(builder.build()) as driver:
-        for n in range(2):
-            driver.feed("numbers", [n], message_id=n)
-            driver.run_until_idle()
-        assert driver.acked("numbers") == [0, 1]
-        assert (driver.emitted("keep"), driver.emitted("keep", "named")) == ([[1]] * 2, [[1, 2]] * 2)
-        assert driver.executed("forget") == 4
-
-
-class Forgetting(Bolt):
-    stateless = True
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        """Neither acks nor fails: a tree that was anchored to it would stay open."""
-
-
 class Raising(BasicBolt):
     outputs = ["n"]
 
@@ -267,89 +207,3 @@ def test_a_flush_that_raises_fails_what_the_task_got() -> None:
 
 
 # When it is called.
-
-
-class Holding(Bolt):
-    """Keeps its tuples for ever, and counts its flushes."""
-
-    def prepare(self, context: Any) -> None:
-        self.context = context
-        self.held: list[Any] = []
-
-    transient = ("context",)
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        self.held.append(tup)
-
-    def flush(self) -> None:
-        FLUSHED.append((self.context.micro_batch_id, self.context.task, []))
-
-
-def test_flush_is_not_called_where_the_task_got_nothing() -> None:
-    builder = TopologyBuilder("holding", Config(max_attempts=1))
-    builder.set_spout("numbers", Fed())
-    builder.set_bolt("hold", Holding(), parallelism=2).fields_grouping("numbers", ["n"])
-    with TopologyTestDriver(builder.build()) as driver:
-        driver.feed("numbers", [1], message_id=1)
-        driver.run_until_idle()
-        assert len(FLUSHED) == 1
-        driver.advance(timedelta(seconds=40))  # those who hold what times out are asked in a micro-batch without rows
-        assert [tree.cause for tree in driver.failed("numbers")] == ["timeout"]
-        assert len(FLUSHED) == 1
-
-
-class Writing(WindowedBolt):
-    """Gathers its windows, and writes them in flush."""
-
-    outputs = ["ends"]
-
-    def prepare(self, context: Any) -> None:
-        self.ends: list[int] = []
-
-    def execute(self, window: Any, collector: Any) -> None:
-        self.ends.append(len(window.get()))
-
-    def flush(self) -> Iterator[list[Any]]:
-        FLUSHED.append((0, 0, self.ends))
-        yield [self.ends]
-        self.ends = []
-
-
-def test_flush_of_a_windowed_bolt_follows_the_windows_of_its_micro_batch() -> None:
-    builder = TopologyBuilder("windows")
-    builder.set_spout("numbers", Fed())
-    second = timedelta(seconds=1)
-    windowed = Writing().with_tumbling_window(second).with_timestamp_field("n").with_watermark_interval(second / 2)
-    builder.set_bolt("write", windowed).shuffle_grouping("numbers")
-    builder.set_bolt("forget", Holding()).shuffle_grouping("write")
-    with TopologyTestDriver(builder.build()) as driver:
-        driver.feed("numbers", [500], message_id=1)
-        driver.run_until_idle()
-        assert [ends for _, _, ends in FLUSHED if ends] == []
-        driver.advance(second)
-        driver.feed("numbers", [5500], message_id=2)
-        driver.run_until_idle()
-        assert [ends for _, _, ends in FLUSHED if ends] == [[1]]
-        assert driver.emitted("write")[-1] == [[1]]
-        assert sorted(driver.acked("numbers")) == [1, 2]
-
-
-def test_windows_on_arrival_that_end_in_a_micro_batch_without_rows_are_flushed() -> None:
-    builder = TopologyBuilder("windows")
-    builder.set_spout("numbers", Fed())
-    builder.set_bolt("write", Writing().with_tumbling_window(timedelta(seconds=1))).shuffle_grouping("numbers")
-    with TopologyTestDriver(builder.build()) as driver:
-        driver.feed("numbers", [1], message_id=1)
-        driver.run_until_idle()
-        driver.advance(timedelta(seconds=3))
-        assert [ends for _, _, ends in FLUSHED if ends] == [[1]]
-
-
-def test_check_says_why_a_bolt_with_a_flush_runs_by_itself() -> None:
-    from sparkbolt.faces.cli.check import fusion_reason
-
-    builder = TopologyBuilder("flushing")
-    builder.set_spout("numbers", Numbers())
-    builder.set_bolt("write", Gathering()).shuffle_grouping("numbers")
-    topology = builder.build()
-    assert "its flush runs once" in fusion_reason(topology.components["write"], lay_out(topology, 2))

@@ -9,7 +9,7 @@ from sparkbolt import Bolt, Spout, TopologyBuilder
 from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.base.ids import mix64, tree_key
 from sparkbolt.testing import TopologyTestDriver
-from sparkbolt.worker.held_tuples import forget, forget_in, held_tuples
+from sparkbolt.worker.held_tuples import forget
 
 ORIGIN = Origin("queue", 0, "default", ("v",))
 
@@ -94,30 +94,3 @@ def test_a_message_that_comes_again_after_a_crash_does_not_meet_its_own_ghost() 
         driver.run_until_idle()
         assert driver.emitted("join") == [["ann", (1, 2)]]
         assert sorted(driver.acked("queue")) == [1, 2]
-
-
-class Slotted(Box):
-    __slots__ = ("one", "two")
-
-
-class Grumpy(dict):
-    def items(self) -> Any:
-        raise OSError("no")
-
-
-def test_tuples_are_found_however_deep_and_odd_what_holds_them_is() -> None:
-    deep: list[Any] = [tup((1, 1))]
-    for _ in range(5000):
-        deep = [deep]
-    attributes = {"odd": Grumpy(a=tup((1, 1))), "deep": deep, "last": [tup((1, 1))]}
-    held = attributes["last"][0]
-    assert held in held_tuples(attributes, [root for root, _ in held.anchors])
-    assert forget(attributes, {1: 10}) == 2
-    assert attributes["last"] == []
-
-
-def test_tuples_in_slots_are_forgotten_too() -> None:
-    slotted = Slotted([])
-    slotted.one, slotted.held = tup((1, 1)), tup((1, 2))
-    assert forget_in(slotted, {1: 10}) == 2
-    assert (slotted.one, slotted.held) == (None, None)

@@ -13,13 +13,9 @@ from sparkbolt import BasicBolt, Committer, Config, TopologyBuilder, bolt
 from sparkbolt.api.inlets import InletSpout
 from sparkbolt.api.topology import Topology
 from sparkbolt.api.tuples import DEFAULT_STREAM
-from sparkbolt.base.ids import AGAIN, OWN_LETTERS, split_key
+from sparkbolt.base.ids import AGAIN, LETTERS, split_key
 from sparkbolt.driver.ledger.ledger import Promotion
-from sparkbolt.errors import EngineError
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.sim.report import simulate
-from sparkbolt.sim.subject import SimulationError
-from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.wire.frames import Frame, Moment, encode
 from sparkbolt.wire.plan import MicroBatchPlan
 from sparkbolt.worker.results import Row
@@ -65,7 +61,7 @@ class Engine(LocalEngine):
     def step(self) -> Promotion | None:
         """Run the next plan; one that reads nothing if only rows are there."""
         mono_s = self.now_ms / 1000
-        if self.frames and self.coordinator.next_plan(self.now_ms, mono_s) is None:
+        if self.frames and self.perform_all(self.coordinator.next_plan(self.now_ms, mono_s)) is None:
             self.coordinator.plan_nothing(self.now_ms, mono_s)
         promotion = super().step()
         self.frames = ()
@@ -132,7 +128,7 @@ def test_rows_are_acked_retried_from_state_and_given_up_with_a_letter_that_has_t
     assert ["message 'c'" in tree.story for tree in failed if "of c" in tree.story] == [False, True, True]
     keys = [split_key(tree.key)[1] for tree in failed]
     assert any(key < AGAIN for key in keys)
-    assert any(AGAIN <= key < OWN_LETTERS for key in keys)
+    assert any(AGAIN <= key < LETTERS for key in keys)
 
 
 def test_letters_go_to_a_stream_or_to_a_function_and_wait_until_it_takes_them() -> None:
@@ -188,18 +184,6 @@ def test_without_tracking_rows_are_sent_and_nothing_is_kept() -> None:
     run_out(engine)
     assert engine.ledger.metrics.components["rows"].emitted == 2
     assert kept(engine) == 0
-
-
-def test_a_simulation_wants_to_be_fed_and_a_test_driver_is() -> None:
-    with pytest.raises(SimulationError, match="Give it rows with feed"):
-        simulate(topology(), seed=1)
-    assert simulate(topology(), seed=1, feed={"rows": [["a", 0], ["b", 1]]}).ok
-    with TopologyTestDriver(topology()) as driver:
-        driver.feed("rows", {"id": "a", "n": 0}, message_id=1)
-        driver.run_until_idle()
-        assert driver.acked("rows") == [1]
-    with pytest.raises(EngineError, match="is read by Spark"):
-        Brought().read(None)  # type: ignore[arg-type]
 
 
 class Balance(BasicBolt):
@@ -273,15 +257,3 @@ def test_in_a_transactional_topology_what_fails_of_them_leaves_no_trace(seed: in
     assert sorted(row["count"] for row in out) == list(range(1, len(expected) + 1))
     assert engine.ledger.open_trees == 0
     assert kept(engine) == 0
-
-
-def test_a_bolt_that_fails_at_random_gets_fewer_of_them_until_all_succeed() -> None:
-    engine = Engine(transactional(moody=0.05))
-    count = 100
-    for n in range(0, count, 2):
-        engine.bring((0, [(f"k{n}", 0)]), (1, [(f"k{n + 1}", 0)]))
-        engine.step()
-    run_out(engine)
-    out = engine.committed["out"]
-    assert sorted(row["count"] for row in out) == list(range(1, count + 1))
-    assert engine.ledger.metrics.components["rows"].acked == count

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from sparkbolt import AsyncBolt, BasicBolt, Bolt, ColumnBolt, TopologyBuilder, WindowedBolt
-from sparkbolt.base.native import kernels
+from sparkbolt import BasicBolt, Bolt, TopologyBuilder
 from sparkbolt.errors import StateError
 from sparkbolt.spouts import GeneratorSpout
-from sparkbolt.testing import TopologyTestDriver, simulate
-from sparkbolt.windows import Count
+from sparkbolt.testing import TopologyTestDriver
 
 
 def words():
@@ -66,74 +64,6 @@ def test_a_bolt_may_keep_its_collector_and_its_context():
     assert driver.acked("words") == ["to", "be", "or"]
     assert driver.emitted("bolt") == [["to"], ["be"], ["2 until 0"], ["or"], ["3 until 1"]]
     assert driver.errors() == []
-
-
-class Basic(BasicBolt):
-    outputs = ["word"]
-
-    def execute(self, tup, collector):
-        self.emit = collector.emit
-        self.collector = collector
-        self.emit([tup["word"]])
-
-
-class Coroutine(AsyncBolt):
-    outputs = ["word"]
-
-    async def execute(self, tup, collector):
-        self.collector = collector
-        self.collector.emit([tup["word"]])
-
-
-class Columns(ColumnBolt):
-    outputs = ["word"]
-
-    def execute(self, batch, collector):
-        self.collector = collector
-        self.collector.emit([batch["word"]])
-
-
-class Windowed(WindowedBolt):
-    outputs = ["word"]
-
-    def prepare(self, context):
-        self.context = context
-
-    def execute(self, window, collector):
-        self.collector = collector
-        self.collector.emit([window.get()[0]["word"]])
-
-
-@pytest.mark.parametrize(
-    "bolt", [Basic(), Coroutine(), Columns(), Windowed().with_window(Count(1))], ids=lambda bolt: type(bolt).__name__
-)
-@pytest.mark.parametrize("native", [kernels(), None], ids=["kernels", "python"])
-def test_every_kind_of_collector_may_be_kept(bolt, native, monkeypatch):
-    monkeypatch.setattr("sparkbolt.worker.worker.kernels", lambda: native)
-    driver = run(bolt, ["to", "be"], ["or"])
-    assert sorted(driver.emitted("bolt")) == [["be"], ["or"], ["to"]]
-    assert driver.acked("words") == ["to", "be", "or"]
-
-
-class Writer:
-    def __init__(self, context, collector):
-        self.context, self.collector = context, collector
-
-
-class Helped(BasicBolt):
-    outputs = ["id"]
-
-    def prepare(self, context):
-        self.writer = Writer(context, None)
-
-    def execute(self, tup, collector):
-        if self.writer.collector is None:
-            self.writer = Writer(self.writer.context, collector)
-        self.writer.collector.emit([self.writer.context.micro_batch_id])
-
-
-def test_a_helper_may_hold_both_and_gets_those_of_its_task_after_a_restart():
-    assert run(Helped(), ["to"], ["be"]).emitted("bolt") == [[0], [1]]
 
 
 class Client:
@@ -221,53 +151,3 @@ def test_data_of_a_class_that_has_no_name_is_refused():
 
     with pytest.raises(StateError, match=r"at the top level of a module"):
         run(Kept("lock"), ["to"])
-
-
-def test_the_simulator_runs_bolts_that_keep_such_things():
-    for bolt in (ByHand(), Helped(), Using("connection")):
-        assert simulate(topology(bolt), repeat=False).ok
-
-
-class Opening(Bolt):
-    """The tuple ``first`` leaves a lock, which cannot be kept; what comes later uses it."""
-
-    def __init__(self, in_flush):
-        self.in_flush = in_flush
-
-    def execute(self, tup, collector):
-        if tup["word"] == "first":
-            self.lock = threading.Lock()
-        if not self.in_flush:
-            self.lock.acquire(blocking=False)
-        collector.ack(tup)
-
-    def flush(self):
-        if self.in_flush:
-            self.lock.acquire(blocking=False)
-
-
-@pytest.mark.parametrize("in_flush", [False, True], ids=["execute", "flush"])
-def test_what_follows_from_a_call_that_is_left_out_names_the_first_reason(in_flush):
-    driver = run(Opening(in_flush), ["first", "second"])
-    first, second = driver.failed("words")
-    assert first.reason.startswith("what this left in the state of its task cannot be kept: bolt 'bolt': attribute")
-    assert second.reason.startswith("AttributeError: 'Opening' object has no attribute 'lock' (the work was repeated ")
-    assert first.reason in second.reason
-    assert "CannotKeepError" not in "".join(error.traceback or "" for error in driver.errors())
-
-
-class Flushing(BasicBolt):
-    def execute(self, tup, collector):
-        int(tup["word"])
-
-    def flush(self):
-        raise OSError("no")
-
-
-def test_a_flush_that_raises_does_not_replace_the_reason_of_a_tuple_that_has_failed_before():
-    driver = run(Flushing(), ["1", "one"])
-    reasons = {failed.message_id: failed.reason for failed in driver.failed("words")}
-    assert reasons["1"] == "OSError: no"
-    assert reasons["one"].startswith("ValueError: invalid literal")
-    counts = driver.metrics().components["bolt"]
-    assert (counts.executed, counts.acked, counts.failed) == (2, 0, 2)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from itertools import count
 from typing import Any
 from zlib import crc32
@@ -22,18 +17,17 @@ from benchmarks.fast import fast
 from sparkbolt import BasicBolt, Config, KeyValueState, Topology, TopologyBuilder, bolt
 from sparkbolt.api.components import BoltBase, PartitionedSpout
 from sparkbolt.api.ranges import Range
-from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.base import native
 from sparkbolt.base.native import kernels
-from sparkbolt.base.text_arrays import buffers_of, crc32s, dictionary_of, joined, separated, strings_of, text_from
-from sparkbolt.errors import EmitError, Unavailable
+from sparkbolt.base.text_arrays import crc32s, dictionary_of, joined, separated, strings_of
+from sparkbolt.errors import Unavailable
 from sparkbolt.layout.lane import lay_out
-from sparkbolt.wire.frames import Moment, spread
+from sparkbolt.wire.frames import Moment
 from sparkbolt.wire.plan import Entry
 from sparkbolt.worker.environment import environment_of
 from sparkbolt.worker.source_reader import run_entry
 from sparkbolt.worker.stage import run_level
-from sparkbolt.worker.state.task_state import DictStore, KeyValueTable
+from sparkbolt.worker.state.task_state import DictStore
 from sparkbolt.worker.worker import Worker
 from tests.native import needs_kernels
 
@@ -182,62 +176,6 @@ def test_strings_become_a_dictionary_until_something_else_comes(odd: Any) -> Non
     assert_same(["to", "be", "to", odd, "be"], Splits())
 
 
-def test_many_distinct_strings_are_numbered_in_their_order() -> None:
-    forms = ("{}", "a longer word {}", "wörd {}", "{}\0", "\0{}", "語{}")
-    values = [forms[number % 6].format(number * 7919 % 20_000) for number in range(30_000)]
-    seen = assert_same(values, Splits())
-    assert len(seen[0]) >= 2
-
-
-def test_few_strings_behind_very_many_are_numbered_anew() -> None:
-    with fast(wanted=True):
-        emitter = kernels().Emitter([True], "default", None, True)
-    for words in (list(map(str, range(100_000))), ["to", "be"], ["be", "or", "be"], list(map(str, range(5_000)))):
-        emitter.open(True)
-        for word in words:
-            emitter.emit([word])
-        kernels().run_rows(emitter, ([0],), ("n",), 1, Tuple._row, one_tuple, print_nothing, None, None, None, [], None)
-        [(codes, distinct, text)], _ = emitter.taken()
-        assert [distinct[code] for code in np.frombuffer(codes, dtype=np.int32)] == words
-        assert distinct == list(dict.fromkeys(words)) == text_from(*text).to_pylist()
-        emitter.clear()
-
-
-def one_tuple(row: int) -> Tuple:
-    return Tuple.of(Origin("lines", 0, "default", ("n",)), [row])
-
-
-def print_nothing(tup: Tuple) -> None:
-    """Do what a bolt does that emits nothing."""
-
-
-def test_the_rest_of_a_frame_is_not_tried_when_a_bolt_was_away_for_ten_rows() -> None:
-    values: list[Any] = ["be", *[["away", "x"]] * 12, "or"]
-    fails = assert_same(values, Splits())[3]
-    assert [reason for _, reason, _ in fails][9:11] == ["gone", "not tried, as others before it had failed: gone"]
-    assert len(fails) == 13
-
-
-class Keeps(BasicBolt):
-    """Keeps every third tuple, and emits what it has kept."""
-
-    outputs = ["word", "kept"]
-    transient = ["kept"]
-
-    def prepare(self, context: Any) -> None:
-        self.kept: list[Any] = []
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        if tup["value"] % 3 == 0:
-            self.kept.append(tup)
-        collector.emit([str(tup["value"]), [(one["value"], one.anchors) for one in self.kept]])
-
-
-def test_tuples_that_user_code_keeps_do_not_change() -> None:
-    seen = assert_same(list(range(10)), Keeps())
-    assert seen[3] == []
-
-
 def test_a_function_that_yields_gives_the_same() -> None:
     @bolt(outputs=["word", "n"])
     def split(tup: Any) -> Iterator[Any]:
@@ -257,91 +195,6 @@ def test_a_function_that_returns_gives_the_same() -> None:
     assert_same(["none", "lists", "str", "number", "one"], split)
 
 
-class Flips(str):
-    """A name of a stream that is another one when it is looked at again."""
-
-    looks = 0
-
-    def __eq__(self, other: object) -> bool:
-        self.looks += 1
-        return self.looks > 1
-
-    __hash__ = str.__hash__
-
-
-class LooksLikeAList:
-    """Says that it is a list with two values."""
-
-    __class__ = list  # type: ignore[assignment]
-
-    def __init__(self, values: list[Any]) -> None:
-        self.values = values
-
-    def __len__(self) -> int:
-        return 2
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.values)
-
-
-class Hostile(BasicBolt):
-    """Emits what only looks like a list, or to a stream that only looks like the default one."""
-
-    outputs = ["word", "n"]
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        if tup["value"] == "stream":
-            collector.emit(["to", 1], stream=Flips("default"))
-            collector.emit(["be", 2])
-        elif tup["value"] in ("list", "short"):
-            collector.emit(LooksLikeAList(["or", 3] if tup["value"] == "list" else []))
-
-
-def test_what_only_looks_like_a_list_or_a_stream_does_no_harm() -> None:
-    seen = outcome(["stream", "list", "short", "be"], Hostile(), Counts(), compiled=True)
-    said = "ValueError: the values of a tuple have changed while it was emitted"
-    assert [reason for _, reason, _ in seen[3]] == [said]
-
-
-def test_emissions_of_a_finalizer_that_runs_meanwhile_do_no_harm() -> None:
-    class Emits:
-        def __init__(self, emit: Any) -> None:
-            self.emit, self.itself = emit, self
-
-        def __del__(self) -> None:
-            with suppress(EmitError):
-                self.emit(["late", 0])
-
-    class Litters(BasicBolt):
-        outputs = ["word", "n"]
-
-        def execute(self, tup: Any, collector: Any) -> None:
-            for number in range(50):
-                Emits(collector.emit)
-                collector.emit([f"word {number}" if number < 40 else number, []])
-
-    before = gc.get_threshold()
-    gc.set_threshold(1)
-    try:
-        outcome(["a", "b"], Litters(), Counts(), compiled=True)
-    finally:
-        gc.set_threshold(*before)
-
-
-def test_numbers_that_have_no_value_are_refused() -> None:
-    for codes in ([0, 4], [-1, 0]):
-        with fast(wanted=True), pytest.raises(IndexError, match="there is no value with number"):
-            spread(["to", "be"], np.array(codes, dtype=np.int32))
-
-
-@given(st.lists(st.integers(0, 3)), st.sampled_from([np.uint16, np.int32, np.int64, np.uint8]))
-def test_codes_are_spread_over_their_values(codes: list[int], kind: Any) -> None:
-    distinct = ["to", None, [1], "be"]
-    for wanted in (False, True):
-        with fast(wanted):
-            assert spread(distinct, np.array(codes, dtype=kind)) == [distinct[code] for code in codes]
-
-
 @given(st.lists(st.text(max_size=20)), st.integers(0, 3))
 def test_texts_are_numbered_as_arrow_numbers_them(texts: list[str], skipped: int) -> None:
     array = pa.array(texts, pa.string()).slice(skipped)
@@ -349,18 +202,6 @@ def test_texts_are_numbered_as_arrow_numbers_them(texts: list[str], skipped: int
         numbered = dictionary_of(array)
     assert numbered.equals(array.dictionary_encode())
     assert numbered.type == array.dictionary_encode().type
-
-
-def test_many_texts_are_numbered_as_arrow_numbers_them() -> None:
-    texts = [f"{'long ' * (number % 5)}{number * 7919 % 50_000}" for number in range(100_000)]
-    array = pa.array([*texts, "", "a", "a\0", "a\0\0"])
-    with fast(wanted=True):
-        assert dictionary_of(array).equals(array.dictionary_encode())
-
-
-def test_texts_with_nulls_are_left_to_arrow() -> None:
-    with fast(wanted=True):
-        assert dictionary_of(pa.array(["be", None, "be"])).to_pylist() == ["be", None, "be"]
 
 
 def test_kernels_of_another_version_are_not_used(
@@ -410,83 +251,3 @@ def test_uncommitted_numbers_are_undone() -> None:
     assert (len(numbers), sorted(numbers.keys()), numbers.find_value("or")) == (2, ["be", "to"], None)
     state.put("or", 8)
     assert (len(numbers), state.get("or")) == (3, 8)
-
-
-def test_what_was_put_before_newer_values_came_is_undone_to_those() -> None:
-    state = numbers_of({})
-    state.put("be", 1)
-    text = pa.array(["be", "or"])
-    state.numbers.apply(*buffers_of(text), np.array([7, 8]), True)
-    assert (state.get("be"), state.get("or"), state.numbers.fresh) == (1, 8, 0)
-    state.numbers.undo()
-    assert (state.get("be"), state.get("or"), len(state.numbers)) == (7, 8, 2)
-
-
-@pytest.mark.parametrize("key", ["a\0b", "\ud800", Text("be"), b"be", None])
-def test_numbers_are_held_by_plain_strings_alone(key: Any) -> None:
-    otherwise: dict[Any, Any] = {}
-    state = numbers_of(otherwise)
-    for odd_key, odd_value in ((key, 1), ("be", True), ("or", 1 << 63)):
-        state.put(odd_key, odd_value)
-        assert otherwise.pop(odd_key) == odd_value
-    assert not state.put_many(["be", key], [1, 1])
-    assert (len(state.numbers), otherwise) == (1, {})
-
-
-def test_a_string_for_which_there_is_no_memory_harms_no_other() -> None:
-    code = """
-import resource
-from sparkbolt_fast.kernels import Emitter, run_rows
-from sparkbolt.base.text_arrays import text_from
-from sparkbolt.api.tuples import Tuple
-from tests.unit.worker.test_kernels import one_tuple, print_nothing
-emitter = Emitter([True], "default", None, True)
-emitter.open(True)
-emitter.emit(["first"])
-long = "x" * (300 << 20)
-used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (400 << 20), resource.RLIM_INFINITY))
-try:
-    emitter.emit([long])
-    raise SystemExit("it had memory")
-except MemoryError:
-    pass
-resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
-emitter.emit(["second"])
-emitter.emit(["y" * 200_000])
-run_rows(emitter, ([0],), ("n",), 1, Tuple._row, one_tuple, print_nothing, None, None, None, [], None)
-[(codes, distinct, text)], _ = emitter.taken()
-assert text_from(*text).to_pylist() == distinct == ["first", "second", "y" * 200_000]
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_no_put_of_another_thread_is_lost_when_the_numbers_are_left() -> None:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for turn in range(20):
-            state = KeyValueTable()
-            state.put_many([f"k{number}" for number in range(2_000)], [0] * 2_000)
-            wrong: list[Any] = []
-            begun = threading.Barrier(3)
-
-            def count(name: str, state: KeyValueTable = state, wrong: list[Any] = wrong, begun: Any = begun) -> None:
-                begun.wait()
-                for number in range(2_000):
-                    state.put(name, number)
-                    if state.get(name) != number:
-                        wrong.append((name, number))
-
-            threads = [threading.Thread(target=count, args=(name,)) for name in "ab"]
-            for thread in threads:
-                thread.start()
-            begun.wait()
-            state.put(None, turn)
-            for thread in threads:
-                thread.join()
-            assert not wrong
-            assert (state.get("a"), state.get("b"), state.get(None), len(state)) == (1_999, 1_999, turn, 2_003)
-    finally:
-        sys.setswitchinterval(before)

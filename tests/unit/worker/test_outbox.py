@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import pickle
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,6 @@ from hypothesis import strategies as st
 from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
 from sparkbolt.api.groupings import GlobalGrouping
 from sparkbolt.api.pickling import Pickling
-from sparkbolt.api.tuples import ATTEMPT_MAX
 from sparkbolt.base.ids import AGAIN, mix64_array, tree_key
 from sparkbolt.driver.coordinator import OUTBOX_ACKS_WAIT_SECS
 from sparkbolt.driver.ledger.ledger import Ledger
@@ -29,7 +27,6 @@ from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.wire.edges import Parents
 from sparkbolt.wire.plan import Entry, MicroBatchPlan, own_source
-from sparkbolt.worker import outbox
 from sparkbolt.worker.outbox import Outbox
 from sparkbolt.worker.routing import EmittedRows, Route, StreamRoutes
 from sparkbolt.worker.state.task_state import DictStore, TaskState
@@ -43,16 +40,6 @@ STREAMS = {
 
 
 # What is settled.
-
-
-def test_files_hold_both_ends_of_what_is_settled_and_of_what_is_open_as_they_always_did() -> None:
-    plan = MicroBatchPlan(3, life=1, now_ms=5, outbox_acks=((TASK, 0, 7), (TASK, 8, 9)))
-    assert plan.to_json()["settled"] == [[TASK, 0, 6], [TASK, 8, 8]]
-    assert MicroBatchPlan.from_json(plan.to_json()) == plan
-    kept = pickle.dumps((9, {0: [(0, 2), (4, 4)]}), 5)
-    table = outbox._decode_table(kept)
-    assert table.open == {0: [(0, 3), (4, 5)]}
-    assert outbox._encode_table(table) == kept
 
 
 def test_what_is_settled_is_said_until_a_plan_that_says_it_is_promoted() -> None:
@@ -156,20 +143,6 @@ def test_what_a_task_keeps_is_what_a_dict_would_keep_over_crashes(seed: int, mic
     assert all("/" not in name for name in kept.store), "no page is left"
 
 
-def test_rows_that_have_a_tree_keep_it_and_their_place_among_those_that_start_one() -> None:
-    own = Kept().begin()
-    before = block("a", [(n, "") for n in range(4)], [2, 0, 1, 0])
-    started = own.start(before)
-    parents, old = started.block.parents, before.parents
-    assert parents is not None
-    assert old is not None
-    assert parents.offsets is not None
-    assert np.diff(parents.offsets).tolist() == [2, 1, 1, 1]
-    roots = mix64_array(started.keys).tolist()
-    assert parents.roots.tolist() == [*old.roots[:2].tolist(), roots[0], int(old.roots[2]), roots[1]]
-    assert parents.edges.tolist() == [*old.edges[:2].tolist(), roots[0], int(old.edges[2]), roots[1]]
-
-
 def test_a_value_that_cannot_be_kept_is_refused_and_its_neighbours_are_not() -> None:
     own = Kept().begin()
     values: list[Any] = [(0, "a"), (1, lambda: 0), (2, "c")]
@@ -177,19 +150,6 @@ def test_a_value_that_cannot_be_kept_is_refused_and_its_neighbours_are_not() -> 
     assert [reason.split(" holds")[0] for reason in started.refused] == ["field 'text'"]
     assert list(started.block.columns[0]) == [0, 2]
     assert len(started.keys) == own.kept == 2
-
-
-def test_what_nobody_hears_is_not_kept() -> None:
-    own = Kept().begin()
-    assert len(own.start(block("unheard", [(0, "a")])).keys) == own.kept == 0
-
-
-def test_what_is_not_kept_cannot_be_given_again_and_that_is_said() -> None:
-    kept = Kept()
-    entry = Entry(TASK, AGAIN, own_source(0), 7, 8, 2, (7,))
-    [started] = kept.begin().again(entry, STREAMS)
-    assert (started.block.count, len(started.keys)) == (0, 0)
-    assert "[7]" in started.refused[0]
 
 
 # Plans.
@@ -388,25 +348,6 @@ def test_a_topology_with_nothing_but_news_for_its_tasks_runs_one_micro_batch_for
     assert engine.step() is None
 
 
-def test_nothing_more_is_read_while_a_bolt_has_as_many_open_trees_as_it_may() -> None:
-    topology = starting(200, seed=3, own={"max_spout_pending": 5}, enable_message_timeouts=False)
-    engine = LocalEngine(topology)
-    run_on(engine, 60)
-    assert engine.ledger.pending("gathers") >= 5
-    assert engine.ledger.progress["numbers"]["numbers"] < 200
-    free = LocalEngine(starting(200, seed=3, enable_message_timeouts=False))
-    run_on(free, 60)
-    assert free.ledger.progress["numbers"]["numbers"] == 200
-
-
-def test_without_ackers_nothing_is_kept() -> None:
-    engine = LocalEngine(starting(20, acker_tasks=0))
-    run_on(engine, 6)
-    assert engine.ledger.metrics.of("behind").executed == 20
-    assert kept_by(engine) == 0
-    assert engine.ledger.open_trees == 0
-
-
 def test_a_bolt_that_starts_trees_is_stateful_and_never_fused_and_cannot_be_stateless() -> None:
     class Bare(BasicBolt):
         outputs = ["n"]
@@ -449,15 +390,3 @@ def test_what_a_bolt_emits_anchored_stays_in_its_tree() -> None:
     assert Counter(tree.component for tree in engine.ledger.set_aside) == {
         "numbers": engine.ledger.metrics.of("numbers").failed
     }
-
-
-def test_an_attempt_past_all_that_are_counted_does_not_look_like_a_tuple_that_is_traced() -> None:
-    kept = Kept()
-    own = kept.begin()
-    own.start(block("a", [(1, "one")]))
-    kept.commit(own)
-    for attempt, shown in ((2, 2), (ATTEMPT_MAX, ATTEMPT_MAX), (128, ATTEMPT_MAX), (300, ATTEMPT_MAX)):
-        entry = Entry(TASK, AGAIN, own_source(0), 0, 1, attempt, (0,))
-        (started,) = kept.begin().again(entry, STREAMS)
-        assert started.block.attempts is not None
-        assert started.block.attempts.tolist() == [shown]

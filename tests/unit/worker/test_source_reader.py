@@ -17,13 +17,9 @@ from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.api.topology import TopologyBuilder
 from sparkbolt.api.tuples import Tuple
-from sparkbolt.driver.ledger.ledger import Ledger
-from sparkbolt.driver.ledger.settings import ledger_settings
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.spark.error_log import ErrorLog
 from sparkbolt.worker.collectors import BoltRowCollector
-from sparkbolt.worker.spout_chunks import sound_parts
 from sparkbolt.worker.tasks import BoltTask
 from sparkbolt.worker.tuple_batch import Rows
 from tests.unit.worker.reading import (
@@ -32,12 +28,9 @@ from tests.unit.worker.reading import (
     Columns,
     FailAtFirst,
     Numbers,
-    See,
     run,
-    topology,
     what_came_again,
 )
-from tests.unit.worker.unreadable import UNREADABLE, damaged_text, of_other_machines, unused
 
 
 class Weighed(Numbers):
@@ -59,13 +52,6 @@ class Weighed(Numbers):
 
     def on_read(self, reads: Sequence[tuple[Range, int]]) -> None:
         self.heard.append(list(reads))
-
-
-class Unweighable(Weighed):
-    """Cannot say how large what it reads is."""
-
-    def read_bytes(self) -> int | None:
-        raise ValueError("no scales")
 
 
 def raising(*numbers: int, times: int = 10**9) -> Callable[[int, int], None]:
@@ -125,99 +111,6 @@ def test_a_record_with_wrong_values_fails_alone(values: Any) -> None:
     assert {tree.position for tree in failed} == {20, 40}
 
 
-class WithMore(Columns):
-    """A field more, of an array that has two values that Python cannot hold."""
-
-    outputs: ClassVar[list[str]] = ["n", "more"]
-
-    def __init__(self, more: Callable[[list[bool]], Any]) -> None:
-        super().__init__(lambda number, tried: None)
-        self.more = more
-
-    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
-        for positions, columns in super().read_columns(range_):
-            yield positions, [*columns, self.more([position in (42, 43) for position in positions])]
-
-
-@pytest.mark.parametrize("name", UNREADABLE)
-def test_a_value_of_a_column_that_python_cannot_hold_is_a_bad_record(name: str) -> None:
-    engine, failed = run(WithMore(UNREADABLE[name]))
-    assert set(SEEN) == set(range(COUNT)) - {42, 43}
-    assert sorted(tree.position for tree in engine.ledger.set_aside) == [42, 43]
-    assert {tree.position for tree in failed} == {20, 42, 43}
-    for tree in engine.ledger.set_aside:
-        assert tree.fail.cause == "unreadable"
-        assert "field 'more' cannot be read: " in tree.story
-
-
-@pytest.mark.parametrize("more", [unused, of_other_machines])
-def test_columns_that_only_look_damaged_are_read(more: Any) -> None:
-    builder = TopologyBuilder("more", Config(max_attempts=3, dead_letters="log:"))
-    builder.set_spout("numbers", WithMore(more))
-    builder.set_bolt("see", See(), parallelism=2, fuse=False).fields_grouping("numbers", ["more"])
-    SEEN.clear()
-    engine = LocalEngine(builder.build())
-    while engine.step() is not None:
-        pass
-    assert set(SEEN) == set(range(COUNT))
-    assert engine.ledger.set_aside == []
-
-
-@pytest.mark.parametrize("bad_row", [0, 1, 2])
-def test_of_a_record_with_a_value_that_cannot_be_read_no_tuple_is_left(bad_row: int) -> None:
-    positions = np.array([4, 5, 5, 5, 6])
-    is_bad = [row == 1 + bad_row for row in range(5)]
-    first, bad, last = sound_parts(positions, [list("abcde"), damaged_text(is_bad)], ["n", "text"])
-    assert isinstance(bad, BadRecord)
-    assert (bad.position, bad.reason[:28]) == (5, "field 'text' cannot be read:")
-    assert [(part[0].tolist(), part[1][0]) for part in (first, last)] == [([4], ["a"]), ([6], ["e"])]  # type: ignore[index]
-
-
-@pytest.mark.parametrize(
-    ("nonsense", "text"),
-    [
-        (([60], [[1], [2]]), "read 2 columns on stream 'default', which declares 1 field(s)"),
-        (([60, 61], [[1]]), "lengths [1, 2]"),
-        (([100], [[1]]), "expected them to rise from 59 on and to stay below 100"),
-        (([60, 59], [[1, 2]]), "expected them to rise from 59 on"),
-        (([3], [[1]]), "expected them to rise from 59 on"),
-        (BadRecord(3, "bad"), "expected them to rise from 59 on"),
-        ("nonsense", "ValueError"),
-    ],
-)
-def test_a_chunk_that_is_none_breaks_the_range_off(nonsense: Any, text: str) -> None:
-    def trouble(number: int, tried: int) -> Any:
-        return nonsense if number == 60 and tried == 1 else None
-
-    engine, failed = run(Columns(trouble))
-    assert set(SEEN) == set(range(COUNT))
-    assert [tree.position for tree in failed if tree.fail.cause == "read"] == [60]
-    assert any(text in tree.fail.reason for tree in failed)
-    assert engine.ledger.metrics.of("numbers").set_aside == 0
-
-
-def test_a_range_that_waits_to_be_read_again_outlives_a_restart_and_a_compaction() -> None:
-    SEEN.clear()
-    Numbers.tried.clear()
-    engine = LocalEngine(topology(Numbers(raising(0, times=1))))
-    engine.step()
-    waiting = engine.ledger.take_retries(9)
-    assert [(retry.position, retry.end) for retry in waiting] == [(0, 50)]
-    again = Ledger.restore(engine.ledger.snapshot(), **ledger_settings(engine.lane))
-    assert again.take_retries(9) == waiting
-    engine.restart()
-    while engine.step() is not None:
-        pass
-    assert set(SEEN) == set(range(COUNT))
-
-
-def test_on_error_stop_stops_where_reading_raises() -> None:
-    engine = LocalEngine(topology(Numbers(raising(0)), on_error="stop"))
-    engine.step()
-    assert engine.failure is not None
-    assert "'numbers' raised, and its on_error is 'stop'" in engine.failure
-
-
 class BadFirst(Numbers):
     """Once gives a record that cannot be read before the columns of earlier ones."""
 
@@ -252,29 +145,6 @@ def test_of_a_range_that_breaks_off_what_was_read_is_told_and_then_the_rest() ->
     assert len(told) == 3
 
 
-def test_the_pacer_goes_by_what_was_read_of_a_range_where_the_spout_measures_it() -> None:
-    Numbers.tried.clear()
-    engine = LocalEngine(topology(Weighed(enough_at(10))))
-    engine.step()
-    assert engine.coordinator.rates["numbers"].records_per_position == 1.0, (
-        "ten trees of ten positions, and not of fifty"
-    )
-
-
-def test_nothing_is_told_of_a_range_of_which_nothing_was_read() -> None:
-    Weighed.heard.clear()
-    run(Weighed(raising(50, times=1)))
-    assert sorted(range_.start for reads in Weighed.heard for range_, _ in reads) == [0, 50]
-
-
-def test_a_spout_that_raises_when_it_is_asked_for_bytes_is_reported_and_reads_on() -> None:
-    Weighed.heard.clear()
-    engine, _ = run(Unweighable(lambda number, times: None))
-    assert Weighed.heard == []
-    assert set(SEEN) == set(range(COUNT))
-    assert engine.ledger.metrics.of("numbers").errors == 2
-
-
 def enough_at(*numbers: int, times: int = 1) -> Callable[[int, int], None]:
     def trouble(number: int, tried: int) -> None:
         if number in numbers and tried <= times:
@@ -300,49 +170,6 @@ def test_the_rest_of_a_range_that_is_too_large_comes_next_and_before_anything_ne
     assert rests[0].fail.reason == "n from 10 up to 50 is read later: that is enough"
     numbers = engine.ledger.metrics.of("numbers")
     assert (numbers.errors, numbers.failed, numbers.retried) == (0, len(failed) - 2, 0)
-
-
-def test_the_rest_of_a_range_that_is_too_large_outlives_a_restart() -> None:
-    SEEN.clear()
-    Numbers.tried.clear()
-    engine = LocalEngine(topology(Numbers(enough_at(*range(7, COUNT, 7)))))
-    while not engine.coordinator.finished:
-        engine.step()
-        engine.restart()
-    assert set(SEEN) == set(range(COUNT))
-
-
-@pytest.mark.parametrize("position", [0, 12, 49, 50, 1000])
-def test_a_rest_that_cannot_begin_where_the_spout_says_breaks_the_range_off(position: int) -> None:
-    def trouble(number: int, tried: int) -> None:
-        if number == 13 + 37 * (position == 49) and tried == 1:
-            raise EnoughRead(position, "that is enough")
-
-    engine, failed = run(Numbers(trouble))
-    assert set(SEEN) == set(range(COUNT))
-    (tree,) = [tree for tree in failed if tree.fail.cause == "read"]
-    assert f"has read enough of 'n' up to {position}: expected the rest to begin at" in tree.fail.reason
-    assert engine.ledger.metrics.of("numbers").set_aside == 0
-
-
-def test_without_ackers_a_rest_that_nobody_asks_for_again_is_reported() -> None:
-    Numbers.tried.clear()
-    engine = LocalEngine(topology(Numbers(enough_at(30)), acker_tasks=0))
-    promotion = engine.step()
-    assert promotion is not None
-    assert [report.text for report in promotion.reports] == ["n from 30 up to 50 is read later: that is enough"]
-
-
-def test_a_rest_that_is_read_later_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    Numbers.tried.clear()
-    engine = LocalEngine(topology(Numbers(enough_at(30))))
-    promotion = engine.step()
-    assert promotion is not None
-    ErrorLog(engine.topology.config).promotion(promotion)
-    assert [record.getMessage() for record in caplog.records] == [
-        "numbers: n from 30 up to 50 is read later: that is enough; that is with the next micro-batch, and nothing new "
-        "before"
-    ]
 
 
 class Pairs(Columns):

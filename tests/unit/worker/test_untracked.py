@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from sparkbolt import BasicBolt, Bolt, ColumnBolt, Config, FailedException, Reject, TopologyBuilder, bolt
-from sparkbolt.api.components import BoltBase
-from sparkbolt.errors import EngineError, ReportedFailedException, Unavailable
+from sparkbolt.errors import EngineError, ReportedFailedException
 from sparkbolt.testing import TopologyTestDriver
 from tests.unit.worker.emitting import AFTERWARDS, BAD, GOOD, Async, Basic, ByHand, Numbers, Window
 
@@ -70,39 +68,10 @@ def test_what_a_bolt_fails_is_an_error_if_no_tree_fails_with_it(kind: Any, error
 
 
 @pytest.mark.parametrize("config", [{}, {"acker_tasks": 0}], ids=["no message id", "no ackers"])
-@pytest.mark.parametrize("reason", [REASON, Reject(REASON), ValueError(REASON)], ids=repr)
-def test_a_reason_given_to_fail_is_reported_if_no_tree_fails_with_it(reason: Any, config: Any) -> None:
-    driver = untracked(ByHand(lambda collector, tup: collector.fail(tup, reason)), **config)
-    assert [text.split(": ")[-1] for text in told(driver)] == [REASON]
-    assert driver.metrics().of("tested").failed == 1
-
-
-@pytest.mark.parametrize("config", [{}, {"acker_tasks": 0}], ids=["no message id", "no ackers"])
 def test_a_window_that_fails_is_an_error_if_no_tree_fails_with_it(config: Any) -> None:
     driver = untracked(Window(raises(FailedException(REASON))), (GOOD, BAD, AFTERWARDS), **config)
     assert len(told(driver)) == 1
     assert REASON in told(driver)[0]
-
-
-class Late(Bolt):
-    """Does to each tuple what a test says when the next one comes."""
-
-    def __init__(self, *deeds: str) -> None:
-        self.deeds = deeds
-        self.before: Any = None
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        for deed in self.deeds if self.before is not None else ():
-            arguments = (REASON,) if deed == "fail" else ()
-            getattr(collector, deed)(self.before, *arguments)
-        self.before = tup
-
-
-@pytest.mark.parametrize("deeds", [["fail"], ["fail", "fail"], ["ack", "fail"], ["ack", "fail", "fail"]], ids="-".join)
-def test_a_held_tuple_without_a_tree_that_is_failed_is_one_error(deeds: list[str]) -> None:
-    driver = untracked(Late(*deeds), (GOOD, BAD))
-    assert told(driver) == [REASON]
-    assert driver.metrics().of("tested").failed == 1
 
 
 class NeverReady(BasicBolt):
@@ -118,11 +87,6 @@ class NeverReady(BasicBolt):
 def test_on_error_stop_stops_also_for_a_tuple_without_a_tree(kind: Any, config: Any) -> None:
     with pytest.raises(EngineError, match=f"belongs to no tree, and its on_error is 'stop': .*{REASON}"):
         untracked(kind(raises(ValueError(REASON))), (BAD, AFTERWARDS), on_error="stop", **config)
-
-
-def test_on_error_stop_does_not_stop_for_a_tuple_without_a_tree_that_is_failed_on_purpose() -> None:
-    driver = untracked(Basic(raises(FailedException(REASON))), (BAD, GOOD), on_error="stop")
-    assert driver.executed("tested") == 2
 
 
 def test_a_tuple_that_is_emitted_without_an_anchor_and_fails_is_an_error() -> None:
@@ -143,51 +107,3 @@ def test_a_tuple_that_is_emitted_without_an_anchor_and_fails_is_an_error() -> No
         driver.run_until_idle()
     assert told(driver) == [REASON]
     assert driver.metrics().of("tested").failed == 2
-
-
-def test_a_flush_that_fails_is_one_error_however_many_rows_have_no_tree() -> None:
-    class Flushing(BasicBolt):
-        def execute(self, tup: Any, collector: Any) -> None:
-            """Gather nothing."""
-
-        def flush(self) -> None:
-            raise FailedException(REASON)
-
-    assert told(untracked(Flushing(), [GOOD])) == [REASON]
-
-
-def test_every_row_that_is_not_tried_since_the_bolt_is_away_is_an_error_if_it_has_no_tree() -> None:
-    builder = TopologyBuilder("away")
-    builder.set_spout("numbers", Numbers())
-    builder.set_bolt("tested", Basic(raises(Unavailable("down")))).shuffle_grouping("numbers")
-    with TopologyTestDriver(builder.build()) as driver:
-        for _ in range(30):
-            driver.feed("numbers", [BAD])
-        driver.run_until_idle()
-        assert driver.metrics().of("tested").errors == 30
-
-
-def test_a_tick_that_is_failed_is_an_error() -> None:
-    class FailsTicks(Bolt):
-        def execute(self, tup: Any, collector: Any) -> None:
-            collector.fail(tup, REASON) if tup.is_tick else collector.ack(tup)
-
-    builder = TopologyBuilder("ticking", Config(tick_tuple_freq_secs=1))
-    builder.set_spout("numbers", Numbers())
-    builder.set_bolt("tested", FailsTicks()).shuffle_grouping("numbers")
-    with TopologyTestDriver(builder.build()) as driver:
-        driver.advance(timedelta(seconds=2))
-        assert set(told(driver)) == {REASON}
-
-
-@pytest.mark.parametrize("kind", [Basic, ByHand, Async, Columns, function])
-def test_a_tuple_of_a_tree_that_is_failed_on_purpose_is_no_error(kind: Any) -> None:
-    builder = TopologyBuilder("tracked")
-    builder.set_spout("numbers", Numbers())
-    tested: BoltBase = kind(raises(FailedException(REASON)))
-    builder.set_bolt("tested", tested).shuffle_grouping("numbers")
-    with TopologyTestDriver(builder.build()) as driver:
-        driver.feed("numbers", [BAD], message_id=1)
-        driver.run_until_idle()
-        assert [each.reason for each in driver.failed("numbers")] == [REASON]
-        assert told(driver) == []

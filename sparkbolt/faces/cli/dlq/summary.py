@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from sparkbolt.api.dead_letters import CHECKPOINT, stream_of
 from sparkbolt.api.topology import Topology
-from sparkbolt.bolts.dead_letter_files import FileDeadLetters
+from sparkbolt.connectors.files.dead_letter_files import FileDeadLetters
 
 
 def aside_lines(set_aside: Mapping[str, int], topology: Topology | None, letters_directory: str) -> Iterator[str]:

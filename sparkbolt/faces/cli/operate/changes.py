@@ -1,4 +1,4 @@
-"""Changes: activate, deactivate, kill, restart, set, rebalance, trace.
+"""Changes: the commands of ``VERBS``.
 
 Rule: the answer is a sentence; the exit code is 0 if it was accepted and 1 if it was refused. ``kill --wait`` waits for
 the end: 0 if nothing was left, 4 if something is left for replay.
@@ -14,7 +14,8 @@ from sparkbolt.control.documents import TopologyEntry, TopologyState
 from sparkbolt.control.home import process_of
 from sparkbolt.control.operator import Operator
 from sparkbolt.control.processes import gone
-from sparkbolt.faces.cli.operate.asking import by, entry_of, named, operator_of, told
+from sparkbolt.control.verbs import VERBS
+from sparkbolt.faces.cli.operate.asking import by, entry_of, operator_of, told
 from sparkbolt.faces.cli.operate.overview import runs
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_SET_ASIDE, EXIT_TIME_OVER, UNDER_WAY
 from sparkbolt.faces.cli.texts import plain
@@ -24,61 +25,18 @@ END_SECS = 30.0
 """The time to wait for the end of a topology after the time of its open trees."""
 
 
-def activate(options: argparse.Namespace) -> int:
-    """Start the spouts of a topology again."""
-    with named():
-        return told(operator_of(options).activate(options.topology, by=by()))
-
-
-def deactivate(options: argparse.Namespace) -> int:
-    """Stop the spouts of a topology."""
-    with named():
-        return told(operator_of(options).deactivate(options.topology, by=by()))
-
-
-def restart(options: argparse.Namespace) -> int:
-    """Restart the query of a topology."""
-    with named():
-        return told(operator_of(options).restart(options.topology, by=by()))
-
-
-def set_(options: argparse.Namespace) -> int:
-    """Change a setting of a topology that runs."""
-    with named():
-        answer = operator_of(options).set(
-            options.topology, options.key, options.value, component=options.component, by=by()
-        )
-    return told(answer)
-
-
-def trace(options: argparse.Namespace) -> int:
-    """Record the hops of a message from now on."""
-    with named():
-        answer = operator_of(options).trace(options.topology, options.message_id, component=options.spout, by=by())
-    return told(answer)
-
-
-def rebalance(options: argparse.Namespace) -> int:
-    """Ask which changes of the layout a restart can apply."""
-    wanted = {
-        "wait_secs": options.wait_secs,
-        "workers": options.workers,
-        "parallelism": {component: int(number) for component, number in options.executor},
-    }
-    given = {key: value for key, value in wanted.items() if value not in (None, {})}
-    with named():
-        return told(operator_of(options).rebalance(options.topology, by=by(), **given))
-
-
-def kill(options: argparse.Namespace) -> int:
-    """Kill a topology; with ``--wait`` wait for its end."""
+def change(options: argparse.Namespace) -> int:
+    """Do what a verb says; one that ends the topology waits for that if its time is given."""
+    verb = VERBS[options.command]
+    arguments = {one.name: getattr(options, one.name) for one in verb.parameters}
     operator = operator_of(options)
     entry = entry_of(operator, options.topology)
-    answer = operator.kill(entry["id"], wait_secs=options.wait_secs, by=by())
+    answer = operator.change(entry["id"], verb.name, by=by(), **arguments)
     code = told(answer)
-    if answer["refused"] or options.wait_secs is None:
+    wait_secs = arguments.get("wait_secs")
+    if answer["refused"] or not verb.ends or wait_secs is None:
         return code
-    return await_end(operator, entry["id"], options.wait_secs + END_SECS)
+    return await_end(operator, entry["id"], wait_secs + END_SECS)
 
 
 def await_end(

@@ -9,8 +9,11 @@ import argparse
 from typing import Any
 
 from sparkbolt.control.documents import WINDOWS_SECS
-from sparkbolt.faces.cli.arguments import count, port, seconds, seconds_or_zero, setting
-from sparkbolt.faces.cli.operate import actions
+from sparkbolt.control.verbs import VERBS
+from sparkbolt.faces.cli.arguments import add_parameter, count, port, seconds
+from sparkbolt.faces.cli.lazily import lazily
+
+WAITS = "With --wait, the command waits for the end: exit code 0 if nothing is left, 4 if something is left for replay."
 
 
 def add_operating(commands: Any) -> None:
@@ -33,11 +36,11 @@ def _add_looking(commands: Any, common: argparse.ArgumentParser, named: argparse
     list_ = commands.add_parser("list", parents=[common], help="list running topologies")
     list_.add_argument("--all", action="store_true", help="also list topologies that have ended, with the reason")
     list_.add_argument("--json", action="store_true", help="print one JSON object per line")
-    list_.set_defaults(act=actions.list_)
+    list_.set_defaults(act=lazily("operate.watching", "list_"))
 
     top = commands.add_parser("top", parents=[common], help="show all topologies live")
     _add_every(top)
-    top.set_defaults(act=actions.top)
+    top.set_defaults(act=lazily("operate.watching", "top"))
 
     stats = commands.add_parser("stats", parents=[named], help="show the numbers of a topology or a component")
     stats.add_argument("component", nargs="?", metavar="COMPONENT", help="a spout or bolt, with its tasks and streams")
@@ -49,7 +52,7 @@ def _add_looking(commands: Any, common: argparse.ArgumentParser, named: argparse
     stats.add_argument("--watch", action="store_true", help="refresh until Ctrl-C")
     _add_every(stats)
     stats.add_argument("--json", action="store_true", help="print one JSON object")
-    stats.set_defaults(act=actions.stats)
+    stats.set_defaults(act=lazily("operate.watching", "stats"))
     stats.mixed = True
 
     tail = commands.add_parser("tail", parents=[named], help="show the log of a topology or a component")
@@ -60,7 +63,7 @@ def _add_looking(commands: Any, common: argparse.ArgumentParser, named: argparse
     )
     tail.add_argument("--search", default="", metavar="TEXT", help="only show lines that contain this text")
     tail.add_argument("--json", action="store_true", help="print one JSON object per line")
-    tail.set_defaults(act=actions.tail)
+    tail.set_defaults(act=lazily("operate.tailing", "tail"))
     tail.mixed = True
 
 
@@ -75,60 +78,15 @@ def _add_every(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_changing(commands: Any, named: argparse.ArgumentParser) -> None:
-    activate = commands.add_parser("activate", parents=[named], help="start the spouts again after deactivate")
-    activate.set_defaults(act=actions.activate)
-    deactivate = commands.add_parser("deactivate", parents=[named], help="stop the spouts until activate")
-    deactivate.set_defaults(act=actions.deactivate)
-
-    kill = commands.add_parser(
-        "kill", parents=[named], help="stop the spouts, wait for open trees, and end the topology"
-    )
-    kill.add_argument(
-        "-w",
-        "--wait",
-        dest="wait_secs",
-        type=seconds_or_zero,
-        metavar="SECS",
-        help="the time that open trees have to finish (default: the message timeout); the command waits for the end: "
-        "exit code 0 if nothing is left, 4 if something is left for replay",
-    )
-    kill.set_defaults(act=actions.kill)
-
-    restart = commands.add_parser("restart", parents=[named], help="restart the query from the checkpoint")
-    restart.set_defaults(act=actions.restart)
-
-    set_ = commands.add_parser("set", parents=[named], help="change a setting of a running topology")
-    set_.add_argument("key", metavar="KEY", help="log-level, max-spout-pending, micro-batch-target ...")
-    set_.add_argument("value", metavar="VALUE", help="the new value; it stays after a restart")
-    set_.add_argument("--component", metavar="C", help="only for this spout or bolt")
-    set_.set_defaults(act=actions.set_)
-
-    rebalance = commands.add_parser(
-        "rebalance", parents=[named], help="ask which changes of the layout a restart can apply"
-    )
-    rebalance.add_argument("-w", "--wait", dest="wait_secs", type=seconds_or_zero, metavar="SECS")
-    rebalance.add_argument("-n", "--num-workers", dest="workers", type=count, metavar="N")
-    rebalance.add_argument(
-        "-e", "--executor", metavar="COMPONENT=N", type=counted, action="append", default=[], help="repeatable"
-    )
-    rebalance.set_defaults(act=actions.rebalance)
-
-    trace = commands.add_parser("trace", parents=[named], help="record the path of a message from now on")
-    trace.add_argument(
-        "--message-id",
-        required=True,
-        metavar="ID",
-        help="the id of the message, or SOURCE@POSITION, such as topic-0@42",
-    )
-    trace.add_argument("--spout", metavar="S", help="only messages of this spout")
-    trace.set_defaults(act=actions.trace)
-
-
-def counted(text: str) -> tuple[str, str]:
-    """``COMPONENT=N``."""
-    component, number = setting(text)
-    count(number)
-    return component, number
+    """Add a command for each verb."""
+    for verb in VERBS.values():
+        if verb.has_command:
+            help_ = verb.about[0].lower() + verb.about[1:].rstrip(".")
+            more = WAITS if verb.ends else None
+            command = commands.add_parser(verb.name, parents=[named], help=help_, epilog=more)
+            for parameter in verb.parameters:
+                add_parameter(command, parameter)
+            command.set_defaults(act=lazily("operate.changes", "change"))
 
 
 def _add_ui(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -150,4 +108,4 @@ def _add_ui(commands: Any, common: argparse.ArgumentParser) -> None:
         default=[],
         help="another host name that browsers may use for this server (repeatable)",
     )
-    ui.set_defaults(act=actions.ui)
+    ui.set_defaults(act=lazily("operate.serving", "ui"))

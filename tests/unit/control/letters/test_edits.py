@@ -21,11 +21,6 @@ def test_a_field_that_is_the_text_of_the_message_changes_it() -> None:
     assert (found.raw.value, found.raw.key, found.tuples) == (b"to be", b"k", (("to be", 17),))
 
 
-def test_the_key_is_changed_only_by_its_name() -> None:
-    found = edited(of_kafka(b"be", ("key", "value"), ("k", "be")), {"key": "other"})
-    assert (found.raw.value, found.raw.key) == (b"be", b"other")
-
-
 def test_a_field_of_a_json_object_is_changed_in_it() -> None:
     found = edited(of_kafka(b'{"id": 7, "amount": "1O"}', ("id", "amount"), (7, "1O")), {"amount": 10})
     assert found.raw.value == b'{"id": 7, "amount": 10}'
@@ -50,10 +45,3 @@ def test_the_message_itself_may_be_replaced() -> None:
 def test_an_edit_that_would_be_a_guess_is_refused(value: bytes, fields: Any, values: Any, edit: Any, text: str) -> None:
     with pytest.raises(WrongUseError, match=text):
         edited(of_kafka(value, fields, values), edit)
-
-
-def test_a_letter_with_several_tuples_has_no_field_to_edit() -> None:
-    with pytest.raises(WrongUseError, match="has 2 tuples"):
-        edited(letter(tuples=(("a",), ("b",))), {"line": "x"})
-    with pytest.raises(WrongUseError, match="has no original message"):
-        edited(letter(tuples=(("a",),)), {"$value": "x"})

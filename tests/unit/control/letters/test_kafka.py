@@ -11,6 +11,7 @@ import pytest
 
 from sparkbolt import TopologyBuilder
 from sparkbolt.api.dead_letters import RawMessage
+from sparkbolt.connectors.kafka.kafka_dead_letters import KafkaDeadLetters
 from sparkbolt.control.description import Description
 from sparkbolt.control.letters.of_topology import TopologyLetters
 from sparkbolt.control.letters.topic import LetterTopic
@@ -18,9 +19,8 @@ from sparkbolt.driver.ledger.files import LETTERS_FOLDER
 from sparkbolt.layout.lane import lay_out
 from sparkbolt.spark.checkpoint_files import open_files
 from sparkbolt.spouts import KafkaSpout
-from sparkbolt.spouts.kafka.dead_letters import KafkaDeadLetters
+from tests.unit.connectors.kafka.test_dead_letters import letter
 from tests.unit.control.topologies import Pass
-from tests.unit.spouts.kafka.test_dead_letters import letter
 
 pytestmark = pytest.mark.slow
 
@@ -51,8 +51,8 @@ def test_a_poison_message_is_corrected_and_goes_back_to_where_it_came_from(kafka
 
 def read(kafka: Any, topic: str) -> list[RawMessage]:
     """All messages of a topic."""
-    from sparkbolt.spouts.kafka.dead_letters import raw_of
-    from sparkbolt.spouts.kafka.settings import ClientSettings, client_library
+    from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
+    from sparkbolt.connectors.kafka.kafka_dead_letters import raw_of
 
     library = client_library()
     consumer = library.Consumer(ClientSettings(kafka.brokers).consumer("test"))

@@ -13,7 +13,8 @@ from sparkbolt.api.metrics import ComponentMetrics
 from sparkbolt.api.reports import Fail
 from sparkbolt.api.retry import at_once
 from sparkbolt.base.ids import mix64, split_key, tree_key
-from sparkbolt.driver.ledger.ledger import Ledger, Retry, SpoutInfo
+from sparkbolt.driver.ledger.ledger import Ledger, SpoutInfo
+from sparkbolt.driver.ledger.retry_schedule import Retry
 from sparkbolt.errors import CheckpointError, InvariantError
 from sparkbolt.wire.acker import judge, merge
 from sparkbolt.wire.plan import Entry, MicroBatchPlan
@@ -104,8 +105,8 @@ class Machine(RuleBasedStateMachine):
                     start = self.naive.progress.get(source, 0)
                     end = start + rng.randint(1, 9)
                     reserve(task, end - start, source=source, start=start, end=end)
-        queued = ledger.take_retries(rng.randint(0, 3))
-        assert queued == ledger.take_retries(len(queued))
+        queued = ledger.messages.retries.due(rng.randint(0, 3))
+        assert queued == ledger.messages.retries.due(len(queued))
         for r in queued:
             where = {"start": r.position, "end": r.position + 1, "positions": (r.position,)}
             reserve(r.task, 1, source=r.source, attempt=r.attempt, **where)
@@ -278,7 +279,7 @@ class Machine(RuleBasedStateMachine):
         unfinished = sum(live.unfinished for live in ledger.messages.state().live)
         assert unfinished == sum(split_key(key)[0] not in WINDOW for key in naive.open)
         assert ledger.expiring() == tuple(sorted(naive.expiring & naive.open.keys()))
-        retries = {(r.source, r.position): r.attempt for r in ledger.take_retries(10**6)}
+        retries = {(r.source, r.position): r.attempt for r in ledger.messages.retries.due(10**6)}
         assert retries == naive.retries
         assert ledger.progress.get("lines", {}) == naive.progress
         assert ledger.finished.get("lines", {}) == {s: naive.finished(s) for s in naive.progress}
@@ -309,7 +310,7 @@ def test_a_failed_record_is_retried_and_then_set_aside_with_its_story():
     boom = Fail(tree_key(1, 0), "count", 1, "exception", "ValueError: no", 0)
     first, _ = run(ledger, one_line(120), inits=[(boom.key, 9)], fails=[boom])
     assert first.failed[0].outcome == "retry"
-    assert ledger.take_retries(5) == [Retry(1, "books/a.txt", 120, 2)]
+    assert ledger.messages.retries.due(5) == [Retry(1, "books/a.txt", 120, 2)]
     again = replace(boom, key=tree_key(1, 1), micro_batch_id=1)
     second, _ = run(ledger, one_line(120, 2, 1, 1), inits=[(again.key, 9)], fails=[again])
     (tree,) = second.failed

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,12 +45,6 @@ def test_each_line_of_json_is_an_object_and_the_last_is_the_summary() -> None:
     assert (last["outcome"], last["elapsed_s"], last["drained"], last["open_trees"]) == ("stopped", 2.0, True, 2)
     assert {"emitted": 10, "acked": 8, "failed": 0, "pending": 2}.items() <= last["components"]["lines"].items()
     assert {"emitted": 0, "executed": 10, "acked": 0, "failed": 0}.items() <= last["components"]["split"].items()
-
-
-def test_a_summary_names_the_failure_and_all_components_even_if_nothing_ran() -> None:
-    event = summary_event(RunOutcome("failed", 0.1, failure="no Java"), build())
-    assert event["failure"] == "no Java"
-    assert list(event["components"]) == ["lines", "split"]
 
 
 class Late(WindowedBolt):
@@ -122,25 +114,6 @@ def drawn(display: LiveTable, console: Console) -> str:
     return captured.get()
 
 
-def test_a_restart_shows_at_once_what_was_committed_before() -> None:
-    out, clock, console = io.StringIO(), Clock(), Console(file=io.StringIO(), width=120)
-    live, plain = LiveTable(console, clock), PlainLines(out, clock)
-    running = fake_running(metrics=lambda: report(6, 5000).metrics)
-    for display in (live, plain):
-        display.starting(build())
-        display.started(running)
-        display.look(running)
-    text = drawn(live, console)
-    assert "5,000" in text
-    assert "nothing is committed yet" not in text
-    assert "has read nothing yet" not in text
-    assert "it continues after micro-batch 6  executed 5,000  acked 8  failed 0  open 2" in out.getvalue()
-    live.micro_batch(report(7, 6000), 0)
-    assert "6,000" in drawn(live, console)
-    assert live.rate("executed", live.bolts) == 0, "one commit of this run tells no rate"
-    live.close()
-
-
 def test_what_has_nothing_to_do_for_a_while_waits_for_data() -> None:
     clock, console = Clock(), Console(file=io.StringIO(), width=120)
     display = LiveTable(console, clock)
@@ -182,20 +155,6 @@ def test_a_bolt_that_is_out_has_a_line_while_it_is_out() -> None:
     live.look(fake_running())
     assert said not in drawn(live, console)
     live.close()
-
-
-def test_the_live_table_ends_with_the_sentence_and_with_what_to_type_in_one_piece() -> None:
-    console = Console(file=io.StringIO(), width=80)
-    display = LiveTable(console, Clock())
-    display.starting(build())
-    display.close()
-    with console.capture() as captured:
-        display.summary(
-            RunOutcome("finished", 1.0, drained=True, set_aside={"lines": 12}, letters_directory="state/letters")
-        )
-    sentence, aside = captured.get().splitlines()
-    assert sentence == "finished after 1.0 s, 0 micro-batches; 12 set aside after their last attempt"
-    assert aside.startswith("12 messages of lines were set aside: ")
 
 
 def big(number: int) -> Any:
@@ -240,19 +199,6 @@ def drawn_at(width: int, progress: Progress, *, committed: bool = True) -> list[
     return drawn.get().rstrip().splitlines()
 
 
-SNAPSHOTS = Path(__file__).parent / "snapshots"
-RUNS = Progress(2, 31.5, 1, 2, {"lines": (1_000, 0), "count": (0, 21_000)})
-
-
-@pytest.mark.parametrize("width", [40, 80, 120])
-def test_at_no_width_a_number_or_a_header_is_cut(width: int) -> None:
-    lines = drawn_at(width, RUNS)
-    assert max(map(len, lines)) <= width
-    assert "\n".join(line.rstrip() for line in lines) + "\n" == (SNAPSHOTS / f"live_{width}.txt").read_text()
-    words = set(" ".join(lines).split())
-    assert words & {"63.2M", "63,222,243"}
-
-
 @pytest.mark.parametrize(
     ("progress", "said"),
     [
@@ -270,16 +216,6 @@ def test_at_no_width_a_number_or_a_header_is_cut(width: int) -> None:
 )
 def test_before_the_first_commit_the_live_table_says_what_is_going_on(progress: Progress, said: str) -> None:
     assert said in " ".join(drawn_at(80, progress, committed=False))
-
-
-def test_what_a_long_micro_batch_has_done_so_far_is_in_the_table() -> None:
-    (count,) = (line for line in drawn_at(120, RUNS) if line.startswith("count"))
-    assert "63,222,243" in count
-
-
-def test_what_is_committed_meanwhile_is_not_counted_twice() -> None:
-    (count,) = (line for line in drawn_at(120, replace(RUNS, micro_batch_id=1)) if line.startswith("count"))
-    assert "63,201,243" in count
 
 
 def test_plain_lines_go_on_within_a_long_micro_batch_and_say_once_that_nothing_comes() -> None:
@@ -306,15 +242,3 @@ def test_a_reader_that_has_gone_closes_the_display_and_raises_nothing() -> None:
     display.starting(build())
     display.micro_batch(report(0, 1), 0)
     assert display.is_closed
-
-
-def test_no_color_turns_colors_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    def written() -> str:
-        out = io.StringIO()
-        console = Console(file=out, force_terminal=True, color_system="standard", width=80)
-        LiveTable(console).summary(RunOutcome("failed", 2.0, failure="no Java"))
-        return out.getvalue()
-
-    assert "\x1b[1;31mfailed" in written()
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b[1mfailed" in written()

@@ -55,14 +55,6 @@ def test_list_tells_of_damage_and_of_spouts_that_are_not_there(path: str, capsys
     assert "no file or directory of dead letters" in printed(capsys, "list", path + "x", code=2)
 
 
-def test_a_folder_that_is_no_checkpoint_is_not_one_without_letters(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "has no dead letters and no file 'tasks'" in printed(capsys, "list", str(tmp_path), code=2)
-    (tmp_path / "tasks").write_text("{}")
-    assert printed(capsys, "list", str(tmp_path)).startswith("0 dead letter(s)")
-
-
 def test_show_tells_all_attempts_and_the_traceback(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, "show", path, "aaaa1", "aaaa2", "cccc")
     assert "  tuple     default: {'line': 'be'}" in text
@@ -72,11 +64,6 @@ def test_show_tells_all_attempts_and_the_traceback(path: str, capsys: pytest.Cap
     assert "note      not JSON" in text
     [body] = [json.loads(line) for line in printed(capsys, "show", path, "bbbb", "--json").splitlines()]
     assert body["tuples"] == [[{"$bytes": "eA=="}]]
-
-
-def test_show_wants_an_id_of_one_letter(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "2 dead letters have ids that begin with 'aaaa'" in printed(capsys, "show", path, "aaaa", code=2)
-    assert "no dead letter has an id" in printed(capsys, "show", path, "ffff", code=2)
 
 
 def test_replay_appends_tuples_once_and_tells_what_it_cannot(
@@ -122,46 +109,6 @@ def test_the_letters_of_a_checkpoint_are_read_and_replayed_by_its_directory(
     assert "1 letter(s) replayed, 1 tuple(s); 1 were" in printed(capsys, "replay", str(checkpoint), "--into", str(into))
     assert len(into.read_text().splitlines()) == 2
     assert "there is no file or directory of dead letters" in printed(capsys, "list", f"{checkpoint}/gone", code=2)
-
-
-def test_replay_wants_to_know_where_and_of_which_spout(
-    path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "--into FILE" in printed(capsys, "replay", path, code=2)
-    append_lines(path, [letter("dddd", component="orders").to_line()])
-    into = str(tmp_path / "again.jsonl")
-    assert "--spout" in printed(capsys, "replay", path, "--into", into, code=2)
-    assert printed(capsys, "replay", path, "--into", into, "--spout", "orders").startswith("1 letter(s)")
-
-
-def test_replay_and_show_tell_of_damaged_lines(path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    damage = "2 line(s) are not letters and were skipped: line 1, line 3"
-    good = [letter("eeee", position=80).to_line(), letter("ffff", position=90).to_line()]
-    Path(path).write_text("\n".join(['{"id": 5}', good[0], good[1][:40], good[1]]) + "\n")
-    into = str(tmp_path / "again.jsonl")
-    assert main(["dlq", "show", path, "eeee"]) == 0
-    assert capsys.readouterr().err == f"sparkbolt: {damage}\n"
-    assert main(["dlq", "replay", path, "eeee", "--into", into]) == 0, "what was asked for is replayed"
-    assert capsys.readouterr() == ("1 letter(s) replayed, 1 tuple(s)\n", f"sparkbolt: {damage}\n")
-    assert printed(capsys, "replay", path, "gggg", "--into", into, code=2).startswith(f"sparkbolt: {damage}\n")
-    said = printed(capsys, "replay", path, "--into", into, code=1)
-    assert said == (
-        "sparkbolt: 1 letter(s) replayed, 1 tuple(s); 1 were replayed or discarded before and were skipped "
-        f"(--again replays them); {damage}\n"
-    )
-    assert len(Path(into).read_text().splitlines()) == 2
-
-
-def test_a_damaged_line_of_a_checkpoint_is_told_with_its_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "state" / "dead-letters"
-    folder.mkdir(parents=True)
-    (folder / "000000003.jsonl").write_text(letter("aaaa").to_line() + "\n")
-    (folder / "000000007.jsonl").write_text("\n[]\n" + letter("bbbb").to_line() + "\n")
-    said = printed(capsys, "replay", str(tmp_path / "state"), "--into", str(tmp_path / "again.jsonl"), code=1)
-    assert "2 letter(s) replayed, 2 tuple(s); 1 line(s) are not letters" in said
-    assert said.endswith("skipped: 000000007.jsonl line 2\n")
 
 
 def test_replay_writes_nothing_to_where_the_letters_are(

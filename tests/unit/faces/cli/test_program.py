@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import signal
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +14,12 @@ import pytest
 
 from sparkbolt import EngineError, Topology, TopologyBuilder
 from sparkbolt.api.metrics import TopologyMetrics
-from sparkbolt.api.progress import CallSight, Doing, Progress
+from sparkbolt.api.progress import CallSight, Progress
 from sparkbolt.control.log_reading import last_lines
-from sparkbolt.faces.cli import main, program
-from sparkbolt.faces.cli.display import PlainLines, closing_lines
+from sparkbolt.faces.cli import main
+from sparkbolt.faces.cli.display import PlainLines
 from sparkbolt.faces.cli.dlq.summary import aside_lines
-from sparkbolt.faces.cli.program import Limits, RunEnd, RunOutcome, StopRequests, perform
+from sparkbolt.faces.cli.program import Limits, RunOutcome, StopRequests, perform
 from tests.topologies import Split
 from tests.unit.faces.cli.words import Lines, build, report
 
@@ -142,49 +141,6 @@ def test_a_run_whose_reader_has_gone_stops_and_has_failed(monkeypatch: pytest.Mo
         topology.run(display=PlainLines(Gone()))
 
 
-def test_a_display_that_cannot_be_drawn_any_more_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Gone(PlainLines):
-        def look(self, running: Any) -> None:
-            raise BrokenPipeError
-
-    topology = build()
-    monkeypatch.setattr(Topology, "start", lambda self, **options: FakeRunning(topology, [], finishes=False))
-    assert perform(topology, Gone(io.StringIO())).exit_code == 1
-
-
-def test_a_run_that_is_stopped_before_it_is_up_says_no_more_than_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: Any, **options: Any) -> None:
-        raise KeyboardInterrupt
-
-    topology, out = build(), io.StringIO()
-    monkeypatch.setattr(Topology, "start", interrupted)
-    outcome = perform(topology, PlainLines(out), checkpoint="here")
-    assert outcome.exit_code == 130
-    assert out.getvalue().splitlines()[-1].endswith(" s, before it was up: it has not read anything")
-    with pytest.raises(KeyboardInterrupt, match="was stopped before it was up: it has not read anything"):
-        topology.run(display=PlainLines(io.StringIO()))
-
-
-def test_micro_batch_0_is_broken_off_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    running = FakeRunning(build(), [signal.SIGINT], drains=False, runs=0)
-    monkeypatch.setattr(Topology, "start", lambda self, **options: running)
-    outcome = perform(running.topology, PlainLines(io.StringIO()), Limits(drain_secs=0.0))
-    assert (outcome.broken_off, running.drain_waits) == (0, 1)
-
-
-def test_what_spark_has_not_begun_again_is_waited_for_no_longer_than_a_micro_batch(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fake: dict[str, Any] = {"signals": [signal.SIGINT], "drains": False, "waits_for": "Spark has run no micro-batch"}
-    outcome, _ = outcome_of(monkeypatch, Limits(drain_secs=0.0), **fake)
-    assert (outcome.drained, outcome.broken_off, outcome.exit_code) == (False, None, 130)
-
-
-def test_what_is_left_without_an_open_tree_is_the_micro_batch() -> None:
-    [line] = closing_lines(RunOutcome(RunEnd.STOPPED, 2.0, killed="killed by ann"), None)
-    assert line.endswith("; an unfinished micro-batch left for replay (the next run with this checkpoint)")
-
-
 def test_a_micro_batch_that_does_not_end_is_broken_off_by_the_first_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     fake: dict[str, Any] = {"signals": [signal.SIGINT], "drains": False, "runs": 1}
     outcome, text = outcome_of(monkeypatch, Limits(drain_secs=0.0), **fake)
@@ -207,13 +163,6 @@ def test_how_long_a_micro_batch_may_run_on_is_said_to_run(monkeypatch: pytest.Mo
         topology.run(**options)
 
 
-def test_a_micro_batch_that_does_not_end_is_broken_off_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake: dict[str, Any] = {"signals": [], "drains": False, "runs": 1, "finishes": False}
-    outcome, text = outcome_of(monkeypatch, Limits(0.0, drain_secs=0.0), None, **fake)
-    assert (outcome.broken_off, outcome.time_over, outcome.exit_code) == (1, True, 4)
-    assert text.splitlines()[-1].endswith("left for replay (and there is no --checkpoint to replay from)")
-
-
 def test_a_topology_that_was_killed_ends_by_itself_and_its_exit_code_says_what_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -224,32 +173,6 @@ def test_a_topology_that_was_killed_ends_by_itself_and_its_exit_code_says_what_i
     assert outcome_of(monkeypatch, **fake, set_aside_here={"lines": 1})[0].exit_code == 3
     assert outcome_of(monkeypatch, **fake, retries=1)[0].exit_code == 4
     assert outcome_of(monkeypatch, **fake, drains=False)[0].exit_code == 4
-
-
-def hung(secs: float, *, waited_for: bool = True) -> CallSight:
-    return CallSight(Doing(3), secs, what="told of spout 'lines'", waited_for=waited_for)
-
-
-def test_a_call_in_the_driver_that_does_not_return_is_waited_for_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake: dict[str, Any] = {"signals": [signal.SIGINT], "drains": False, "calls": (hung(1.0),)}
-    outcome, _ = outcome_of(monkeypatch, Limits(drain_secs=0.0), **fake)
-    assert (outcome.kind, outcome.broken_off, outcome.exit_code) == ("stopped", None, 130)
-
-
-def test_when_the_time_is_over_while_a_call_in_the_driver_hangs_that_is_what_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fake: dict[str, Any] = {
-        "signals": [],
-        "finishes": False,
-        "waits_for": "Spark has run no micro-batch since the start",
-    }
-    outcome, text = outcome_of(monkeypatch, Limits(0.0), calls=(hung(1.0), hung(12.4)), **fake)
-    assert (outcome.kind, outcome.exit_code) == ("failed", 1)
-    assert "when its time was over: told of spout 'lines' has not returned for 12 s" in text
-    fake["waits_for"] = None
-    outcome, _ = outcome_of(monkeypatch, Limits(0.0), calls=(hung(1.0), hung(9.0, waited_for=False)), **fake)
-    assert (outcome.kind, outcome.exit_code) == ("stopped", 0), "a call may take a moment"
 
 
 @pytest.mark.parametrize(
@@ -284,11 +207,6 @@ def test_a_run_whose_time_is_over_before_anything_is_committed_says_to_give_it_l
     fake = {"signals": [], "finishes": False, "waits_for": "Spark has run no micro-batch since the start"}
     _, text = outcome_of(monkeypatch, Limits(0.0), **fake)
     assert "Spark has run no micro-batch since the start; use a longer time" in text.splitlines()[-1]
-
-
-def test_from_when_the_time_counts_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--help"]) == 0
-    assert "counted from the start of Spark" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_failure_is_told_and_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,16 +260,6 @@ def test_two_signals_during_a_start_interrupt_it() -> None:
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-
-
-def test_a_start_that_goes_on_after_a_signal_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "DRAIN_SECS", 0.05)
-    requests = program.StopRequests()
-    with requests.caught():
-        signal.raise_signal(signal.SIGTERM)
-        with pytest.raises(KeyboardInterrupt):
-            threading.Event().wait(30)
-    assert requests.count == 2
 
 
 def test_with_a_log_directory_what_is_logged_and_printed_is_in_files_and_shown_as_ever(

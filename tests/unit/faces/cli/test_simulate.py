@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import tempfile
 from pathlib import Path
 
@@ -108,18 +107,6 @@ def test_a_topology_that_writes_files_is_not_blamed_and_changes_none(
     assert real.read_text() == "precious"
 
 
-def test_a_topology_that_would_send_messages_sends_none_and_says_so(
-    program: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = "KafkaBolt 'middle': 30 messages not sent: simulate sends nothing"
-    for arguments in (["--seeds", "6"], ["--seed", "2"]):
-        assert main(["simulate", f"{program}:sent", *arguments]) == 0
-        captured = capsys.readouterr()
-        assert captured.out.count(words) == 1
-    assert main(["simulate", f"{program}:sent", "--seeds", "2", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["unsent"] == {"middle": 30}
-
-
 def test_a_bolt_that_is_unavailable_for_ever_ends_it_with_its_name_and_what_takes_long_is_told(
     program: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,16 +123,6 @@ def test_a_bolt_that_is_unavailable_for_ever_ends_it_with_its_name_and_what_take
         for words in told:
             assert f" s: {words}" in captured.err
             assert words not in captured.out
-
-
-def test_json_is_one_object_a_line(program: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", f"{program}:tame", "--seeds", "3", "--workers", "1", "--json"]) == 0
-    (summary,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (summary["event"], summary["outcome"], summary["seeds"]) == ("summary", "finished", 3)
-    assert main(["simulate", f"{program}:wild", "--seeds", "3", "--workers", "1", "--json"]) == 1
-    failure, summary = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (failure["event"], failure["component"], failure["ok"]) == ("failure", "middle", False)
-    assert summary["outcome"] == "failed"
 
 
 def test_a_component_that_is_not_deterministic_ends_it_with_1(program: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from datetime import timedelta
@@ -13,8 +12,6 @@ import pytest
 
 from sparkbolt import Config, Count, TopologyBuilder, bolt
 from sparkbolt.api.story import root_text
-from sparkbolt.driver.ledger.reader import LedgerReader
-from sparkbolt.errors import CheckpointError
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.stories import open_ledger
 from sparkbolt.sim.engine import LocalEngine
@@ -102,14 +99,6 @@ def test_explain_tells_the_way_the_traceback_and_what_comes_then(
         assert line in text.splitlines()
 
 
-def test_explain_takes_a_root_or_a_task_with_a_sequence(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    [story] = open_ledger(str(checkpoint)).failed()
-    names = [story.root, story.root.upper(), f"0x{story.root}", "lines[0]:0", f"{story.key >> 48}:0"]
-    texts = {printed(capsys, "explain", name, "--checkpoint", str(checkpoint), "--json") for name in names}
-    assert len(texts) == 1
-    assert json.loads(texts.pop())["cause"] == "exception"
-
-
 @pytest.mark.parametrize(
     ("name", "state", "why"),
     [
@@ -127,22 +116,6 @@ def test_explain_says_what_can_be_known_of_any_tree(
     assert story["state"] == state
     assert story["why"].startswith(why)
     assert bool(story["hops"]) == (name == "lines[0]:2")
-
-
-@pytest.mark.parametrize(
-    ("name", "complaint"),
-    [
-        ("nonsense", "'nonsense' names no tree: expected a root"),
-        ("0" * 16, "is not a root of topology 't'"),
-        ("split[7]:0", "topology 't' has no task split[7]: "),
-        ("99999999999:0", "too large"),
-        ("books/a.txt@40", "there is no story of a record 'books/a.txt@40'"),
-    ],
-)
-def test_what_names_no_tree_is_wrong_use(
-    checkpoint: Path, capsys: pytest.CaptureFixture[str], name: str, complaint: str
-) -> None:
-    assert complaint in printed(capsys, "explain", name, "--checkpoint", str(checkpoint), code=2)
 
 
 def test_a_record_names_all_its_attempts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,33 +166,6 @@ def test_a_directory_that_is_no_checkpoint_is_named(tmp_path: Path, capsys: pyte
     assert "there is no directory" in printed(capsys, "errors", str(tmp_path / "none"), code=2)
     assert "has no file 'tasks'" in printed(capsys, "errors", str(tmp_path), code=1)
     assert not list(tmp_path.iterdir()), "looking makes no files"
-
-
-@pytest.mark.parametrize("left", [b"", b'{"topology": "t", "own', b"{}"])
-def test_a_file_of_tasks_that_is_damaged_is_named(
-    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], left: bytes
-) -> None:
-    shutil.copytree(checkpoint, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "tasks").write_bytes(left)
-    said = printed(capsys, "errors", str(tmp_path), code=1)
-    assert "the file 'tasks' is damaged (" in said
-    assert "next start writes it anew" in said
-
-
-def test_a_log_that_is_compacted_while_it_is_read_is_read_again(
-    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reads: list[str] = []
-
-    def breaks_once(files: object, last_commit: int, where: str) -> LedgerReader:
-        reads.append(where)
-        if len(reads) == 1:
-            raise CheckpointError("ledger/2.entry is missing")
-        return LedgerReader(files, last_commit, where)  # type: ignore[arg-type]
-
-    monkeypatch.setattr("sparkbolt.driver.ledger.reader.LedgerReader", breaks_once)
-    assert len(open_ledger(str(checkpoint)).failed()) == 1
-    assert len(reads) == 2
 
 
 def test_neither_spark_nor_java_is_started(checkpoint: Path) -> None:

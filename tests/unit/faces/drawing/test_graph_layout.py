@@ -55,9 +55,3 @@ def test_the_same_graph_gives_the_same_coordinates(sizes: list[int], seed: int) 
     assert [layout.path(edge) for layout in (one,) for edge in layout.edges] == [
         other.path(edge) for edge in other.edges
     ]
-
-
-def test_two_hundred_boxes_in_one_column_are_placed() -> None:
-    boxes = [Node(0, "spout", 100.0, 40.0), *(Node(1, f"bolt-{number}", 100.0, 40.0) for number in range(199))]
-    layout = lay_out_graph(boxes, [("spout", f"bolt-{number}", "") for number in range(199)], left=0.0, top=0.0)
-    assert len({node.y for node in layout.nodes[1]}) == 199

@@ -9,12 +9,10 @@ from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree as ET
 
-import hypothesis.strategies as st
 import pytest
-from hypothesis import given
 
 from sparkbolt import ComponentMetrics, RunningTopology, Topology, TopologyBuilder, TopologyMetrics
-from sparkbolt.faces.drawing.html import TEXT_CHARACTERS_MAX, running_html, topology_html
+from sparkbolt.faces.drawing.html import running_html, topology_html
 from sparkbolt.faces.drawing.svg import svg_drawing
 from tests.topologies import Split
 from tests.unit.faces.cli.words import Lines, Sink
@@ -137,15 +135,3 @@ def test_a_name_is_text_and_nothing_else(show: Callable[[Topology], str]) -> Non
         assert name in {"img", "div", "b", "table", "tr", "th", "td"}
         assert not any(attribute.startswith("on") for attribute in attributes)
     ET.fromstring(svg_drawing(built(SCRIPT)))
-
-
-@given(st.text())
-def test_an_error_is_text_whatever_it_says(error: str) -> None:
-    found = Elements(running_html(Shown(built(), failure=error)))
-    assert {name for name, _ in found.found} <= {"div", "b", "table", "tr", "th", "td"}
-
-
-def test_a_long_error_is_cut() -> None:
-    text = running_html(Shown(built(), failure="e" * 10 * TEXT_CHARACTERS_MAX))
-    assert "e" * (TEXT_CHARACTERS_MAX - 3) + "..." in text
-    assert len(text) < 4_000

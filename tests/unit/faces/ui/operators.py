@@ -76,14 +76,14 @@ class UiOperator(FakeOperator):
         return found
 
     def letters(
-        self, topology: str, *, search: str = "", last: int = 100, replayed: bool = True
+        self, topology: str, *, search: str = "", last: int = 100, replayed: bool = True, discarded: bool = True
     ) -> list[dict[str, Any]]:
-        found = super().letters(topology, search=search, last=last, replayed=replayed)
+        found = super().letters(topology, search=search, last=last, replayed=replayed, discarded=discarded)
         return [{**each, "values": {"value": SCRIPT}} for each in found]
 
-    def activate(self, topology: str, *, by: str) -> Answer:
-        self._called("activate", topology)
-        return super().activate(topology, by=by)
+    def change(self, topology: str, verb: str, /, *, by: str, **arguments: Any) -> Answer:
+        self._called(verb, topology)
+        return super().change(topology, verb, by=by, **arguments)
 
 
 def _hop(component: str, task: int, *, held: int) -> dict[str, Any]:

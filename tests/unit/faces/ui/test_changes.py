@@ -64,14 +64,6 @@ def test_each_change_is_told_once(words: Any) -> None:
     assert reader.events(words) == []
 
 
-def test_two_events_of_one_moment_are_both_told(words: Any) -> None:
-    reader = Reader(None)
-    words["events"].append(happened(NOW_MS, "one"))
-    reader.events(words)
-    words["events"].append(happened(NOW_MS, "two"))
-    assert [data["text"] for name, data, _ in parsed(reader.events(words)) if name == "happened"] == ["two"]
-
-
 def test_a_reader_goes_on_where_it_was_interrupted_even_by_another_process(words: Any) -> None:
     last_id = parsed(Reader(None).events(words))[-1][2]
     words["events"] += [happened(NOW_MS + 1, "while it was away"), happened(NOW_MS + 2, "too")]
@@ -79,11 +71,6 @@ def test_a_reader_goes_on_where_it_was_interrupted_even_by_another_process(words
     assert [data["text"] for name, data, _ in again if name == "happened"] == ["while it was away", "too"]
     newest = parsed(Reader(Cursor.of_text(again[-1][2])).events(words))
     assert [name for name, _, _ in newest] == ["state", "numbers"]
-
-
-@pytest.mark.parametrize("text", ["", "x", "1.2.3", "1.2.3.4.5", "-1.0.0.0", "1.2.3.\u0664", "9" * 100 + ".0.0.0"])
-def test_an_id_that_is_none_begins_anew(text: str) -> None:
-    assert Cursor.of_text(text) is None
 
 
 # ---- over HTTP
@@ -150,13 +137,6 @@ def test_twenty_readers_see_a_change_and_cost_as_much_as_one(
     until(lambda: not app.state.streams)
 
 
-def test_a_silent_stream_beats_like_a_heart(server: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "HEARTBEAT_SECS", 0.1)
-    stream = Stream(server)
-    stream.read_until(": still here\n\n")
-    stream.close()
-
-
 def test_a_topology_that_does_not_answer_is_told_and_the_stream_goes_on(server: Serving, operator: UiOperator) -> None:
     stream = Stream(server)
     stream.read_until("event: numbers")
@@ -190,31 +170,6 @@ def test_streams_are_bounded(server: Serving, app: Starlette, monkeypatch: pytes
     assert "close some pages" in body.decode()
     one.close()
     until(lambda: not app.state.streams)
-
-
-def test_streams_are_bounded_even_if_many_are_asked_for_at_once(
-    server: Serving, app: Starlette, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "STREAMS_MAX", 3)
-    streams = [Stream(server) for _ in range(12)]  # asked for before any answer is read
-    heads = [stream.read_until("\r\n\r\n").split()[1] for stream in streams]
-    assert (heads.count("200"), heads.count("503")) == (3, 9)
-    for stream in streams:
-        stream.close()
-    until(lambda: not app.state.streams)
-
-
-def test_who_only_asks_for_the_head_gets_no_stream(server: Serving, app: Starlette) -> None:
-    with server.raw() as client:
-        client.sendall(
-            f"HEAD /api/v2/topologies/words/changes HTTP/1.1\r\nHost: localhost:{server.port}\r\n\r\n".encode()
-        )
-        assert client.recv(10_000).startswith(b"HTTP/1.1 200")
-    assert not app.state.streams
-
-
-def test_the_stream_of_an_unknown_topology_is_an_error(server: Serving) -> None:
-    assert server.get("/api/v2/topologies/none/changes")[0] == 404
 
 
 def test_the_server_ends_although_streams_are_open(app: Starlette) -> None:

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from tests.promql import dashboard, expressions, legends, plain
+from tests.promql import expressions, legends, plain
 
 
 @pytest.fixture
@@ -81,13 +81,6 @@ def test_each_legend_shows_labels_that_its_expression_keeps(
     assert shown <= kept[0]
 
 
-def test_counters_are_only_asked_for_their_rate() -> None:
-    for _, expression in expressions():
-        for name in re.findall(r"sparkbolt_\w+", expression):
-            is_counter = name.endswith(("_total", "_bucket"))
-            assert is_counter == bool(re.search(rf"(rate|increase)\({name}\b", expression)), expression
-
-
 def test_the_metrics_that_matter_are_shown(exported: dict[str, set[str]]) -> None:
     shown = {name for _, expression in expressions() for name in re.findall(r"sparkbolt_\w+", expression)}
     left_out = {name for name in exported if name.startswith("sparkbolt_")} - shown
@@ -102,24 +95,3 @@ def test_the_metrics_that_matter_are_shown(exported: dict[str, set[str]]) -> Non
         "sparkbolt_open_windows",
         "sparkbolt_state_rows",
     }
-
-
-def test_panels_do_not_overlap_and_have_numbers_of_their_own() -> None:
-    panels = dashboard()["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels)
-    places = set()
-    for panel in panels:
-        at = panel["gridPos"]
-        for x in range(at["x"], at["x"] + at["w"]):
-            for y in range(at["y"], at["y"] + at["h"]):
-                assert x < 24
-                assert (x, y) not in places, panel["title"]
-                places.add((x, y))
-
-
-def test_every_panel_asks_the_data_source_that_was_chosen() -> None:
-    page = dashboard()
-    for panel in page["panels"]:
-        if panel["type"] != "row":
-            assert panel["datasource"]["uid"] == "${datasource}"
-            assert all(target["datasource"]["uid"] == "${datasource}" for target in panel["targets"])

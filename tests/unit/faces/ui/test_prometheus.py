@@ -11,11 +11,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain_metrics
 from starlette.testclient import TestClient
 
-from sparkbolt.control.documents import ALL_TIME, TopologyState
 from sparkbolt.faces.ui import asking
 from sparkbolt.faces.ui.prometheus import BUCKETS_SECS, buckets
-from tests.unit.control.fake import NOW_MS, ROOT, entry
-from tests.unit.faces.ui.operators import HOSTILE, SCRIPT, UiOperator
+from tests.unit.control.fake import NOW_MS, ROOT
+from tests.unit.faces.ui.operators import HOSTILE, UiOperator
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
@@ -123,12 +122,6 @@ def test_the_slowest_tree_is_named_by_its_bucket(client: TestClient) -> None:
     assert sample.exemplar.value == 31.0045
 
 
-def test_who_asks_for_the_plain_format_gets_no_exemplar(client: TestClient) -> None:
-    answer = client.get("/metrics")
-    assert answer.headers["content-type"].startswith("text/plain")
-    assert ROOT not in answer.text
-
-
 def test_a_histogram_has_the_same_bounds_whatever_the_document_has() -> None:
     few, many = buckets([[4.0, 2]]), buckets([[float(ms), 1] for ms in range(1, 2000)])
     assert [each[0] for each in few] == [each[0] for each in many]
@@ -136,25 +129,6 @@ def test_a_histogram_has_the_same_bounds_whatever_the_document_has() -> None:
     assert many[-1][1] == 1999
     counts = [each[1] for each in many]
     assert counts == sorted(counts)
-
-
-def test_a_bound_that_is_ours_stays_in_its_bucket() -> None:
-    assert dict(each[:2] for each in buckets([[0.1, 1], [1000.0, 1]]))["1.0"] == 2
-    assert dict(each[:2] for each in buckets([[0.1, 1]]))["0.0001"] == 1
-
-
-def test_two_topologies_of_one_name_are_told_apart(client: TestClient, operator: UiOperator) -> None:
-    second = entry("words", TopologyState.ACTIVE, 2, started_ms=NOW_MS - 1000)
-    operator.known.append(second)
-    operator.documents[second["id"]] = {**operator.documents[operator.known[0]["id"]], "entry": second}
-    names = {dict(labels)["topology"] for name, labels in samples(client) if name == "sparkbolt_open_trees"}
-    assert {"words", operator.known[0]["id"]} <= names
-
-
-def test_texts_of_others_are_values_of_labels(client: TestClient) -> None:
-    found = samples(client)  # it is parsed, so that a quote or a line feed in a name forged nothing
-    assert {dict(labels)["topology"] for _, labels in found} == {"words", "orders", HOSTILE}
-    assert SCRIPT not in {name for name, _ in found}
 
 
 def test_a_topology_that_hangs_does_not_keep_others_from_the_scrape(
@@ -166,18 +140,3 @@ def test_a_topology_that_hangs_does_not_keep_others_from_the_scrape(
     assert found["sparkbolt_topology_answers", frozenset({("topology", HOSTILE)})] == 0
     assert found["sparkbolt_topology_answers", frozenset({("topology", "words")})] == 1
     operator.gate.set()
-
-
-def test_a_component_of_which_only_sums_are_known_is_told_without_its_streams(
-    client: TestClient, operator: UiOperator
-) -> None:
-    operator.documents[operator.known[0]["id"]]["windows"][ALL_TIME]["streams"] = []
-    assert value(client, "sparkbolt_trees_failed_total", component="lines", stream="") == 119_000
-    assert value(client, "sparkbolt_tuples_executed_total", component="split", sender="", stream="") == 12_240_000
-    assert value(client, "sparkbolt_tuples_emitted_total", component="split", stream="") == 61_200_000
-
-
-def test_a_document_without_buckets_has_no_histogram(client: TestClient) -> None:
-    found = samples(client)
-    topologies = {dict(labels)["topology"] for name, labels in found if name.endswith("_bucket")}
-    assert topologies == {"words"}

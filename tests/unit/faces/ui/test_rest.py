@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
-from sparkbolt.api.dead_letters import Attempt, DeadLetter
 from sparkbolt.api.story import Hop, Story
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.base.codec import required_fields
-from sparkbolt.control.documents import Answer
-from sparkbolt.faces.ui.rest import by_holder
-from sparkbolt.faces.ui.rest_types import HopValue, LetterValue, StoryValue
+from sparkbolt.control.documents import Answer, HopDocument, StoryDocument
 from tests.unit.control.fake import NOW_MS, ROOT
 from tests.unit.faces.ui.operators import SCRIPT, UiOperator
 
@@ -43,11 +39,6 @@ def test_topologies_that_have_ended_are_listed_on_demand(client: TestClient) -> 
     assert {"orders", "nightly"} & set(running) == set()
 
 
-def test_a_topology_is_found_by_its_id_too(client: TestClient, operator: UiOperator) -> None:
-    id_ = operator.known[0]["id"]
-    assert get(client, f"/api/v2/topologies/{id_}")["entry"]["id"] == id_
-
-
 def test_stories_are_searched_by_state_and_text(client: TestClient) -> None:
     assert {each["state"] for each in get(client, f"{WORDS}/stories", state="open", search="")} == {"open"}
     assert get(client, f"{WORDS}/stories", search="KeyError")[0]["root"] == ROOT
@@ -64,11 +55,6 @@ def test_open_trees_are_listed_by_who_holds_them(client: TestClient) -> None:
         ("count[1]", 1, 2),
     ]
     assert found["holders"][0]["oldest_ms"] == NOW_MS - 9_000
-
-
-def test_a_tree_that_nobody_has_told_to_hold_has_no_holder() -> None:
-    [holder] = by_holder([{"hops": [], "started_ms": None}])
-    assert (holder["holder"], holder["trees"], holder["oldest_ms"]) == ("", 1, None)
 
 
 def test_letters_are_listed_and_shown(client: TestClient) -> None:
@@ -99,9 +85,9 @@ def test_windowed_bolts_tell_their_watermarks(client: TestClient) -> None:
         ("stories?state=lost", "failed, open, acked"),
         ("stories?last=0", "from 1 to 10000"),
         ("log?last=10001", "from 1 to 10000"),
-        ("series?since_ms=-5", "from 0 on"),
-        ("letters?replayed=perhaps", "is not true or false"),
-        (f"log?search={'x' * 1001}", "1000 at most"),
+        ("series?since_ms=-5", "of at least 0"),
+        ("letters?replayed=perhaps", "must be true or false"),
+        (f"log?search={'x' * 1001}", "to 1000 characters"),
     ],
 )
 def test_a_parameter_that_is_none_is_told_with_what_it_may_be(client: TestClient, path: str, what: str) -> None:
@@ -114,25 +100,29 @@ def test_a_parameter_that_is_none_is_told_with_what_it_may_be(client: TestClient
 @pytest.mark.parametrize(
     ("path", "body", "asked"),
     [
-        ("activate", None, ("activate",)),
-        ("deactivate", {}, ("deactivate",)),
-        ("kill", None, ("kill", None)),
-        ("kill", {"wait_secs": 2.5}, ("kill", 2.5)),
-        ("restart", None, ("restart",)),
-        ("settings", {"key": "log-level", "value": "debug"}, ("set", "log-level", "debug", None)),
+        ("activate", None, ("activate", {})),
+        ("deactivate", {}, ("deactivate", {})),
+        ("kill", None, ("kill", {"wait_secs": None})),
+        ("kill", {"wait_secs": 2.5}, ("kill", {"wait_secs": 2.5})),
+        ("restart", None, ("restart", {})),
         (
             "settings",
-            {"key": "log-level", "value": "debug", "component": "split"},
-            ("set", "log-level", "debug", "split"),
+            {"key": "log-level", "value": "debug"},
+            ("set", {"key": "log-level", "value": "debug", "component": None}),
         ),
-        ("rebalance", {"executors": {"split": 7}}, ("rebalance", {"parallelism": {"split": 7}, "workers": None})),
-        ("trace", {"message": "lines-0@7"}, ("trace", "lines-0@7", None)),
-        ("letters/replay", {"ids": ["a", "b"]}, ("replay", ["a", "b"], None)),
-        ("letters/a/replay", {"values": {"word": SCRIPT}}, ("replay", ["a"], {"word": SCRIPT})),
-        ("letters/a/replay", None, ("replay", ["a"], None)),
-        ("letters/a/replay", {"target": "/again.jsonl"}, ("replay", ["a"], None, "/again.jsonl")),
-        ("letters/replay", {"ids": ["a"], "target": "/again.jsonl"}, ("replay", ["a"], None, "/again.jsonl")),
-        ("letters/discard", {"ids": ["a"]}, ("discard", ["a"])),
+        (
+            "rebalance",
+            {"executors": {"split": 7}},
+            ("rebalance", {"executors": {"split": 7}, "num_workers": None, "wait_secs": None}),
+        ),
+        ("trace", {"message": "lines-0@7"}, ("trace", {"message": "lines-0@7", "component": None, "stop": False})),
+        ("letters/replay", {"ids": ["a", "b"]}, ("replay", {"ids": ["a", "b"], "values": None, "target": None})),
+        (
+            "letters/replay",
+            {"ids": ["a"], "values": {"word": SCRIPT}, "target": "/again.jsonl"},
+            ("replay", {"ids": ["a"], "values": {"word": SCRIPT}, "target": "/again.jsonl"}),
+        ),
+        ("letters/discard", {"ids": ["a"]}, ("discard", {"ids": ["a"]})),
     ],
 )
 def test_changes_reach_the_operator_with_what_was_said(
@@ -144,37 +134,6 @@ def test_changes_reach_the_operator_with_what_was_said(
     assert (what, *more[:-1]) == asked
     assert topology == operator.known[0]["id"]
     assert more[-1] == "rest from testclient"
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "what"),
-    [
-        ("settings", {"key": "log-level"}, "the body has no value"),
-        ("settings", {"key": 1, "value": "x"}, "key is not a string"),
-        ("kill", {"wait_secs": "soon"}, "wait_secs is not a number"),
-        ("kill", {"wait_secs": -1}, "not a number of seconds"),
-        ("kill", {"wait": 1}, "'wait', which is not one of wait_secs"),
-        ("activate", {"x": 1}, "'x', which is not one of none"),
-        ("letters/replay", {"ids": "a"}, "ids is not an array"),
-        ("letters/replay", {"ids": [1]}, "ids[0] is not a string"),
-        ("rebalance", {"executors": {"split": True}}, "split is not an integer"),
-        ("letters/discard", [], "the body is not an object"),
-    ],
-)
-def test_a_body_of_another_shape_changes_nothing(
-    writer: TestClient, operator: UiOperator, path: str, body: Any, what: str
-) -> None:
-    answer = writer.post(f"{WORDS}/{path}", json=body)
-    assert answer.status_code == 400
-    assert what in answer.json()["detail"]
-    assert operator.asked == []
-
-
-def test_not_a_number_is_no_number_of_seconds(writer: TestClient, operator: UiOperator) -> None:
-    for text in (b'{"wait_secs": NaN}', b'{"wait_secs": Infinity}'):
-        answer = writer.post(f"{WORDS}/kill", content=text, headers={"content-type": "application/json"})
-        assert answer.status_code == 400
-    assert operator.asked == []
 
 
 @pytest.mark.parametrize(
@@ -193,30 +152,7 @@ def test_the_status_tells_what_has_become_of_a_change(
     assert (found.status_code, found.json()) == (status, answer)
 
 
-def test_a_change_of_what_is_not_there_is_told(writer: TestClient) -> None:
-    answer = writer.post("/api/v2/topologies/none/kill")
-    assert answer.status_code == 404
-    assert "no topology" in answer.json()["detail"]
-
-
-def test_a_directory_that_is_away_is_told_and_found_again(client: TestClient, operator: UiOperator) -> None:
-    operator.raises = OSError("the directory is away")
-    answer = client.get(WORDS)
-    assert answer.status_code == 503
-    assert "try again" in answer.json()["detail"]
-    operator.raises = None
-    assert client.get(WORDS).status_code == 200
-
-
-def required(kind: type) -> set[str]:
-    return set(required_fields(kind))
-
-
-def test_the_types_of_stories_and_letters_are_those_that_are_stored() -> None:
+def test_the_types_of_stories_are_those_that_are_stored() -> None:
     story = Story(7, "lines", 0, TreeState.OPEN, hops=(Hop(7, 1, 2, 1, "split", 0),)).to_json()
-    assert set(story) == required(StoryValue)
-    assert set(story["hops"][0]) == required(HopValue)
-    attempt = Attempt(1, ROOT, "exception", "no", "count", 0, 7, 1000, 1500)
-    letter = DeadLetter("5f", "words", "a1", "lines", 0, (attempt,))
-    assert set(letter.to_json()) == required(LetterValue)
-    assert {each.name for each in dataclasses.fields(letter)} == required(LetterValue)
+    assert set(story) == set(required_fields(StoryDocument))
+    assert set(story["hops"][0]) == set(required_fields(HopDocument))

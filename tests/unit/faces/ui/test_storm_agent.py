@@ -137,12 +137,6 @@ def test_the_check_reads_every_field_and_tells_what_is_well(agent: Agent) -> Non
     assert agent.values["words", "metrics", "bolts", "enrich", "default", "process_ms_avg", "split"] == 41.8
 
 
-def test_the_check_reads_storms_own_windows_too(agent: Agent) -> None:
-    agent.intervals = (600, 10800, 86400)
-    agent.run()
-    assert agent.values["words", "stats", "acked"] == 713_000 * 144  # of the last one, a day
-
-
 def test_the_check_sees_a_topology_that_was_deactivated_or_restarts(agent: Agent, operator: UiOperator) -> None:
     operator.known[0]["state"] = "inactive"
     agent.run()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import gc
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, defaultdict
 from itertools import count
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from sparkbolt.errors import StateError
 from sparkbolt.worker.state import large_dicts
 from sparkbolt.worker.state.large_dicts import PREFIX
 from sparkbolt.worker.state.snapshots import DurableAttributes
@@ -98,28 +96,6 @@ def test_a_new_line_begins_when_the_changes_have_as_many_entries_as_the_dict() -
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: {"a": [1], "b": 2, "c": 3},
-        lambda: {"a": 1, 2.5: 2, "c": 3},
-        lambda: {"a": 1, True: 2, "c": 3},
-        lambda: {"a": 1, ("b", (1,)): 2, "c": 3},
-        lambda: OrderedDict(a=1, b=2, c=3),
-        lambda: {"a": 1, "b": 2},
-    ],
-    ids=["a list", "a float as key", "a bool as key", "a tuple in a tuple", "another type", "few entries"],
-)
-def test_what_may_change_or_be_confused_is_pickled_with_the_rest(make: Any) -> None:
-    store = DictStore()
-    worker = Worker(store, counts=None)
-    worker.begin().counts = make()
-    worker.commit()
-    assert segments(store) == []
-    assert Worker(store, counts=None).begin().counts == make()
-
-
-@pytest.mark.usefixtures("small")
 def test_a_dict_that_is_shared_is_pickled_with_the_rest_and_stays_shared() -> None:
     store = DictStore()
     worker = Worker(store, counts={"a": 1, "b": 2, "c": 3}, other=None)
@@ -160,87 +136,6 @@ def test_a_worker_that_did_not_run_the_last_commit_reads_it_though_only_a_large_
     two.bolt.counts["a"] = 1000
     two.commit()
     assert one.begin().counts == {"a": 1000, "b": 2, "c": 3}
-
-
-@pytest.mark.usefixtures("small")
-def test_a_dict_that_changes_while_it_is_looked_at_is_committed_as_it_was_at_one_moment() -> None:
-    store = DictStore()
-    worker = Worker(store, counts={number: number for number in range(1000)})
-    numbers = count(1000)
-
-    def change(phase: str, info: Any) -> None:
-        counts = worker.bolt.counts
-        for _ in range(3):
-            counts.pop(next(iter(counts)))
-            number = next(numbers)
-            counts[number] = number
-
-    worker.begin()
-    before = gc.get_threshold()
-    gc.callbacks.append(change)
-    gc.set_threshold(1)
-    try:
-        worker.commit()
-    finally:
-        gc.set_threshold(*before)
-        gc.callbacks.remove(change)
-    committed = Worker(store, counts={}).begin().counts
-    assert len(committed) == 1000
-    assert all(key == value for key, value in committed.items())
-
-
-@pytest.mark.usefixtures("small")
-def test_the_names_of_attributes_do_not_matter() -> None:
-    store = DictStore()
-    names = ["a", "a/b", "a/", "\ud800", "%", ""]
-    worker = Worker(store, **{name: dict.fromkeys("abc", 0) for name in names})
-    for number in range(3):
-        bolt = worker.begin()
-        vars(bolt)["a"]["a"] = vars(bolt)["a/b"]["b"] = vars(bolt)["\ud800"]["c"] = number + 1000
-        worker.commit()
-    other = vars(Worker(store, **dict.fromkeys(names)).begin())
-    assert other == vars(worker.bolt)
-    assert (other["a"]["a"], other["a/b"]["b"], other["\ud800"]["c"]) == (1002, 1002, 1002)
-    for name in store:
-        name.encode()
-
-
-class Unhashable:
-    """A key that has no hash any more."""
-
-    def __init__(self) -> None:
-        self.broken = False
-
-    def __hash__(self) -> int:
-        if self.broken:
-            raise RuntimeError("no hash")
-        return 1
-
-
-@pytest.mark.usefixtures("small")
-def test_a_key_that_may_run_user_code_is_left_to_the_pickle() -> None:
-    worker = Worker(DictStore(), counts=dict.fromkeys("abcd", 0))
-    worker.begin()
-    worker.commit()
-    key = Unhashable()
-    worker.begin().counts = {key: 1, "b": 2, "c": 3}
-    key.broken = True
-    with pytest.raises(StateError, match=r"'counts' of type builtins\.dict cannot be kept"):
-        worker.stage()
-
-
-@pytest.mark.usefixtures("small")
-def test_a_factory_that_cannot_be_kept_is_named_as_what_the_user_has_written() -> None:
-    worker = Worker(DictStore(), counts=None)
-    worker.begin().counts = defaultdict(lambda: 0, a=1, b=2, c=3)
-    with pytest.raises(StateError, match=r"'counts' of type collections\.defaultdict cannot be kept"):
-        worker.stage()
-
-
-@pytest.mark.usefixtures("small")
-def test_what_prepare_has_made_is_there_without_a_snapshot() -> None:
-    bolt = Worker(DictStore(), counts={"a": 1, "b": 2, "c": 3}).begin()
-    assert bolt.counts == {"a": 1, "b": 2, "c": 3}
 
 
 KEYS = st.sampled_from([*"abcdef", 1, 2, None, ("a", 1), b"a"])

@@ -18,26 +18,6 @@ def test_different_keys_with_one_hash_are_merged_apart() -> None:
     assert whole.hashes.tolist() == sorted(map(key_hash, ["plumless", "buckeroo", "to", "be"]))
 
 
-def test_deleted_keys_of_which_a_class_says_that_they_are_one_are_removed():
-    class Alike(int):
-        __hash__ = int.__hash__
-
-        def __eq__(self, other):
-            return True
-
-    target = {1: "a"}
-    deleted = Entries.of([1, Alike(1)], [TOMBSTONE, TOMBSTONE], deletes=True)
-    deleted.apply_to(target)
-    assert target == {}
-
-
-@pytest.mark.parametrize(
-    ("key", "value"), [("a\0b", 1), ("\ud800", 1), (1, 1), ("a", 1.5), ("a", True), ("a", 1 << 63)]
-)
-def test_entries_that_are_not_words_and_numbers_are_not_merged_as_arrays(key: object, value: object) -> None:
-    assert merged([(Entries.of(["to", key], [1, value]), 0, 2)]) is None
-
-
 def test_key_hashes_are_those_of_single_keys():
     for keys in (["a", "ü", ""], ["a", 1, None], ["\ud800", "b"], [object, 1.5]):
         assert key_hashes(keys).tolist() == [key_hash(key) for key in keys]

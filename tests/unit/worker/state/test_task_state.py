@@ -5,17 +5,15 @@ import random
 from collections.abc import Callable
 from decimal import Decimal
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from benchmarks.fast import fast
-from sparkbolt.errors import InvariantError, StateError
+from sparkbolt.errors import StateError
 from sparkbolt.worker.state import bucket_contents, keyvalue
-from sparkbolt.worker.state.task_state import DictStore, KeyValueTable, TaskState
+from sparkbolt.worker.state.task_state import DictStore, TaskState
 from tests.native import needs_kernels
 
 KEYS = st.one_of(
@@ -302,20 +300,6 @@ def test_keys_of_attempts_that_did_not_count_do_not_stay() -> None:
                 worker.key_value().put(f"{attempt}-{number}", 1)
 
 
-@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_kernels)])
-def test_values_whose_tolist_gives_a_tuple_are_taken(compiled: bool) -> None:
-    class Pair:
-        def tolist(self) -> tuple[str, str]:
-            return ("to", "be")
-
-    with fast(compiled):
-        state = KeyValueTable()
-        state.put_many(Pair(), np.array([1, 2]))
-        assert state.get_many(Pair()) == [1, 2]
-        type(state).put(state, "or", 3)
-        assert type(state).get(state, "or") == 3
-
-
 def run_long(keys: int, touched: int, micro_batches: int, seed: int) -> tuple[CountingStore, dict, list[int]]:
     rng, store, model = random.Random(seed), CountingStore(), {}
     give, workers, calls = stamps(seed), [TaskState(), TaskState()], []
@@ -357,11 +341,6 @@ def test_the_store_holds_nothing_that_the_directory_does_not_need():
     assert len(store.keys() - touched - {""}) <= 1
 
 
-def test_a_micro_batch_costs_few_calls_of_the_store():
-    _, _, calls = run_long(50_000, 1000, 150, seed=1)
-    assert sorted(calls)[len(calls) // 2] < 20
-
-
 def test_nothing_is_written_when_nothing_changed():
     store, state = CountingStore(), TaskState()
     state.begin(store)
@@ -388,35 +367,6 @@ def test_a_value_changed_in_place_without_put_is_not_stored():
     assert state.key_value().get("a") == [1]
 
 
-def test_many_keys_and_values_are_taken_from_arrays():
-    state = KeyValueTable()
-    words = pa.array(["to", "be", None])
-    state.put_many(words, np.array([1, 2, 3]))
-    state.put_many(words.dictionary_encode().slice(1, 1), pa.array([7]))
-    assert dict(state) == {"to": 1, "be": 7, None: 3}
-    assert set(map(type, state.get_many(words))) == {int}
-    state.delete("to")
-    assert state.get_many(iter(["to", "or", "be"]), 0) == [0, 0, 7]
-
-
-def test_many_keys_with_too_few_values_set_nothing():
-    state = KeyValueTable()
-    with pytest.raises(StateError, match="2 keys and 1 values"):
-        state.put_many(["a", "b"], [1])
-    assert len(state) == 0
-
-
-def test_a_value_got_among_many_may_be_changed_in_place_and_is_the_one_that_get_gives():
-    store, writer, reader = DictStore(), TaskState(), TaskState()
-    writer.begin(store)
-    writer.key_value().put("seen", [1])
-    writer.commit(stamps(1))
-    reader.begin(store)
-    (value,) = reader.key_value().get_many(["seen"])
-    value.append(2)
-    assert reader.key_value().get("seen") is value
-
-
 def test_keys_that_are_equal_are_one_key_in_every_worker():
     store = DictStore()
     for number, key in enumerate([1, 1.0, True, Decimal(1)]):
@@ -436,11 +386,6 @@ def test_a_value_that_cannot_be_pickled_is_named():
         state.commit(stamps(1))
 
 
-def test_a_key_value_state_cannot_be_pickled():
-    with pytest.raises(TypeError, match="belongs to its task"):
-        pickle.dumps(KeyValueTable())
-
-
 def test_a_damaged_store_is_told():
     store, state = DictStore(), TaskState()
     state.begin(store)
@@ -450,13 +395,6 @@ def test_a_damaged_store_is_told():
     state.begin(store)
     with pytest.raises(StateError, match="does not have it"):
         state.read("a")
-
-
-def test_use_before_begin_is_refused():
-    with pytest.raises(InvariantError, match="before its micro-batch began"):
-        TaskState().commit(stamps(1))
-    with pytest.raises(InvariantError, match="two underscores"):
-        TaskState().write("__x", b"")
 
 
 def test_a_decoded_segment_is_decoded_once_while_its_stamp_lasts():
@@ -528,16 +466,3 @@ def test_a_segment_that_is_alone_is_known_by_its_stamp_however_equal_its_content
     state.begin(store)
     assert state.load("__head", bytes) == b"same"
     assert state.load("__head", bytes) is not mine
-
-
-def test_another_key_value_state_does_not_show_in_the_users():
-    store, stamps = DictStore(), iter(range(1, 100)).__next__
-    state = TaskState()
-    state.begin(store)
-    state.key_value().put("a", 1)
-    state.key_value("windows").put("b", 2)
-    state.commit(stamps)
-    fresh = TaskState()
-    fresh.begin(store)
-    assert list(fresh.key_value()) == [("a", 1)]
-    assert list(fresh.key_value("windows")) == [("b", 2)]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from sparkbolt.control.documents import Answer, TopologyState
-from sparkbolt.control.processes import this_process
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.operate import changes
 from tests.unit.control.fake import FakeOperator, gist
@@ -25,31 +24,37 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeOperator:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "asked"),
+    ("arguments", "given"),
     [
-        (["activate", "words"], ("activate", ID, "ann")),
-        (["deactivate", ID], ("deactivate", ID, "ann")),
-        (["restart", "words"], ("restart", ID, "ann")),
-        (["kill", "words"], ("kill", ID, None, "ann")),
-        (["set", "words", "log-level", "debug"], ("set", ID, "log-level", "debug", None, "ann")),
+        (["activate", "words"], {}),
+        (["deactivate", ID], {}),
+        (["restart", "words"], {}),
+        (["kill", "words"], {"wait_secs": None}),
+        (["set", "words", "log-level", "debug"], {"key": "log-level", "value": "debug", "component": None}),
         (
             ["set", "words", "max-spout-pending", "10", "--component", "lines"],
-            ("set", ID, "max-spout-pending", "10", "lines", "ann"),
+            {"key": "max-spout-pending", "value": "10", "component": "lines"},
         ),
-        (["trace", "words", "--message-id", "lines-0@42"], ("trace", ID, "lines-0@42", None, "ann")),
-        (["trace", "words", "--message-id", "7", "--spout", "lines"], ("trace", ID, "7", "lines", "ann")),
+        (
+            ["trace", "words", "--message-id", "lines-0@42"],
+            {"message": "lines-0@42", "component": None, "stop": False},
+        ),
+        (
+            ["trace", "words", "--message-id", "7", "--spout", "lines", "--stop"],
+            {"message": "7", "component": "lines", "stop": True},
+        ),
         (
             ["rebalance", "words", "-w", "10", "-n", "2", "-e", "count=4", "-e", "split=3"],
-            ("rebalance", ID, {"wait_secs": 10.0, "workers": 2, "parallelism": {"count": 4, "split": 3}}, "ann"),
+            {"wait_secs": 10.0, "num_workers": 2, "executors": {"count": 4, "split": 3}},
         ),
-        (["rebalance", "words"], ("rebalance", ID, {}, "ann")),
+        (["rebalance", "words"], {"wait_secs": None, "num_workers": None, "executors": None}),
     ],
 )
 def test_a_command_asks_for_it_in_the_users_name_and_prints_the_answer(
-    fake: FakeOperator, capsys: pytest.CaptureFixture[str], arguments: list[str], asked: tuple[Any, ...]
+    fake: FakeOperator, capsys: pytest.CaptureFixture[str], arguments: list[str], given: dict[str, Any]
 ) -> None:
     assert main(arguments) == 0
-    assert fake.asked == [asked]
+    assert fake.asked == [(arguments[0], ID, given, "ann")]
     assert capsys.readouterr().out == f"{arguments[0]} of words\n"
 
 
@@ -84,16 +89,6 @@ def test_an_unknown_name_is_exit_code_2(
     assert fake.asked == []
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["set", "words", "log-level"], ["trace", "words"], ["kill", "words", "--wait", "soon"], ["ui", "--port", "65536"]]
-    + [["rebalance", "words", "-e", given] for given in ("count", "count=0", "count=x")],
-)
-def test_what_is_missing_or_no_number_is_wrong_use(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 2
-    assert f"usage: sparkbolt {arguments[0]} " in capsys.readouterr().err
-
-
 # kill --wait
 
 
@@ -116,32 +111,16 @@ ENDED = {"state": TopologyState.ENDED, "why": "killed by ann"}
     ("how", "code", "said"),
     [
         ({**ENDED, "exit_code": 0}, 0, "words has ended, and nothing is left"),
-        ({**ENDED, "exit_code": 3}, 0, "words has ended, and nothing is left"),
         ({**ENDED, "exit_code": None, "gist": gist()}, 0, "words has ended, and nothing is left"),
-        (
-            {**ENDED, "exit_code": 4, "gist": gist(open_trees=12, retries=3)},
-            4,
-            "words has ended, and 12 open trees and 3 records that failed are left for replay",
-        ),
         (
             {**ENDED, "exit_code": None, "checkpoint": None, "gist": gist(open_trees=2)},
             4,
             "words has ended, and 2 open trees are lost, because it has no checkpoint",
         ),
         (
-            {**ENDED, "exit_code": None, "drained": False, "gist": gist(retries=4)},
-            4,
-            "words has ended, and 4 records that failed and an unfinished micro-batch are left for replay",
-        ),
-        (
             {**ENDED, "exit_code": None, "drained": False, "gist": gist()},
             4,
             "words has ended, and an unfinished micro-batch is left for replay",
-        ),
-        (
-            {"state": TopologyState.FAILED, "why": "the disk is full", "exit_code": 1},
-            1,
-            "words has ended with an error (failed): the disk is full",
         ),
         ({"state": TopologyState.DEAD, "why": None}, 1, "words has ended with an error (dead)"),
     ],
@@ -152,19 +131,6 @@ def test_kill_wait_says_by_its_exit_code_whether_anything_is_left(
     clock = iter(range(1000))
     assert changes.await_end(fake, ID, 30.0, lambda: next(clock), ending(fake, 3, **how)) == code  # type: ignore[arg-type]
     assert capsys.readouterr().out == f"{said}\n"
-
-
-def test_kill_wait_waits_for_the_exit_code_of_a_command_that_has_not_ended(
-    fake: FakeOperator, capsys: pytest.CaptureFixture[str]
-) -> None:
-    own = this_process()
-    process = {"host": own.host, "pid": own.pid, "pid_started": own.started, "pid_space": own.space}
-    fake.known[0].update({**ENDED, **process, "command": ["sparkbolt", "run"], "drained": False})  # type: ignore[typeddict-item]
-    clock = iter(range(1000))
-    assert changes.await_end(fake, ID, 30.0, lambda: next(clock), ending(fake, 3, exit_code=3)) == 0  # type: ignore[arg-type]
-    assert capsys.readouterr().out == "words has ended, and nothing is left\n"
-    fake.known[0]["exit_code"] = None
-    assert changes.await_end(fake, ID, 30.0, lambda: next(clock), lambda secs: None) == 4  # type: ignore[arg-type]
 
 
 def test_kill_wait_gives_up_with_4_and_says_how_to_end_the_process(
@@ -178,14 +144,14 @@ def test_kill_wait_gives_up_with_4_and_says_how_to_end_the_process(
 def test_kill_wait_gives_open_trees_the_time_that_it_was_told(
     fake: FakeOperator, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kill = fake.kill
+    change = fake.change
 
-    def killed(topology: str, *, wait_secs: float | None = None, by: str) -> Answer:
-        answer = kill(topology, wait_secs=wait_secs, by=by)
+    def killed(topology: str, verb: str, /, **arguments: Any) -> Answer:
+        answer = change(topology, verb, **arguments)
         fake.known[0].update(ENDED | {"exit_code": 0})  # type: ignore[typeddict-item]
         return answer
 
-    fake.kill = killed  # type: ignore[method-assign]
+    fake.change = killed  # type: ignore[method-assign]
     assert main(["kill", "words", "--wait", "0"]) == 0
-    assert fake.asked == [("kill", ID, 0.0, "ann")]
+    assert fake.asked == [("kill", ID, {"wait_secs": 0.0}, "ann")]
     assert capsys.readouterr().out == "kill of words\nwords has ended, and nothing is left\n"

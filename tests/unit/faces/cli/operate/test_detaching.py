@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sparkbolt.control.log_reading import last_lines
-from sparkbolt.control.logs import LogInUseError, TopologyLog
+from sparkbolt.control.logs import TopologyLog
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.display import PlainLines
 from sparkbolt.faces.cli.operate import detaching
@@ -40,15 +40,6 @@ def running(waits_for: str | None = None, trouble: str | None = None) -> Any:
 
 
 # The one who waits.
-
-
-def test_a_word_is_waited_for_and_death_is_an_empty_one(pipe: tuple[int, int]) -> None:
-    listening, telling = pipe
-    assert await_word(listening, 0.0) is None
-    os.write(telling, b"up \n")
-    assert await_word(listening, 10.0) == "up"
-    os.close(telling)
-    assert await_word(listening, 10.0) == ""
 
 
 @pytest.fixture
@@ -127,19 +118,6 @@ def test_the_process_has_a_session_of_its_own_and_no_input_and_its_own_arguments
     assert said == f"True True ['run', 'a:b', '--for', '3s', '--log-dir={tmp_path}/log']\n"
 
 
-def test_a_log_that_another_process_writes_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    with TopologyLog(tmp_path / "log", "words"), pytest.raises(LogInUseError, match="another directory"):
-        detach(build(), options(tmp_path))
-
-
-def test_a_topology_that_does_not_exist_is_told_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["run", "no_such_module_at_all:topology", "--detach"]) == 2
-    assert "there is no module" in capsys.readouterr().err
-
-
 def test_a_topology_that_fails_before_it_is_up_shows_the_end_of_its_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,13 +131,6 @@ def test_a_topology_that_fails_before_it_is_up_shows_the_end_of_its_log(
     assert "ERROR    | failed after " in said
     assert "is no directory" in said
     assert (tmp_path / "log" / "words.log").exists()
-
-
-def test_spark_s_log_goes_beside_the_topology_s_or_nowhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["run", "tests.unit.faces.cli.words:build", "--spark-log"]) == 2
-    assert "add --log-dir DIR" in capsys.readouterr().err
 
 
 def test_logs_of_detached_topologies_are_in_the_home_and_the_oldest_are_removed(
@@ -229,9 +200,3 @@ def test_all_that_a_detached_process_prints_is_in_its_log(
     texts = [line["text"] for line in last_lines(str(tmp_path), "words")]
     assert texts == ["a print", "an error", "RuntimeError: unexpected"]
     assert await_word(listening, 10.0) == "failed"
-
-
-def test_a_process_that_is_not_detached_keeps_its_display() -> None:
-    display = PlainLines()
-    with ready(display) as shown:
-        assert shown is display

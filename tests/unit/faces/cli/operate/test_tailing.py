@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -11,11 +10,11 @@ import pytest
 
 from sparkbolt.control.documents import TopologyState
 from sparkbolt.control.log_reading import last_lines
-from sparkbolt.control.logs import LogLine, TopologyLog
+from sparkbolt.control.logs import TopologyLog
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.operate import tailing
-from sparkbolt.faces.cli.operate.tailing import Newest, Shown, follow, without_known
-from tests.unit.control.fake import NOW_MS, FakeOperator, line
+from sparkbolt.faces.cli.operate.tailing import Newest, Shown, follow
+from tests.unit.control.fake import FakeOperator, line
 
 Printed = Callable[..., str]
 
@@ -37,10 +36,6 @@ def printed(fake: FakeOperator, capsys: pytest.CaptureFixture[str]) -> Printed:
     return run
 
 
-def lines_of(*texts: str) -> list[LogLine]:
-    return [LogLine(**line(text)) for text in texts]  # type: ignore[typeddict-item]
-
-
 def test_tail_shows_the_newest_lines_with_their_time_and_whom_they_are_about(printed: Printed) -> None:
     assert printed("tail", "words", "--last", "2") == (
         "2026-01-01 12:19:56.000Z  WARNING  enrich[1] micro-batch 1411 | enrich[1] reported: KeyError: 'language'\n"
@@ -50,23 +45,10 @@ def test_tail_shows_the_newest_lines_with_their_time_and_whom_they_are_about(pri
     assert printed("tail", "words", "--search", "KeyError").count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["words", "--last", "1", "count"], ["--last", "1", "words", "count"], ["words", "count", "--last", "1"]],
-)
-def test_options_may_stand_anywhere(printed: Printed, arguments: list[str]) -> None:
-    assert printed("tail", *arguments).endswith("PRINT    count[0] micro-batch 1411 | [('the', 4)]\n")
-
-
 def test_a_wrong_option_is_told_with_the_nearest(printed: Printed) -> None:
     assert "unrecognized arguments: --folow: did you mean '--follow'?" in printed("tail", "words", "--folow", code=2)
     assert "unrecognized arguments: more" in printed("tail", "words", "count", "more", code=2)
     assert "arguments are required: NAME" in printed("tail", "-f", code=2)
-
-
-def test_tail_as_json_has_all_fields(printed: Printed) -> None:
-    first, *_ = printed("tail", "words", "--json").splitlines()
-    assert json.loads(first) == {**line("starts", "INFO"), "time_ms": NOW_MS - 9_000}
 
 
 def test_a_topology_without_a_log_says_how_it_gets_one(printed: Printed, fake: FakeOperator) -> None:
@@ -82,16 +64,6 @@ def test_a_line_cannot_command_the_terminal(printed: Printed, fake: FakeOperator
     assert printed("tail", "words") == (
         "2026-01-01 12:20:00.000Z  WARNING  | \\x1b[31mred\\x07\n2026-01-01 12:20:00.000Z  WARNING  | two\n    lines\n"
     )
-
-
-def test_lines_that_are_known_are_left_out() -> None:
-    a, b, c, d = lines_of("a", "b", "c", "d")
-    assert without_known([a, b], [b, c], whole=False) == [c]
-    assert without_known([a, b], [c, d], whole=False) == [c, d]
-    assert without_known([a, a], [a, a, b], whole=False) == [b]
-    assert without_known([a, b, c], [a, b, c, d], whole=True) == [d]
-    assert without_known([a, b, c], [b, c, d], whole=True) == [d]
-    assert without_known([], [a], whole=True) == [a]
 
 
 def test_files_of_this_machine_are_followed_through_rotations(tmp_path: Path, fake: FakeOperator) -> None:

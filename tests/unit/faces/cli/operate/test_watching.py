@@ -8,16 +8,12 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
-from sparkbolt.control.describe import now_of
 from sparkbolt.control.documents import ALL_TIME, TopologyState
-from sparkbolt.control.operable import TopologyView
 from sparkbolt.errors import SparkboltError
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.operate import watching
-from sparkbolt.faces.cli.operate.overview import worth_showing
-from sparkbolt.faces.cli.operate.statistics import component_lines, stats_lines
-from tests.unit.control.fake import HOME, NOW_MS, FakeOperator, document, entry, now
+from sparkbolt.faces.cli.operate.statistics import stats_lines
+from tests.unit.control.fake import HOME, NOW_MS, FakeOperator, document, entry
 
 Printed = Callable[..., str]
 
@@ -75,18 +71,6 @@ def test_list_all_shows_what_has_ended_and_why(printed: Printed) -> None:
     )
 
 
-def test_list_as_json_has_an_entry_a_line(printed: Printed, fake: FakeOperator) -> None:
-    assert [json.loads(line) for line in printed("list", "--all", "--json").splitlines()] == fake.known
-
-
-def test_a_dead_topology_that_was_started_again_is_not_listed(fake: FakeOperator) -> None:
-    again = entry("orders", TopologyState.ACTIVE, 2, started_ms=NOW_MS - 1000)
-    dead = fake.known[1]
-    assert worth_showing([again, dead]) == [again]
-    ended = entry("orders", TopologyState.ENDED, 2, started_ms=NOW_MS - 1000)
-    assert worth_showing([ended, dead]) == []
-
-
 def test_two_topologies_of_one_name_are_listed_by_their_ids(printed: Printed, fake: FakeOperator) -> None:
     fake.known.append(entry("words", TopologyState.ACTIVE, 2))
     out = printed("list")
@@ -141,14 +125,6 @@ def test_stats_as_json_has_the_window_that_was_asked_for(printed: Printed, fake:
     assert one["lag"] == {"lines-0": 1_000_000, "lines-1": 234_567}
 
 
-def test_without_the_last_ten_minutes_stats_shows_all_there_is(printed: Printed, fake: FakeOperator) -> None:
-    del fake.document("words")["windows"]["600"]
-    assert "since its first start" in printed("stats", "words")
-    assert "no numbers for that window; it has numbers for: 10800, 86400, all" in printed(
-        "stats", "words", "--window", "600", code=2
-    )
-
-
 @pytest.mark.parametrize("arguments", [["stats", "wrods"], ["stats", "words", "enrihc"], ["stats", "words", "nothing"]])
 def test_a_wrong_name_is_wrong_use_and_told_with_the_nearest(printed: Printed, arguments: list[str]) -> None:
     said = printed(*arguments, code=2)
@@ -163,11 +139,6 @@ def test_a_wrong_name_is_wrong_use_and_told_with_the_nearest(printed: Printed, a
     )
 
 
-def test_two_running_topologies_of_one_name_are_told_by_their_ids(printed: Printed, fake: FakeOperator) -> None:
-    fake.known.append(entry("words", TopologyState.ACTIVE, 2))
-    assert "2 topologies named 'words' run: use the id of one of them" in printed("stats", "words", code=2)
-
-
 def test_a_topology_that_does_not_answer_or_has_ended_says_so(fake: FakeOperator) -> None:
     silent = fake.document("words")
     silent["live"] = False
@@ -175,51 +146,6 @@ def test_a_topology_that_does_not_answer_or_has_ended_says_so(fake: FakeOperator
     ended = stats_lines(fake.document("nightly"), "600", NOW_MS, 80)
     assert ended[0].startswith("nightly: ended, 9 h 0 min ago; ")
     assert "its spouts are exhausted, and every tree is finished" in ended
-
-
-def test_a_topology_that_has_measured_nothing_yet_is_shown_without_numbers(fake: FakeOperator) -> None:
-    new = fake.document("words")
-    new["windows"]["600"] = {
-        "window": "600", "secs": 0.0, "components": {}, "tasks": [], "streams": [], "parts_ms": {}, "micro_batches": 0,
-    }  # fmt: skip
-    new["errors"], new["now"] = [], now()
-    new["now"].update(lag={}, memory=[], state={}, slowest=None, micro_batch=None, waits_for="spouts open")
-    lines = stats_lines(new, "600", NOW_MS, 80)
-    assert "enrich" in lines
-    assert lines[-1] == "spouts open"
-    component_lines(new, "enrich", "600", NOW_MS, 80)
-    new["windows"] = {}
-    with pytest.raises(SparkboltError, match="no numbers for that window; it has numbers for: none yet"):
-        stats_lines(new, "600", NOW_MS, 80)
-
-
-def test_a_window_by_the_time_of_arrival_has_no_watermark(fake: FakeOperator) -> None:
-    words = fake.document("words")
-    counts = {
-        "arrived": ComponentMetrics(windows=2),
-        "sent": ComponentMetrics(windows=2, watermark_ms=NOW_MS, watermark_behind_ms=1500, late_tuples=9),
-    }
-    words["now"] = now_of(TopologyView(TopologyState.ACTIVE, metrics=TopologyMetrics(counts)), NOW_MS)
-    assert words["now"]["watermarks"]["arrived"] == {"windows": 2, "late_tuples": 0}
-    lines = stats_lines(words, "600", NOW_MS, 80)
-    assert any("sent: 9 late tuples in no window: raise with_lag" in line for line in lines)
-    said = [line for line in lines if "watermark 2" in line]
-    assert len(said) == 1
-    assert said[0].startswith("sent: watermark 2")
-    assert any(
-        "sent: 9 late tuples in no window: raise with_lag" in line for line in stats_lines(words, "600", NOW_MS, 80)
-    )
-
-
-@pytest.mark.parametrize("width", [80, 100, 132])
-def test_no_line_is_wider_than_the_terminal(
-    printed: Printed, monkeypatch: pytest.MonkeyPatch, fake: FakeOperator, width: int
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    fake.known[0]["name"] = "a-topology-with-a-very-long-name-of-many-words"
-    for arguments in (["list", "--all"], ["stats", fake.known[0]["id"]], ["stats", fake.known[0]["id"], "enrich"]):
-        out = printed(*arguments)
-        assert [line for line in out.splitlines() if len(line) > width] == []
 
 
 def test_output_that_is_not_a_terminal_has_all_columns_and_digits_and_one_line_for_a_row(
@@ -284,7 +210,3 @@ def test_top_writes_a_line_for_each_topology_where_there_is_no_terminal(
         "2026-01-01 12:20:00.000Z  orders-1-1767176400  dead  0 trees/s  lag unknown  open 6  acked 4,090  failed 0  "
         "errors 0  retries 0",
     ]
-
-
-def test_a_wrong_name_is_told_before_anything_is_watched(printed: Printed) -> None:
-    assert "no topology 'wrods'" in printed("stats", "wrods", "--watch", code=2)

@@ -1,0 +1,115 @@
+"""FileId: identifies a followed file independently of its path.
+
+A followed file may be renamed, and another file may then be created under its name. So the path alone cannot identify
+its source. The source is ``PATH#BIRTH:INODE-LENGTH-DIGEST``: the path under which the file was found, when it was
+created (in microseconds; ``BIRTH:`` is missing if the system does not record it), its inode, and a digest of the first
+``LENGTH`` bytes of its content (unpacked if it is compressed). The time of creation is needed because a system may
+reuse the inode of a deleted file, and the digest because a file may be emptied and written anew. A file that was
+emptied gets a number at the end: ``PATH#BIRTH:INODE-LENGTH-DIGEST.2``. ``PATH`` is escaped (``files``). Of the files
+that were found under one path, the oldest one comes first in the order of the sources.
+
+A file without a whole line has no beginning by which it could be known later. Its source is a mark, whose length is 0
+and whose digest is zeros. A mark has the one position 0 and no line: once it is planned, the checkpoint knows the file.
+A file that waits for its turn to be read gets a mark, too.
+
+Rule 1: a range of such a source is read from the file with this inode, time of creation and beginning, whatever its
+current name, or not at all. Content alone never identifies a file.
+Rule 2: the device is not part of the identity: machines of a cluster number a shared device differently, and so may
+one machine after a restart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+from sparkbolt.connectors.files.plain_file import PlainFile, escape, unescape
+from sparkbolt.connectors.files.unpacked_file import UnpackedFile
+
+HEAD_BYTES = 512
+"""How many bytes of a file's beginning its digest covers, if it has so many when it is found."""
+
+_NO_DIGEST = "0" * 16
+"""In place of the digest of a mark."""
+_NAME = re.compile(r"(.+)#(?:(\d+):)?(\d+)-(\d+)-([0-9a-f]{16})(?:\.(\d+))?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class FileId:
+    """The identity of a followed file, from which its source is named.
+
+    >>> one = FileId.of_head("/var/log/a.log", 17, 0, b"to be")
+    >>> one.source
+    '/var/log/a.log#17-5-4fd786f4855f5fa2'
+    >>> FileId.parse(one.source) == one, one.has_head(b"to be or not"), one.has_head(b"to b")
+    (True, True, False)
+    """
+
+    path: str
+    """Path under which the file was found, unescaped; its tuples show it, escaped, as ``path``."""
+    inode: int
+    birth: int
+    """When the file was created; 0 if the system does not record it."""
+    length: int
+    digest: str
+    generation: int = 1
+    """Rises each time the file is emptied."""
+
+    @classmethod
+    def of_head(cls, path: str, inode: int, birth: int, head: bytes, generation: int = 1) -> FileId:
+        """Return the identity of a file whose content begins with ``head``."""
+        return cls(path, inode, birth, len(head), _digest(head), generation)
+
+    @classmethod
+    def mark(cls, path: str, inode: int, birth: int, generation: int = 1) -> FileId:
+        """Return the mark of a file that has no whole line yet."""
+        return cls(path, inode, birth, 0, _NO_DIGEST, generation)
+
+    @property
+    def mark_source(self) -> str:
+        """The name of the mark of this file."""
+        return FileId.mark(self.path, self.inode, self.birth, self.generation).source
+
+    @property
+    def is_mark(self) -> bool:
+        """Whether it stands for a file that had no whole line when it was seen."""
+        return self.digest == _NO_DIGEST
+
+    @classmethod
+    def parse(cls, source: str) -> FileId | None:
+        """Parse a source; return None if it is only a path, which is the source of a file that is not followed."""
+        found = _NAME.fullmatch(source)
+        if found is None:
+            return None
+        path, birth, inode, length, digest, generation = found.groups()
+        return cls(unescape(path), int(inode), int(birth or 0), int(length), digest, int(generation or 1))
+
+    @property
+    def source(self) -> str:
+        """The name of the source."""
+        behind = f".{self.generation}" if self.generation > 1 else ""
+        birth = f"{self.birth}:" if self.birth else ""
+        return f"{escape(self.path)}#{birth}{self.inode}-{self.length}-{self.digest}{behind}"
+
+    def is_born_with(self, file: PlainFile | UnpackedFile) -> bool:
+        """Whether an open file has this inode and, where both are recorded, this time of creation."""
+        return file.inode == self.inode and (not self.birth or file.birth in (0, self.birth))
+
+    def has_head(self, head: bytes) -> bool:
+        """Whether content that begins with ``head`` may belong to the file."""
+        return self.is_mark or (len(head) >= self.length and _digest(head[: self.length]) == self.digest)
+
+
+def path_of(source: str) -> str:
+    """Return the path that the tuples of a followed file show.
+
+    >>> path_of("/var/log/a.log#17-5-4fd786f4855f5fa2"), path_of("/var/log/a.log")
+    ('/var/log/a.log', '/var/log/a.log')
+    """
+    found = FileId.parse(source)
+    return escape(found.path if found is not None else source)
+
+
+def _digest(head: bytes) -> str:
+    return hashlib.blake2b(head, digest_size=8).hexdigest()

@@ -1,0 +1,1 @@
+"""Kafka: the spout, the bolt, offsets, and topics of dead letters."""

@@ -1,0 +1,239 @@
+"""Cluster: the driver's questions to the brokers.
+
+Rule 1: every call blocks, up to a timeout, so only a separate thread makes it, never under the coordinator's lock.
+Rule 2: no answer is never taken for an answer. For a request that timed out the client may return an invalid, negative
+offset instead of an error; such a kafka_partition is left out, like one without a leader. A topic of which the brokers
+do not say whether it exists is no missing topic.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeAlias
+
+from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
+from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
+from sparkbolt.errors import SourceUnavailable
+
+Topics: TypeAlias = tuple[str, ...] | re.Pattern[str]
+"""Topics by name, or those whose whole name matches a pattern."""
+
+
+def is_among(topics: Topics, name: str) -> bool:
+    """Whether ``topics`` names a topic, or matches its name; a pattern matches none of Kafka's own topics.
+
+    >>> is_among(("orders",), "invoices"), is_among(re.compile("o.*"), "orders")
+    (False, True)
+    """
+    if isinstance(topics, re.Pattern):
+        return topics.fullmatch(name) is not None and not name.startswith("__")
+    return name in topics
+
+
+NONE_SO_LATE = -1
+"""The offset that brokers return for a time if all records are older."""
+NO_ID = "A" * 22
+"""The id that brokers older than Kafka 2.8 return for every topic: they know no ids."""
+
+
+class BrokersAwayError(SourceUnavailable):
+    """The brokers did not answer, or not with the requested information; the problem may pass."""
+
+
+class Cluster:
+    """A client of the brokers that makes one request at a time."""
+
+    def __init__(self, settings: ClientSettings, group: str, *, read_committed: bool, request_secs: float) -> None:
+        """Create the clients; they connect at the first request.
+
+        Raises:
+            ConfigError: The client library is missing, or refuses a property.
+        """
+        self._kafka = client_library()
+        self._settings = settings
+        self._secs = request_secs
+        self._level = getattr(self._kafka.IsolationLevel, "READ_COMMITTED" if read_committed else "READ_UNCOMMITTED")
+        self._specs = client_library("confluent_kafka.admin").OffsetSpec
+        self._said = ""
+        self.leaders: dict[KafkaPartition, tuple[str, int]] = {}
+        """Host and port of the leader of each kafka_partition that was ever requested."""
+        self._asked: dict[str, Future[Any]] = {}
+        self._ids: dict[str, str] = {}
+        self._admin = settings.new("AdminClient", settings.admin(), self._hear)
+        # A consumer asks for topics, since an admin client's request would create missing topics.
+        self._consumer = settings.new("Consumer", settings.consumer(group), self._hear)
+
+    def _hear(self, error: Any) -> None:
+        self._said = self._settings.text_of(error)
+
+    def kafka_partitions(self, topics: Topics) -> list[KafkaPartition]:
+        """Return the kafka_partitions of the topics that exist, sorted.
+
+        Raises:
+            BrokersAwayError: No broker answered, or the brokers do not say whether a topic exists.
+        """
+        known: dict[str, Any] = {}
+        if isinstance(topics, re.Pattern):
+            every = self._topics(None)
+            known = {name: every[name] for name in every if is_among(topics, name)}
+        else:
+            for name in topics:
+                known |= self._topics(name)
+        found: list[KafkaPartition] = []
+        for name, topic in known.items():
+            exists = topic_exists(topic)
+            if exists is None:
+                raise self._away(LookupError(f"topic {name!r}: {topic_text(topic)}"))
+            found += [KafkaPartition(name, number) for number in topic.partitions if exists]
+        return sorted(found)
+
+    def _topics(self, name: str | None) -> Mapping[str, Any]:
+        try:
+            found = self._consumer.list_topics(*([name] if name else []), timeout=self._secs)
+        except self._kafka.KafkaException as error:
+            raise self._away(error) from None
+        for topic in found.topics.values():
+            for number, known in topic.partitions.items():
+                if known.leader in found.brokers:
+                    leader = found.brokers[known.leader]
+                    self.leaders[KafkaPartition(topic.topic, number)] = leader.host, leader.port
+        topics: Mapping[str, Any] = found.topics
+        return topics
+
+    def ask_ids(self, topics: Iterable[str]) -> None:
+        """Request the topics' ids, which distinguish successive topics of one name; does not wait for answers."""
+        names = set(topics)
+        self._ids = {name: topic_id for name, topic_id in self.ids().items() if name in names}
+        new = sorted(names - self._asked.keys())
+        if new:
+            collection = self._kafka.TopicCollection(new)
+            self._asked |= self._admin.describe_topics(collection, request_timeout=self._secs)
+
+    def ids(self) -> dict[str, str]:
+        """Return the answers so far to the last ``ask_ids``; an empty id if brokers know none for the topic."""
+        for name in [name for name, asked in self._asked.items() if asked.done()]:
+            asked = self._asked.pop(name)
+            if asked.exception() is None:
+                topic_id = str(asked.result().topic_id)
+                self._ids[name] = "" if topic_id == NO_ID else topic_id
+        return dict(self._ids)
+
+    def forget_ids(self, topics: Iterable[str]) -> None:
+        """Forget the ids of topics, also those that were requested: only a later request's answer counts."""
+        for name in topics:
+            self._ids.pop(name, None)
+            self._asked.pop(name, None)
+
+    def committed(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, tuple[int, str]]:
+        """Return the group's offsets with their metadata, for kafka_partitions that have one.
+
+        Raises:
+            BrokersAwayError: No broker answered.
+        """
+        try:
+            asked = [self._kafka.TopicPartition(*place) for place in places]
+            answers = self._consumer.committed(asked, timeout=self._secs) if asked else []
+        except self._kafka.KafkaException as error:
+            raise self._away(error) from None
+        broken = next((answer.error for answer in answers if answer.error is not None), None)
+        if broken is not None:
+            raise self._away(self._kafka.KafkaException(broken))
+        return {
+            KafkaPartition(answer.topic, answer.partition): (answer.offset, (answer.metadata or "").rstrip("\0"))
+            for answer in answers
+            if answer.offset >= 0
+        }
+
+    def commit(self, offsets: Mapping[KafkaPartition, tuple[int, str]]) -> None:
+        """Commit the group's offsets with their metadata.
+
+        Raises:
+            BrokersAwayError: The commit may have failed or not.
+        """
+        told = [self._kafka.TopicPartition(*place, offset, metadata) for place, (offset, metadata) in offsets.items()]
+        try:
+            answers = self._consumer.commit(offsets=told, asynchronous=False)
+        except self._kafka.KafkaException as error:
+            raise self._away(error) from None
+        broken = next((answer.error for answer in answers if answer.error is not None), None)
+        if broken is not None:
+            raise self._away(self._kafka.KafkaException(broken))
+
+    def close(self) -> None:
+        """Close the clients."""
+        self._consumer.close()
+
+    def ends(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, int]:
+        """Return the end of each log: the offset of its next record, or the first offset of an open transaction."""
+        return self._offsets(places, self._specs.latest())
+
+    def firsts(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, int]:
+        """Return the first offset of each log."""
+        return self._offsets(places, self._specs.earliest())
+
+    def since(self, ends: Mapping[KafkaPartition, int], timestamp_ms: int) -> dict[KafkaPartition, int]:
+        """Return the first offset whose record is not older than the time; the log's end if all are older.
+
+        Args:
+            ends: The ends of the logs as they were before, so that no record that comes meanwhile is skipped.
+            timestamp_ms: The time, in milliseconds since the epoch.
+        """
+        found = self._offsets(ends, self._specs.for_timestamp(timestamp_ms), least=NONE_SO_LATE)
+        return {place: ends[place] if offset == NONE_SO_LATE else offset for place, offset in found.items()}
+
+    def _offsets(self, places: Iterable[KafkaPartition], spec: Any, least: int = 0) -> dict[KafkaPartition, int]:
+        """Return the offsets of the kafka_partitions that answered; those without an answer are left out.
+
+        Args:
+            places: The kafka_partitions.
+            spec: What to ask for.
+            least: The least offset that is an answer.
+
+        Raises:
+            BrokersAwayError: None answered.
+        """
+        asked = {self._kafka.TopicPartition(*place): spec for place in places}
+        if not asked:
+            return {}
+        found: dict[KafkaPartition, int] = {}
+        last: Exception = TimeoutError(f"none within {self._secs:g} s")
+        unknown: set[str] = set()
+        answers = self._admin.list_offsets(asked, isolation_level=self._level, request_timeout=self._secs)
+        for place, answer in answers.items():
+            try:
+                offset = answer.result(timeout=self._secs + 1).offset
+            except (self._kafka.KafkaException, TimeoutError) as error:
+                last, offset = error, self._kafka.OFFSET_INVALID
+            if offset >= least:
+                found[KafkaPartition(place.topic, place.partition)] = offset
+            else:
+                unknown.add(place.topic)
+        for topic in unknown:  # the client has cached old metadata: there is a new leader or a new kafka_partition
+            with contextlib.suppress(self._kafka.KafkaException):
+                self._admin.list_topics(topic, timeout=self._secs)
+        if not found:
+            raise self._away(last)
+        return found
+
+    def _away(self, error: Exception) -> BrokersAwayError:
+        said = f" (the client says: {self._said})" if self._said else ""
+        return BrokersAwayError(
+            f"no answer from the Kafka brokers at {self._settings.where}: {self._settings.text_of(error)}{said}"
+        )
+
+
+def topic_exists(topic: Any) -> bool | None:
+    """Return whether a topic exists for this client, by its metadata; None if the brokers do not say it at present."""
+    if topic.error is None:
+        return True if topic.partitions else None
+    codes = client_library().KafkaError
+    missing = (codes.UNKNOWN_TOPIC_OR_PART, codes.TOPIC_EXCEPTION, codes.TOPIC_AUTHORIZATION_FAILED)
+    return False if topic.error.code() in missing else None
+
+
+def topic_text(topic: Any) -> str:
+    """Return why a topic cannot be used, by its metadata."""
+    return "it has no kafka_partitions yet" if topic.error is None else str(topic.error.str())

@@ -1,0 +1,1 @@
+"""Kestrel: the spout."""

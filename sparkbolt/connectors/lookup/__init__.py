@@ -1,0 +1,1 @@
+"""Lookups: values by key from a database or a web service."""

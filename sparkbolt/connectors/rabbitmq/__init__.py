@@ -1,0 +1,1 @@
+"""RabbitMQ: the spout and the bolt."""

@@ -1,0 +1,1 @@
+"""Sockets: a spout that reads lines from a TCP connection."""

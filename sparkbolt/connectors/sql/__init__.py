@@ -1,0 +1,1 @@
+"""SQL databases: the bolt that writes rows."""

@@ -1,0 +1,316 @@
+"""Values for the columns of a database, with nothing of them lost.
+
+Rule: whether a value fits a column depends on the value and the type of the column alone. A database would take more
+than fits: it rounds 1.5 for a column of whole numbers, and drops the time of a datetime for a column of days.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from sparkbolt.base.arrow_values import array_of
+from sparkbolt.base.exceptions import printed
+from sparkbolt.connectors.sql.sql_link import WITHOUT_ZONES, without_zone
+
+Check: TypeAlias = Callable[[Any], Any]
+"""Returns a value as the column holds it; raises ``TypeError`` if something of it would be lost."""
+PLAIN = frozenset({str, int, float, bool, bytes})
+_FRACTION = re.compile(r"\.(\d+)")
+_NO_LETTERS = re.compile(r"[\W_]+")
+_FINEST = 6
+"""How many digits a second has at most, in Python and in every database."""
+
+
+class ColumnCheck(NamedTuple):
+    """How the values for a column are checked."""
+
+    as_is: frozenset[type]
+    """Types whose values need no look."""
+    check: Check
+
+
+def plain(value: Any) -> Any:
+    """Return a value of numpy or pandas, a bytearray or a mapping as what drivers know.
+
+    Raises:
+        TypeError: It is NaT, or a time that Python's types do not hold.
+
+    >>> plain(np.int64(3)), plain(bytearray(b"a")), plain((1, 2))
+    (3, b'a', [1, 2])
+    >>> plain(np.datetime64("2026-01-02T03:00:00.000000000"))
+    datetime.datetime(2026, 1, 2, 3, 0)
+    """
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return _moment_of_numpy(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, dt.datetime | dt.timedelta):
+        return _moment_of_pandas(value)
+    if hasattr(value, "keys") and not isinstance(value, dict):  # a LateTuple
+        return dict(value)
+    return value
+
+
+def _moment_of_numpy(value: Any) -> Any:
+    item = value.item()
+    if isinstance(item, int):  # Python has no type for its unit, such as nanoseconds
+        finest = value.astype(f"{value.dtype.kind}8[us]")
+        item = finest.item() if finest == value else None
+    if item is None or isinstance(item, int):
+        raise TypeError(f"{value!r} is no time in whole microseconds between the years 1 and 9999")
+    return item
+
+
+def _moment_of_pandas(value: Any) -> Any:
+    if type(value) is dt.datetime:
+        return value
+    if value != value:
+        raise TypeError("NaT is no time: emit None for NULL")
+    if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
+        raise TypeError(f"{value!r} has nanoseconds, and columns hold microseconds")
+    if hasattr(value, "to_pydatetime"):
+        return value.to_pydatetime()
+    return value.to_pytimedelta() if hasattr(value, "to_pytimedelta") else value
+
+
+def coarse(value: Any) -> str:
+    """Return a text that is the same for all keys that a database may find equal, whatever its types and collation.
+
+    >>> len(set(map(coarse, [5, "5", 5.0, Decimal("5.00"), " 5"])))
+    1
+    >>> coarse("Straße ") == coarse("STRASSE"), coarse("a") == coarse("b")
+    (True, False)
+    """
+    try:
+        text = str(int(value) if isinstance(value, bool) else value).strip()
+    except Exception:  # noqa: BLE001  a value's own __str__ may raise anything
+        return ""
+    if text[:1].isalpha() and text.isascii():
+        return _NO_LETTERS.sub("", text.lower())
+    try:
+        return repr(float(text))
+    except ValueError:
+        pass
+    try:
+        return str(without_zone(dt.datetime.fromisoformat(text)))
+    except (OverflowError, ValueError):
+        return _NO_LETTERS.sub("", unicodedata.normalize("NFKD", text).casefold())
+
+
+def check_of(kind: Any, dialect: str) -> ColumnCheck:
+    """Return how values for a column of a reflected type are checked.
+
+    >>> check_of(sa.Numeric(10, 2), "postgresql").check(Decimal("1.234"))
+    Traceback (most recent call last):
+    TypeError: Decimal('1.234') has 3 digits after the point, and the column holds 2
+    """
+    kind = getattr(kind, "data_type", kind)  # of a domain
+    for matches, looked_at, made in _CHECKS:
+        if isinstance(kind, matches):
+            return ColumnCheck(PLAIN - looked_at, made(kind, dialect))
+    return ColumnCheck(PLAIN, _as_it_is)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _number_of(value: Any) -> Decimal | None:
+    """Return a finite number, also in a text, exactly; None for anything else."""
+    try:
+        number = Decimal(repr(value) if isinstance(value, float) else value)
+    except (ArithmeticError, TypeError, ValueError):
+        return None
+    return number if number.is_finite() else None
+
+
+def _scale_of(number: Decimal) -> int:
+    """Return how many digits after the point a number needs."""
+    _, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    needed = "".join(map(str, digits)).rstrip("0")
+    return max(0, -(exponent + len(digits) - len(needed))) if needed else 0
+
+
+def _check_scale(value: Any, number: Decimal, scale: int | None) -> None:
+    if scale is not None and _scale_of(number) > scale:
+        raise TypeError(
+            f"{printed(value):.80} has {_scale_of(number)} digits after the point, and the column holds {scale}"
+        )
+
+
+def _whole(_kind: Any, _dialect: str) -> Check:
+    def check(value: Any) -> Any:
+        if not isinstance(value, float | Decimal | str):
+            return value
+        number = _number_of(value)
+        if number is None:
+            if isinstance(value, str):
+                return value  # the database knows what it means
+            raise TypeError(f"{value!r} is no whole number")
+        _check_scale(value, number, 0)
+        return value if isinstance(value, str) else int(value)
+
+    return check
+
+
+def _near(kind: Any, _dialect: str) -> Check:
+    scale = getattr(kind, "scale", None)
+
+    def check(value: Any) -> Any:
+        number = None if isinstance(value, bool) else _number_of(value)
+        if number is not None:
+            _check_scale(value, number, scale)
+            if not isinstance(value, float):
+                array_of([value if isinstance(value, int) else number], pa.float64())
+        return value
+
+    return check
+
+
+def _exact(kind: Any, dialect: str) -> Check:
+    scale = 2 if isinstance(kind, postgresql.MONEY) else kind.scale
+    near = _near(None, dialect) if dialect == "sqlite" else None  # it has no other numbers than floats
+
+    def check(value: Any) -> Any:
+        number = None if isinstance(value, bool) else _number_of(value)
+        if number is None:
+            return value
+        _check_scale(value, number, scale)
+        if near is not None:
+            return near(value)
+        return number if isinstance(value, float) else value  # PostgreSQL reads 15 digits of a float
+
+    return check
+
+
+def _digits_of(kind: Any) -> int:
+    """Return how many digits of a second a column holds: by default none in MySQL, and six elsewhere."""
+    if hasattr(kind, "fsp"):
+        return kind.fsp or 0
+    precision = getattr(kind, "precision", None)
+    return _FINEST if precision is None else precision
+
+
+def _check_digits(value: Any, digits: int) -> None:
+    if digits == _FINEST and not isinstance(value, str):
+        return
+    if isinstance(value, str):
+        found = _FRACTION.search(value)
+        fraction = found[1] if found else ""
+    else:
+        fraction = f"{getattr(value, 'microseconds', None) or getattr(value, 'microsecond', 0):06}"
+    if len(fraction.rstrip("0")) > digits:
+        raise TypeError(f"{printed(value):.80} has a fraction of a second of which the column holds {digits} digits")
+
+
+def _moment_in(value: Any) -> dt.datetime | None:
+    """Return a datetime, or the one in a text; None for anything else."""
+    if isinstance(value, dt.datetime) or not isinstance(value, str):
+        return value if isinstance(value, dt.datetime) else None
+    try:
+        return dt.datetime.fromisoformat(value)
+    except ValueError:
+        return None
+
+
+def _day(_kind: Any, _dialect: str) -> Check:
+    def check(value: Any) -> Any:
+        if isinstance(value, dt.time | dt.timedelta):
+            raise TypeError(f"{value!r} is no day, which the column holds")
+        moment = without_zone(_moment_in(value))
+        if moment is None:
+            return value
+        if moment.time() != dt.time():
+            raise TypeError(f"{printed(value):.80} has a time (in UTC: {moment.time()}), and the column holds days")
+        return moment.date() if isinstance(value, dt.datetime) else value
+
+    return check
+
+
+def _moment(kind: Any, dialect: str) -> Check:
+    digits, has_zone = _digits_of(kind), bool(kind.timezone) and dialect not in WITHOUT_ZONES
+
+    def check(value: Any) -> Any:
+        if isinstance(value, dt.time | dt.timedelta):
+            raise TypeError(f"{value!r} is no day and time, which the column holds")
+        _check_digits(value, digits)
+        if has_zone:
+            return value
+        moment = _moment_in(value)  # PostgreSQL would drop the zone of a text
+        return value if moment is None or moment.tzinfo is None else without_zone(moment)
+
+    return check
+
+
+def _time(kind: Any, dialect: str) -> Check:
+    digits, has_zone = _digits_of(kind), bool(kind.timezone) and dialect not in WITHOUT_ZONES
+
+    def check(value: Any) -> Any:
+        # The TIME of MySQL is a duration.
+        if isinstance(value, dt.date) or (isinstance(value, dt.timedelta) and not hasattr(kind, "fsp")):
+            raise TypeError(f"{value!r} is no time of a day, which the column holds")
+        _check_digits(value, digits)
+        return value if has_zone else without_zone(value)
+
+    return check
+
+
+def _duration(kind: Any, _dialect: str) -> Check:
+    digits = _digits_of(kind)
+
+    def check(value: Any) -> Any:
+        _check_digits(value, digits)
+        return value
+
+    return check
+
+
+def _list(kind: Any, dialect: str) -> Check:
+    item = check_of(kind.item_type, dialect).check
+
+    def check(value: Any) -> Any:
+        value = plain(value)
+        return [check(one) for one in value] if isinstance(value, list) else item(value)
+
+    return check
+
+
+def _text(kind: Any, _dialect: str) -> Check:
+    length = kind.length
+
+    def check(value: Any) -> Any:
+        # A longer text is refused, unless what is too much are spaces: those are cut.
+        if length and isinstance(value, str) and len(value) > length and not value[length:].strip(" "):
+            raise TypeError(f"{printed(value):.80} has {len(value)} characters, and the column holds {length}")
+        return value
+
+    return check
+
+
+_CHECKS: Sequence[tuple[Any, frozenset[type], Callable[[Any, str], Check]]] = (
+    (sa.Integer, frozenset({float, str}), _whole),
+    (sa.Float, frozenset({float, int, str}), _near),
+    ((sa.Numeric, postgresql.MONEY), frozenset({float, int, str}), _exact),
+    (sa.Date, frozenset({str}), _day),
+    (sa.DateTime, frozenset({str}), _moment),
+    (sa.Time, frozenset({str}), _time),
+    ((sa.Interval, postgresql.INTERVAL), frozenset({str}), _duration),
+    (sa.ARRAY, frozenset(), _list),
+    (sa.String, frozenset({str}), _text),
+)
+"""By type of a column: the types of ``PLAIN`` whose values need a look, and what makes the check."""

@@ -1,0 +1,1 @@
+"""Tables: Delta, Iceberg, Parquet, and what Spark reads and writes."""

@@ -1,0 +1,103 @@
+"""Questions: what can be asked about topologies, one method of ``Operator`` each.
+
+REST with its schema follows from the row in ``QUESTIONS`` that the decorator makes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from sparkbolt.control.documents import Holder, OpenTrees, SettingsDocument, TopologyDocument, WatermarkDocument
+from sparkbolt.control.parameters import Parameter, Row, hints_of
+
+LAST_MAX = 10_000
+F = TypeVar("F", bound=Callable[..., Any])
+Last = Annotated[int, Parameter("the maximum number of entries; the newest are returned", lowest=1, highest=LAST_MAX)]
+Search = Annotated[str, Parameter("return only entries that contain this text")]
+Since = Annotated[int | None, Parameter("the start of the range (default: one hour ago)", lowest=0)]
+Until = Annotated[int | None, Parameter("the end of the range (default: now)", lowest=0)]
+
+
+@dataclass(frozen=True)
+class Question(Row):
+    """A question about a topology, or about all of them."""
+
+    path: str = ""
+    """Its route below ``/topologies``; a parameter in braces is a part of it."""
+    answer: Any = None
+    """The type of the answer."""
+    absent: str = ""
+    """The sentence if the answer is None."""
+
+
+QUESTIONS: dict[str, Question] = {}
+"""By name."""
+
+
+def question(path: str, **row: Any) -> Callable[[F], F]:
+    """Add a row with the fields of ``Question`` for a method."""
+
+    def add(method: F) -> F:
+        one = Question.of(method, path=path, **{"answer": hints_of(method)["return"], **row})
+        QUESTIONS[one.name] = one
+        return method
+
+    return add
+
+
+class Views(ABC):
+    """Questions that are answered by parts of the answers to others."""
+
+    @abstractmethod
+    def document(self, topology: str) -> TopologyDocument:
+        """One topology."""
+
+    @abstractmethod
+    def stories(self, topology: str, state: str = "failed", *, search: str = "", last: int = 100) -> list[Any]:
+        """Trees."""
+
+    @question("/{topology}/lag")
+    def lag(self, topology: str) -> dict[str, dict[str, int]]:
+        """Get the lag by spout and source: the number of positions that are not finished."""
+        return self.document(topology)["now"]["lag"]
+
+    @question("/{topology}/windows")
+    def windows(self, topology: str) -> list[WatermarkDocument]:
+        """List the windowed bolts with their watermarks."""
+        empty = WatermarkDocument(component="", watermark_ms=None, behind_ms=None, windows=None, late_tuples=None)
+        marks = self.document(topology)["now"]["watermarks"]
+        return [{**empty, **own, "component": component} for component, own in marks.items()]  # type: ignore[typeddict-item]
+
+    @question("/{topology}/settings")
+    def settings(self, topology: str) -> SettingsDocument:
+        """Get the settings of the topology and its components."""
+        document = self.document(topology)
+        own = {one["id"]: one["settings"] for one in document["components"]}
+        return SettingsDocument(settings=document["settings"], components=own)
+
+    @question("/{topology}/open-trees")
+    def open_trees(self, topology: str, last: Last = 500) -> OpenTrees:
+        """List the open trees by the tasks that hold them."""
+        stories = self.stories(topology, "open", last=last)
+        return OpenTrees(open_trees=self.document(topology)["now"]["open_trees"], holders=by_holder(stories))
+
+
+def by_holder(stories: Iterable[Mapping[str, Any]]) -> list[Holder]:
+    """Open trees by the tasks that hold their tuples, those with most trees first. A tree may be held by several."""
+    holders: dict[str, Holder] = {}
+    for story in stories:
+        held: dict[str, int] = {}
+        for hop in story["hops"]:
+            if hop["held"]:
+                held[f"{hop['component']}[{hop['task']}]"] = hop["held"]
+        for name, tuples in (held or {"": 0}).items():
+            holder = holders.setdefault(name, Holder(holder=name, trees=0, tuples=0, oldest_ms=None, stories=[]))
+            holder["trees"] += 1
+            holder["tuples"] += tuples
+            started = [each for each in (holder["oldest_ms"], story["started_ms"]) if each is not None]
+            holder["oldest_ms"] = min(started, default=None)
+            holder["stories"].append(story)  # type: ignore[arg-type]
+    return sorted(holders.values(), key=lambda each: (-each["trees"], each["holder"]))

@@ -1,0 +1,387 @@
+"""Verbs: what operators can ask of a topology, one function each.
+
+The command line, REST with its schema, the pages' forms, the control socket and the running topology follow from the
+row in ``VERBS`` that its decorator makes: from its name, its docstring, its parameters, and what the decorator says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from sparkbolt.api.config import did_you_mean
+from sparkbolt.api.topology_changes import changes, differs
+from sparkbolt.control.documents import Answer, TopologyState, accepted, done, refused
+from sparkbolt.control.intent import RESET, TRACES_MAX, Trace, checked_setting
+from sparkbolt.control.parameters import Parameter, Row
+from sparkbolt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sparkbolt.control.letters.of_topology import TopologyLetters
+    from sparkbolt.control.steering import Steering
+
+NOTE_CHARACTERS_MAX = 64_000
+Deed = Callable[[], Answer]
+"""What the thread of ``Steering`` does for a verb."""
+F = TypeVar("F", bound=Callable[..., Answer | Deed])
+log = logging.getLogger("sparkbolt")
+
+
+@dataclass(frozen=True)
+class Verb(Row):
+    """A change that operators can request. It needs the token, and a person confirms it.
+
+    Its function gets ``Steering``, who asks, and its arguments. It returns the answer, or what the thread of
+    ``Steering`` does for it. The function of a verb ``of_letters`` gets ``TopologyLetters``, also if the topology has
+    ended.
+    """
+
+    effect: str = ""
+    """What it does, in a sentence or two that a person reads before confirming."""
+    title: str = ""
+    """On pages; by default its name."""
+    button: str = ""
+    """On the page that asks for confirmation; by default the title."""
+    later: str = "it is done as soon as the topology handles the request"
+    """The end of the answer if the topology is too busy to do it at once."""
+    danger: bool = False
+    """Whether it interrupts or removes something."""
+    ends: bool = False
+    """Whether the topology ends: its command waits for that if it gets ``wait_secs``."""
+    tab: str = ""
+    """The page with its form, by the last part of its URL; empty: every page has a button."""
+    only_in: tuple[TopologyState, ...] = ()
+    not_in: tuple[TopologyState, ...] = ()
+    """The states in which pages have that button."""
+    path: str = ""
+    """Its route below ``/topologies/ID/``; by default its name."""
+    is_storms: bool = False
+    """Whether Storm's REST interface has it."""
+    has_command: bool = True
+    has_route: bool = True
+    of_letters: bool = False
+
+    @property
+    def label(self) -> str:
+        """Its title."""
+        return self.title or self.name.capitalize()
+
+    @property
+    def route(self) -> str:
+        """Its route below ``/topologies/ID/``."""
+        return self.path or self.name
+
+    def is_offered(self, state: str) -> bool:
+        """Whether every page of a topology in this state has a button for it."""
+        everywhere = self.has_route and not self.tab
+        return everywhere and state not in self.not_in and (not self.only_in or state in self.only_in)
+
+
+VERBS: dict[str, Verb] = {}
+"""By name."""
+
+
+def verb(**row: Any) -> Callable[[F], F]:
+    """Add a row with the fields of ``Verb`` for a function."""
+
+    def add(function: F) -> F:
+        one = Verb.of(function, **row)
+        VERBS[one.name] = one
+        return function
+
+    return add
+
+
+@verb(
+    effect="The spouts emit again.",
+    later="its spouts start as soon as it handles the request",
+    only_in=(TopologyState.INACTIVE,),
+    is_storms=True,
+)
+def activate(steering: Steering, by: str) -> Deed:
+    """Start the spouts again after deactivate."""
+    return lambda: _switch(steering, by, active=True)
+
+
+@verb(
+    effect="The spouts stop emitting, and open trees finish. The topology stays inactive until you activate it, also "
+    "after a restart.",
+    later="its spouts stop as soon as it handles the request",
+    not_in=(TopologyState.INACTIVE,),
+    is_storms=True,
+)
+def deactivate(steering: Steering, by: str) -> Deed:
+    """Stop the spouts until activate, also after restarts."""
+    return lambda: _switch(steering, by, active=False)
+
+
+def _switch(steering: Steering, by: str, *, active: bool) -> Answer:
+    operable = steering.operable
+    before = operable.look(0.0).state
+    if before in (TopologyState.KILLED, TopologyState.ENDED):
+        return refused("the topology was killed and is ending")
+    if before is TopologyState.DRAINING:
+        return refused("the topology is stopping")
+    steering.remember(replace(steering.intent, active=active, by=by, since_ms=steering.now_ms()))
+    switch = operable.activate if active else operable.deactivate
+    word = "active" if active else "inactive"
+    if before == (TopologyState.ACTIVE if active else TopologyState.INACTIVE):
+        switch()
+        return done(f"the topology is already {word}, and stays {word}{steering.how_long()}")
+    act = "activated" if active else "deactivated"
+    steering.note(act, "its spouts emit" if active else "its spouts stop", by)
+    steering.flush()  # before anybody sees the new state: the events of a driver that is killed then say who did it
+    switch()
+    log.warning("topology %r is %s by %s", steering.topology.name, act, by)
+    text = "its spouts emit" if active else "its spouts emit nothing, and open trees finish"
+    return done(f"the topology is {word}: {text}. It stays {word}{steering.how_long()}")
+
+
+@verb(
+    effect="The query restarts from its checkpoint, in the same process. The running micro-batch runs again.",
+    later="it restarts as soon as it handles the request",
+    danger=True,
+)
+def restart(steering: Steering, by: str) -> Deed:
+    """Restart the query from the checkpoint."""
+
+    def act() -> Answer:
+        steering.operable.restart(f"restarted by {by}")
+        steering.note("restarted", "the query restarts from the checkpoint", by)
+        return accepted("the query restarts from the checkpoint; a running micro-batch is cancelled and runs again")
+
+    return act
+
+
+@verb(
+    effect="The spouts stop, open trees get time to finish, and the topology ends. No message is lost: if you start it "
+    "again with its checkpoint, it retries what was not finished.",
+    button="Kill topology",
+    danger=True,
+    ends=True,
+    is_storms=True,
+)
+def kill(
+    steering: Steering,
+    by: str,
+    wait_secs: Annotated[
+        float | None,
+        Parameter(
+            "the time that open trees have to finish, in seconds (default: the message timeout)",
+            options=("-w", "--wait"),
+            metavar="SECS",
+        ),
+    ] = None,
+) -> Answer:
+    """Stop the spouts, wait for open trees, and end the topology."""
+    topology = steering.topology
+    timeout_secs = steering.intent.overrides(topology).message_timeout_secs or topology.config.message_timeout_secs
+    secs = float(timeout_secs if wait_secs is None else wait_secs)
+    trees = steering.operable.look(0.0).metrics.open_trees
+    steering.operable.kill(secs, f"killed by {by}")
+    steering.note("killed", f"its open trees have up to {secs:g} s to finish", by)
+    return accepted(
+        f"the topology is killed: its spouts emit nothing, {trees:,} open tree(s) have up to {secs:g} s to finish, "
+        "and then it ends; unfinished trees are left for replay"
+    )
+
+
+@verb(
+    effect="The change applies at once and stays after restarts.",
+    title="Change a setting",
+    button="Change setting",
+    later="the change applies as soon as it handles the request",
+    tab="settings",
+    path="settings",
+)
+def set_(
+    steering: Steering,
+    by: str,
+    key: Annotated[str, Parameter("log-level, max-spout-pending, micro-batch-target ...")],
+    value: Annotated[str, Parameter("the new value; it stays after a restart, and `default` undoes a change")],
+    component: Annotated[
+        str | None, Parameter("only for this spout or bolt", options=("--component",), metavar="C")
+    ] = None,
+) -> Answer | Deed:
+    """Change a setting of a running topology."""
+    topology = steering.topology
+    if component is not None and component not in topology.components:
+        return refused(f"there is no component {component!r}{did_you_mean(component, topology.components)}")
+    try:
+        name, where, parsed = checked_setting(topology, key, value, component)
+    except ConfigError as error:
+        return refused(str(error))
+
+    def act() -> Answer:
+        if parsed == RESET:
+            steering.remember(steering.intent.without_setting(name, component))
+        else:
+            steering.remember(steering.intent.with_setting(name, where, parsed))
+        steering.apply()
+        whose = f" of {where!r}" if where else ""
+        shown = "as in its Config" if parsed == RESET else "without a limit" if parsed is None else str(parsed)
+        steering.note("set", f"{name}{whose} is {shown}", by)
+        log.warning("topology %r: %s%s is %s now, set by %s", topology.name, name, whose, shown, by)
+        return done(f"{name}{whose} is now {shown}, and stays {shown}{steering.how_long()}")
+
+    return act
+
+
+@verb(
+    effect="The topology answers which changes of its layout a restart can apply, and refuses the others.",
+    button="Check",
+    tab="settings",
+    is_storms=True,
+)
+def rebalance(
+    steering: Steering,
+    _by: str,
+    wait_secs: Annotated[float | None, Parameter(options=("-w", "--wait"), metavar="SECS")] = None,  # noqa: ARG001
+    num_workers: Annotated[
+        int | None, Parameter("the number of processes", lowest=1, options=("-n", "--num-workers"), metavar="N")
+    ] = None,
+    executors: Annotated[
+        dict[str, int] | None,
+        Parameter(
+            "the number of tasks of a component (repeatable)", options=("-e", "--executor"), metavar="COMPONENT=N"
+        ),
+    ] = None,
+) -> Answer:
+    """Ask which changes of the layout a restart can apply."""
+    components = steering.topology.components
+    mistakes, other = [], dict[str, int]()
+    for name, number in (executors or {}).items():
+        if name not in components:
+            mistakes.append(f"there is no component {name!r}{did_you_mean(name, components)}")
+        elif number < 1:
+            mistakes.append(f"parallelism of {name!r} is {number!r}, expected a number of at least 1")
+        elif number != components[name].parallelism:
+            other[name] = number
+    can = (
+        "a restart can change the code of components, their settings in Config (`sparkbolt set` changes some of "
+        "them at once), and the number of Spark's cores (--master)"
+    )
+    if mistakes:
+        return refused("; ".join(mistakes))
+    if other:
+        before = steering.topology.fingerprint()
+        after = {**before, "components": {**before["components"]}}
+        for name, number in other.items():
+            after["components"][name] = {**before["components"][name], "parallelism": number}
+        place = steering.operable.checkpoint or "of this run"
+        return refused(f"{differs(place, changes(before, after))}\n{can}")
+    if num_workers is not None:
+        return refused(f"Spark sets the number of processes: use --master and Spark's configuration; {can}")
+    return done(f"no change is needed: every component already has this parallelism; {can}")
+
+
+@verb(
+    effect="From now on, Sparkbolt records each hop of the messages with this id. The list of traced trees shows them.",
+    title="Trace a message",
+    button="Trace message",
+    later="its hops are recorded as soon as it handles the request",
+    tab="trees",
+)
+def trace(
+    steering: Steering,
+    by: str,
+    message: Annotated[
+        str,
+        Parameter(
+            "the id of the message, or SOURCE@POSITION, such as topic-0@42",
+            lowest=1,
+            options=("--message-id",),
+            metavar="ID",
+        ),
+    ],
+    component: Annotated[
+        str | None, Parameter("only messages of this spout", options=("--spout",), metavar="S")
+    ] = None,
+    stop: Annotated[bool, Parameter("stop recording", options=("--stop",))] = False,
+) -> Answer | Deed:
+    """Record the path of a message from now on."""
+    spouts = [spec.id for spec in steering.topology.spouts]
+    if component is not None and component not in spouts:
+        return refused(f"there is no spout {component!r}: the spouts are {', '.join(spouts)}")
+    if not steering.operable.lane.tracked:
+        return refused("the topology does not track tuples (acker_tasks=0), so it has no trees to trace")
+
+    def act() -> Answer:
+        dropped = None
+        if stop:
+            steering.remember(steering.intent.without_trace(message))
+        else:
+            intent, dropped = steering.intent.with_trace(Trace(message, component, by, steering.now_ms()))
+            steering.remember(intent)
+        steering.apply()
+        steering.note("traced", f"message {message} is {'no longer ' if stop else ''}traced", by)
+        if stop:
+            return done(f"message {message} is no longer traced")
+        more = f"; {dropped.message} is no longer traced, because the limit is {TRACES_MAX} messages" if dropped else ""
+        return done(
+            f"from now on, the hops of message {message} are recorded: its story shows them after it is acked or "
+            f"has failed{more}"
+        )
+
+    return act
+
+
+@verb(later="the event is recorded as soon as it handles the request", has_command=False, has_route=False)
+def note(
+    steering: Steering,
+    by: str,
+    kind: Annotated[str, Parameter(choices=("letters",))],
+    text: Annotated[str, Parameter(highest=NOTE_CHARACTERS_MAX)],
+) -> Deed:
+    """Note what an operator did with the topology's dead letters."""
+
+    def act() -> Answer:
+        steering.note(kind, text, by)
+        return done("noted")
+
+    return act
+
+
+Ids = Annotated[list[str], Parameter("the ids of the letters, or their beginnings")]
+
+
+@verb(
+    effect="The spout emits the message again, as a new tree. If it fails again, it becomes a dead letter again.",
+    button="Confirm replay",
+    tab="dead-letters",
+    path="letters/replay",
+    has_command=False,
+    of_letters=True,
+)
+def replay(
+    letters: TopologyLetters,
+    ids: Ids,
+    values: Annotated[
+        dict[str, Any] | None, Parameter("new values for fields of the record of a single letter")
+    ] = None,
+    target: Annotated[
+        str | None,
+        Parameter(
+            "the destination: a file that a spout of the topology reads, or kafka:HOST:PORT/TOPIC (default: the topic "
+            "that the message came from)"
+        ),
+    ] = None,
+) -> Answer:
+    """Replay dead letters, a single one optionally with other values."""
+    return letters.replay(ids, values, target)
+
+
+@verb(
+    effect="The dead letter leaves the list of waiting letters. It stays in its file and in the list of all dead "
+    "letters.",
+    danger=True,
+    tab="dead-letters",
+    path="letters/discard",
+    has_command=False,
+    of_letters=True,
+)
+def discard(letters: TopologyLetters, ids: Ids) -> Answer:
+    """Discard dead letters."""
+    return letters.discard(ids)

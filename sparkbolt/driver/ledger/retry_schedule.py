@@ -1,0 +1,222 @@
+"""The retry schedule: what waits for another attempt, or for its dead letter, of all message logs.
+
+Rule 1: a look costs what it finds, and not what waits.
+Rule 2: what is due stays here until a promoted plan names its position and its attempt (``take``), so a plan that is
+made and dropped loses nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right, insort
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeAlias
+
+from sparkbolt.wire.plan import Entry
+
+LogName: TypeAlias = tuple[str, str]
+"""(component, source) of a message log."""
+FEW = 64
+"""So many new items, or fewer, are put in one by one; more are sorted, and merged with what is due after the first."""
+
+
+@dataclass(frozen=True)
+class Retry:
+    """A message that must be read or emitted again, or the rest of a range that could not be read."""
+
+    task: int
+    """The number of the task that read it."""
+    source: str | None
+    """None: a record of a ``Spout``."""
+    position: int
+    attempt: int
+    """The attempt to come: 2 after the first failure."""
+    end: int | None = None
+    """The end of a range that must be read again; None: it is one record."""
+    due_ms: int = 0
+    """When it may be retried, in the plans' time, in milliseconds."""
+    letter: str | None = None
+    """If the record waits for its dead letter: the report on it (``ExhaustedMessage``, dumped).
+
+    ``attempt`` then counts the attempts at writing the dead letter, from 1.
+    """
+
+    @property
+    def is_rest(self) -> bool:
+        """Whether it is a range that could not be read, and no record."""
+        return self.end is not None and self.letter is None
+
+
+Item: TypeAlias = tuple[int, str, str, int, Retry]
+"""(due time in ms, component, source, ascending number, retry)."""
+_NOTHING: Mapping[int, Retry] = {}
+
+
+class RetrySchedule:
+    """The retries of all message logs by position, and in the order in which they are due.
+
+    >>> schedule = RetrySchedule()
+    >>> for position, due_ms in ((10, 900), (20, 100), (30, 500)):
+    ...     schedule.put(("lines", "a.txt"), Retry(1, "a.txt", position, 2, due_ms=due_ms))
+    >>> [retry.position for retry in schedule.due(9, now_ms=500)], schedule.next_due_ms(), len(schedule)
+    ([20, 30], 100, 3)
+    """
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._waiting: dict[LogName, dict[int, Retry]] = {}
+        self._rests = Counter[LogName]()
+        self._counts = Counter[str]()
+        self._queues: dict[tuple[str, bool], _DueQueue] = {}
+        """By (component, whether it waits for its dead letter)."""
+        self._put = 0
+
+    def __len__(self) -> int:
+        """How many messages and rests of ranges wait."""
+        return self._counts.total()
+
+    def counts(self) -> dict[str, int]:
+        """How many messages of each component wait; components without any are left out."""
+        return dict(+self._counts)
+
+    def of(self, log: LogName) -> Mapping[int, Retry]:
+        """What waits of one log, by position, in the order in which it was put."""
+        return self._waiting.get(log, _NOTHING)
+
+    def unread(self) -> set[LogName]:
+        """The logs of which the rest of a range waits that could not be read."""
+        return set(+self._rests)
+
+    def put(self, log: LogName, retry: Retry) -> None:
+        """Let a message wait; it replaces what waits at its position."""
+        self._remove(log, retry.position)
+        self._waiting.setdefault(log, {})[retry.position] = retry
+        self._rests[log] += retry.is_rest
+        self._counts[log[0]] += 1
+        self._put += 1
+        queue = self._queues.setdefault((log[0], retry.letter is not None), _DueQueue(self._waiting))
+        queue.put((retry.due_ms, *log, self._put, retry))
+
+    def take(self, log: LogName, entry: Entry) -> list[int]:
+        """Remove what a promoted entry reads; return its positions."""
+        waiting = self._waiting.get(log)
+        if waiting is None:
+            return []
+        lettered = entry.letters is not None
+        found = [
+            position
+            for position in entry.positions or (entry.start,)
+            if (retry := waiting.get(position)) is not None
+            and (retry.letter is not None, retry.attempt) == (lettered, entry.attempt)
+        ]
+        for position in found:
+            self._remove(log, position)
+        return found
+
+    def forget(self, log: LogName) -> None:
+        """Remove all that waits of a log."""
+        for position in list(self.of(log)):
+            self._remove(log, position)
+
+    def _remove(self, log: LogName, position: int) -> None:
+        waiting = self._waiting.get(log, {})
+        retry = waiting.pop(position, None)
+        if retry is not None:
+            self._rests[log] -= retry.is_rest
+            self._counts[log[0]] -= 1
+            if not waiting:
+                del self._waiting[log]
+
+    def due(self, limit: int, now_ms: int | None = None, rooms: Mapping[str, int] | None = None) -> list[Retry]:
+        """Up to ``limit`` messages that are due at ``now_ms`` (None: at any time), by due time; they stay here.
+
+        ``rooms`` limits the number of messages of some components, and the rest of a range uses all of it; messages
+        that wait for dead letters have no limit.
+        """
+        left = rooms or {}
+        queues = [
+            _within(queue.due(now_ms), None if lettered else left.get(component))
+            for (component, lettered), queue in self._queues.items()
+        ]
+        return [item[-1] for item in islice(heapq.merge(*queues), limit)]
+
+    def next_due_ms(self, not_before: Mapping[str, int] | None = None) -> int | None:
+        """When the first message is due; for components in ``not_before``, a retry is not due before that time."""
+        least, dues = not_before or {}, list[int]()
+        for (component, lettered), queue in self._queues.items():
+            due_ms = queue.next_due_ms()
+            if due_ms is not None:
+                dues.append(due_ms if lettered else max(due_ms, least.get(component, 0)))
+        return min(dues, default=None)
+
+
+def _within(items: Iterator[Item], room: int | None) -> Iterator[Item]:
+    """The first items, as many as there is room for; None: all."""
+    for item in items if room != 0 else ():
+        yield item
+        if room is not None:
+            room = room - 1 if item[-1].end is None else 0
+            if room == 0:
+                return
+
+
+class _DueQueue:
+    """Retries by due time; an item whose message does not wait any more is dropped when it is the first.
+
+    The items are a sorted list, and not a heap: a plan takes thousands of items that are due without removing them, and
+    to walk a heap in order takes three times as long as to walk a list. The price: what is put before many others moves
+    them. That is a copy of memory, and most of what is put is due after most of what waits.
+    """
+
+    def __init__(self, waiting: Mapping[LogName, Mapping[int, Retry]]) -> None:
+        self._waiting = waiting
+        self._items: list[Item] = []
+        """Sorted; those before ``_first`` are dropped."""
+        self._first = 0
+        self._new: list[Item] = []
+        """What was put since the last look."""
+
+    def put(self, item: Item) -> None:
+        self._new.append(item)
+
+    def next_due_ms(self) -> int | None:
+        """When the first message is due; None if none waits."""
+        self._sort_in()
+        items = self._items
+        while self._first < len(items) and not self._waits(items[self._first]):
+            self._first += 1
+        return items[self._first][0] if self._first < len(items) else None
+
+    def due(self, now_ms: int | None) -> Iterator[Item]:
+        """The items that are due (None: all), in order; nothing may be put meanwhile."""
+        if self.next_due_ms() is None:
+            return
+        for place in range(self._first, len(self._items)):
+            item = self._items[place]
+            if now_ms is not None and item[0] > now_ms:
+                return
+            if self._waits(item):
+                yield item
+
+    def _waits(self, item: Item) -> bool:
+        _, component, source, _, retry = item
+        return self._waiting.get((component, source), _NOTHING).get(retry.position) is retry
+
+    def _sort_in(self) -> None:
+        """Sort in what is new; forget what was dropped, once it is the larger part."""
+        if 2 * self._first > len(self._items):
+            del self._items[: self._first]
+            self._first = 0
+        if not self._new:
+            return
+        if len(self._new) <= FEW:
+            for one in self._new:
+                insort(self._items, one, self._first)
+        else:
+            self._new.sort()
+            place = bisect_right(self._items, self._new[0], self._first)
+            self._items[place:] = sorted(self._items[place:] + self._new)
+        self._new = []

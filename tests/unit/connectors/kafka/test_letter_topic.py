@@ -1,0 +1,117 @@
+"""Dead letters in a topic of the mock cluster: what they hold, who writes them, and how they are replayed."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from sparkbolt import Bolt, RetryPolicy
+from sparkbolt.connectors.kafka.client_settings import ClientSettings
+from sparkbolt.connectors.kafka.kafka_dead_letters import READ_SECS, message_of, read_topic
+from sparkbolt.faces.cli import main
+from sparkbolt.sim.engine import LocalEngine
+from tests.kafka import SEEN, Keep, close, committed, run, run_to_end, spout, topology
+
+pytestmark = pytest.mark.slow
+
+
+class Refuse(Bolt):
+    """Fails whatever it gets."""
+
+    def execute(self, tup, collector):
+        collector.fail(tup, "refused")
+
+
+def test_what_is_given_up_goes_to_a_topic_as_it_came_and_comes_back_by_replay(kafka, name, capsys):
+    dlq = f"{name}.dlq"
+    kafka.create(dlq)
+    kafka.produce(name, ["good"], kafka_partition=1)
+    kafka.produce(name, ["poison"], key="k", kafka_partition=1, headers={"trace": "ab"})
+    own = spout(kafka.brokers, name, stop_at_end=True, dead_letters=dlq, retry=RetryPolicy(max_retries=1))
+    engine = run_to_end(topology(name, own, Keep(name, lambda tup: tup["line"] == "poison")))
+    assert engine.ledger.metrics.of("messages").dead_letters == 1
+    assert committed(kafka.brokers, name)[1][0] == 2
+    began = time.monotonic()
+    (letter,) = read_topic(ClientSettings(kafka.brokers), dlq).letters
+    assert time.monotonic() - began < READ_SECS, "a short topic is read to its end, and not until nothing has come"
+    assert (letter.source, letter.position, letter.attempts_in_all) == (f"{name}/1", 1, 2)
+    assert (letter.raw.key, letter.raw.value, letter.raw.headers) == (b"k", b"poison", (("trace", b"ab"),))
+    assert "is bad" in letter.last.reason
+    headers = dict(message_of(letter).headers)
+    assert headers["__streams.errors.exception"] == b"ValueError"
+    assert (headers["__streams.errors.topic"], headers["__streams.errors.offset"]) == (name.encode(), b"1")
+    where = f"kafka:{kafka.brokers}/{dlq}"
+    assert main(["dlq", "list", where]) == 0
+    assert f"messages[1] {name}/1@1, 2 attempts" in capsys.readouterr().out
+    assert main(["dlq", "show", where, letter.id[:8]]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"attempt {number}, root " in shown for number in (1, 2)), "the story of each attempt"
+    assert f"{name}/1@1" in shown
+    assert "exception in bolt0[" in shown
+    assert "Traceback" in shown
+    assert main(["dlq", "replay", where]) == 0
+    assert "1 letter(s) replayed" in capsys.readouterr().out
+    SEEN[name].clear()
+    run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
+    assert [(row["line"], row["partition"], row["offset"]) for row in SEEN[name]] == [("poison", 1, 2)]
+    assert main(["dlq", "replay", where]) == 0
+    assert "0 letter(s) replayed" in capsys.readouterr().out
+
+
+def test_the_driver_never_sees_the_record_of_a_dead_letter(kafka, name):
+    """Plans and the ledger's log are all that a driver has of a message; a story shows both ends of its values."""
+    kafka.create(f"{name}.dlq")
+    record = "x" * 5000 + " within the record " + "x" * 5000
+    kafka.produce(name, [record], kafka_partition=0, headers={"trace": "in no story"})
+    own = spout(kafka.brokers, name, dead_letters=f"{name}.dlq", retry=RetryPolicy(max_retries=1))
+    engine = LocalEngine(topology(name, own, Refuse()))
+    plans, plan = [], engine.coordinator.next_plan
+
+    def noted(*when):
+        plans.append(plan(*when))
+        return plans[-1]
+
+    engine.coordinator.next_plan = noted
+    run(engine, lambda: engine.ledger.metrics.of("messages").dead_letters == 1 and engine.coordinator.in_force is None)
+    close(engine)
+    asked = [entry for one in plans if one is not None for entry in one.entries if entry.letters is not None]
+    assert [(entry.source, entry.positions) for entry in asked] == [(f"{name}/0", (0,))], "the plan says what is read"
+    seen = [json.dumps(one.to_json()) for one in plans if one is not None]
+    seen += [entry.decode("latin-1") for entry in engine.log]
+    assert [text for text in seen if "within the record" in text or "in no story" in text] == []
+    (letter,) = read_topic(ClientSettings(kafka.brokers), f"{name}.dlq").letters
+    assert (letter.raw.value.decode(), letter.raw.headers) == (record, (("trace", b"in no story"),))
+
+
+def test_a_letter_has_the_headers_of_kafka_streams_dead_letter_queue(kafka, name):
+    """Their names are those of KIP-1034, and all of them are there whatever the cause is."""
+    kafka.create(f"{name}.dlq")
+    kafka.produce(name, ["a", "b"], kafka_partition=2)
+    for bolt_, number in ((Refuse(), 0), (Keep(name, lambda tup: True), 1)):
+        own = spout(kafka.brokers, name, group=f"{name}{number}", stop_at_end=True, dead_letters=f"{name}.dlq")
+        run_to_end(topology(f"{name}{number}", own, bolt_, max_attempts=1))
+    letters = sorted(read_topic(ClientSettings(kafka.brokers), f"{name}.dlq").letters, key=lambda one: one.last.cause)
+    assert [letter.last.cause for letter in letters] == ["exception", "exception", "fail", "fail"]
+    for letter in letters:
+        headers = {key: value.decode() for key, value in message_of(letter).headers}
+        names = ("exception", "message", "stacktrace", "topic", "partition", "offset")
+        told = {key: headers[f"__streams.errors.{key}"] for key in names}
+        assert (told["topic"], told["partition"], told["offset"]) == (name, "2", str(letter.position))
+        assert told["message"] == letter.last.reason != ""
+        if letter.last.cause == "exception":
+            assert told["exception"] == "ValueError"
+            assert told["stacktrace"].startswith("Traceback")
+        else:
+            assert (told["exception"], told["stacktrace"]) == ("fail", "")
+
+
+def test_an_unreadable_message_is_a_dead_letter_as_it_came(kafka, name):
+    kafka.create(f"{name}.dlq")
+    kafka.produce(name, [b"{no json"], kafka_partition=0)
+    own = spout(kafka.brokers, name, value="json", outputs=["v"], stop_at_end=True, dead_letters=f"{name}.dlq")
+    run_to_end(topology(name, own))
+    (letter,) = read_topic(ClientSettings(kafka.brokers), f"{name}.dlq").letters
+    assert letter.raw.value == b"{no json"
+    assert letter.last.cause == "unreadable"

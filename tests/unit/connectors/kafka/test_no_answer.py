@@ -1,0 +1,107 @@
+"""Brokers that do not answer, or not yet: an invalid offset, a topic without kafka_partitions, an old answer."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, KafkaError
+
+from sparkbolt.api.ranges import Range
+from sparkbolt.connectors.kafka.broker_watcher import Watcher, Wish
+from sparkbolt.connectors.kafka.client_settings import ClientSettings
+from sparkbolt.connectors.kafka.kafka_cluster import BrokersAwayError, Cluster, topic_exists
+from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
+from sparkbolt.connectors.kafka.offset_planner import OffsetPlanner
+from sparkbolt.connectors.kafka.offset_stores import Owner
+from sparkbolt.connectors.kafka.start_offsets import Start
+
+NONE_SO_LATE = -1
+PLACES = [KafkaPartition("orders", number) for number in range(3)]
+
+
+class Admin:
+    """Answers each request for offsets with the next of ``offsets``, as the client library does."""
+
+    def __init__(self, *offsets: int) -> None:
+        self.offsets = offsets
+
+    def list_offsets(self, asked: Any, **_: Any) -> dict[Any, Future[Any]]:
+        answers = {place: Future() for place in asked}
+        for answer, offset in zip(answers.values(), self.offsets, strict=True):
+            answer.set_result(SimpleNamespace(offset=offset))
+        return answers
+
+    def list_topics(self, topic: str, timeout: float) -> None: ...
+
+    def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
+        answer: Future[Any] = Future()
+        answer.set_exception(TimeoutError())
+        return {"orders": answer}
+
+
+def cluster(*offsets: int) -> Cluster:
+    own = Cluster(ClientSettings("127.0.0.1:9"), "g", read_committed=True, request_secs=0.1)
+    own._admin = Admin(*offsets)
+    return own
+
+
+def metadata(error: int | None, *numbers: int) -> Any:
+    return SimpleNamespace(
+        error=None if error is None else KafkaError(error), partitions=dict.fromkeys(numbers), topic="orders"
+    )
+
+
+def test_a_start_by_time_is_at_the_end_only_if_the_brokers_say_that_all_records_are_older():
+    found = cluster(7, NONE_SO_LATE, OFFSET_INVALID).since(dict.fromkeys(PLACES, 90), 1000)
+    assert found == {PLACES[0]: 7, PLACES[1]: 90}
+
+
+@pytest.mark.parametrize("between", [{}, {PLACES[0]: 3}, BrokersAwayError("no answer")])
+def test_a_topic_that_was_made_again_and_has_outgrown_the_old_one_is_not_read_before_its_id_is_told(between):
+    brokers = SimpleNamespace(topic_id="A", ends={PLACES[0]: 5})
+
+    def ends(_: Any) -> Any:
+        if isinstance(brokers.ends, Exception):
+            raise brokers.ends
+        return brokers.ends
+
+    def describe_topics(*_: Any, request_timeout: float) -> dict[str, Future[Any]]:
+        answer: Future[Any] = Future()
+        answer.set_result(SimpleNamespace(topic_id=brokers.topic_id))
+        return {"orders": answer}
+
+    own = cluster()
+    own.kafka_partitions, own.firsts, own.ends = lambda _: PLACES[:1], lambda _: {PLACES[0]: 0}, ends
+    own._admin = SimpleNamespace(describe_topics=describe_topics)
+    store = SimpleNamespace(open=lambda _: None, load=lambda _: {}, save=lambda _: None)
+    watcher = Watcher(own, store, Wish(("orders",), Start("earliest"), Owner("t/s", "t"), "refuse"), None)
+    planner, progress = OffsetPlanner(1), {"orders/0": 5, "orders/0#A": 1}
+
+    def next_ranges() -> list[Range]:
+        watcher._once()
+        return planner.plan(progress, replace(watcher.look, asked_s=0.0), budget=100)[0]
+
+    assert [next_ranges() for _ in range(4)] == [[]] * 4
+    brokers.ends = between
+    assert next_ranges() == []
+    brokers.topic_id, brokers.ends = "B", {PLACES[0]: 9}
+    found = [ranges for _ in range(5) if (ranges := next_ranges())]
+    assert found[0] == found[-1] == [Range(0, "orders/0~1", 0, 9)]
+
+
+@pytest.mark.parametrize(
+    ("about", "exists"),
+    [
+        (metadata(None, 0), True),
+        (metadata(None), None),
+        (metadata(KafkaError.LEADER_NOT_AVAILABLE), None),
+        (metadata(KafkaError.UNKNOWN_TOPIC_OR_PART), False),
+        (metadata(KafkaError.TOPIC_AUTHORIZATION_FAILED), False),
+    ],
+)
+def test_a_topic_is_missing_only_if_the_brokers_say_so(about, exists):
+    assert topic_exists(about) is exists

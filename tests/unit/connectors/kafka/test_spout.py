@@ -1,0 +1,212 @@
+"""KafkaSpout against the mock cluster of the client library, without Spark: what is read, and how often."""
+
+from __future__ import annotations
+
+import functools
+import json
+import uuid
+
+import pytest
+
+from sparkbolt import Config, RetryPolicy
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.ranges import Range
+from sparkbolt.driver.ledger.ledger import Ledger
+from sparkbolt.driver.ledger.settings import spout_infos
+from sparkbolt.faces.cli import main
+from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.spouts.kafka import KafkaMessage
+from tests.kafka import SEEN, Keep, close, committed, finished, poll, run, run_to_end, spout, topology
+
+pytestmark = pytest.mark.slow
+
+
+def test_each_message_is_read_once_and_the_group_is_told_all_of_it(kafka, name):
+    for number in range(4):
+        kafka.produce(name, [f"{number}-{place}" for place in range(300)], kafka_partition=number)
+    built = topology(name, spout(kafka.brokers, name, stop_at_end=True))
+    engine = run_to_end(built)
+    assert sorted((row["partition"], row["offset"], row["line"]) for row in SEEN[name]) == [
+        (number, place, f"{number}-{place}") for number in range(4) for place in range(300)
+    ]
+    assert engine.ledger.metrics.of("messages").acked == 1200
+    told = committed(kafka.brokers, name)
+    assert {number: offset for number, (offset, _) in told.items()} == dict.fromkeys(range(4), 300)
+    metadata = json.loads(told[0][1])
+    assert (metadata["topology"], metadata["version"]) == (name, built.version)
+
+
+def test_a_message_that_is_no_json_fails_alone_and_is_not_tried_again(kafka, name):
+    kafka.produce(name, ['{"v":1}', "{nonsense", "[2]", '{"v":3,"w":4}', None, "null"], kafka_partition=0)
+    own = spout(kafka.brokers, name, value="json", outputs=["v"], stop_at_end=True)
+    engine = run_to_end(topology(name, own, max_attempts=5))
+    assert [row["v"] for row in SEEN[name]] == [1, 3, None]
+    stories = [tree.story for tree in engine.ledger.failed]
+    assert [tree.position for tree in engine.ledger.failed] == [1, 2, 5]
+    assert "JSONDecodeError" in stories[0]
+    assert "expected an object with the fields ['v'], got [2]" in stories[1]
+    assert engine.ledger.metrics.of("messages").set_aside == 3
+    assert committed(kafka.brokers, name)[0][0] == 6
+
+
+def test_a_failed_message_is_read_again_and_never_stops_those_behind_it(kafka, name):
+    kafka.produce(name, [str(place) for place in range(100)], kafka_partition=0)
+    policy = RetryPolicy(max_retries=2)
+    own = spout(kafka.brokers, name, stop_at_end=True, retry=policy)
+    engine = run_to_end(topology(name, own, Keep(name, lambda tup: tup["line"] == "7")))
+    again = [(row["line"], row["attempt"]) for row in SEEN[name] if row["line"] == "7"]
+    assert again == [("7", 1), ("7", 2), ("7", 3)]
+    assert len(SEEN[name]) == 102
+    assert engine.ledger.metrics.of("messages").set_aside == 1
+    assert committed(kafka.brokers, name)[0][0] == 100
+
+
+class Store(Keep):
+    """Writes to a database that is away for the first two seconds."""
+
+    transient = ("bad", "context")
+
+    def prepare(self, context):
+        self.context = context
+
+    def execute(self, tup, collector):
+        if self.context.now_ms < 2000:
+            raise ConnectionError("the database refuses connections")
+        super().execute(tup, collector)
+
+
+def test_a_database_that_is_away_for_two_seconds_neither_sets_messages_aside_nor_moves_the_offsets(kafka, name):
+    kafka.produce(name, [str(place) for place in range(1000)], kafka_partition=0)
+    own = spout(kafka.brokers, name, stop_at_end=True, max_uncommitted=300)
+    engine = LocalEngine(topology(name, own, Store(name)))
+    moved = []
+    try:
+        run(engine, lambda: engine.now_ms >= 1900)
+        moved.append(engine.ledger.finished["messages"])
+        run(engine, finished(engine))
+    finally:
+        close(engine)
+    assert set(moved[0].values()) <= {0}, "nothing passes what waits"
+    assert sorted(int(row["line"]) for row in SEEN[name]) == list(range(1000))
+    counts = engine.ledger.metrics.of("messages")
+    assert (counts.acked, counts.set_aside, engine.letters) == (1000, 0, [])
+    assert committed(kafka.brokers, name)[0][0] == 1000
+
+
+def several(message: KafkaMessage):
+    for word in message.value.split():
+        yield [word, message.headers]
+
+
+def test_a_message_becomes_several_tuples_of_one_tree_or_none(kafka, name):
+    kafka.produce(name, ["to be or", "", "not"], kafka_partition=0, headers={"trace": b"ab"})
+    own = spout(kafka.brokers, name, translate=several, outputs=["word", "headers"], stop_at_end=True)
+    engine = run_to_end(topology(name, own))
+    assert [row["word"] for row in SEEN[name]] == ["to", "be", "or", "not"]
+    assert SEEN[name][0]["headers"] == [("trace", b"ab")]
+    assert engine.ledger.metrics.of("messages").acked == 2
+    assert committed(kafka.brokers, name)[0][0] == 3
+
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def test_the_traceparent_of_a_followed_message_reaches_its_story_and_survives_a_restart(kafka, name):
+    kafka.produce(name, ["0", "1"], kafka_partition=0)
+    kafka.produce(name, ["2", "3"], kafka_partition=0, headers={"traceparent": PARENT})
+    kafka.produce(name, ["4"], kafka_partition=0, headers={"traceparent": "nonsense"})
+    own = spout(kafka.brokers, name, stop_at_end=True)
+    built = topology(name, own, Keep(name, lambda tup: tup["line"] == "3"), trace=1.0, max_attempts=2)
+    engine = run_to_end(built)
+    parents = {story.position: story.trace_parent for story in engine.ledger.traced}
+    assert parents == {0: None, 1: None, 2: PARENT, 4: None}
+    assert [(tree.attempt, tree.to_story().trace_parent) for tree in engine.ledger.failed] == [(1, PARENT), (2, PARENT)]
+    again = Ledger.restore(engine.ledger.snapshot(), spout_infos(engine.lane), task_owner=built.task_owner)
+    assert [story.trace_parent for story in again.traced] == [story.trace_parent for story in engine.ledger.traced]
+
+
+def test_a_message_fails_whole_when_one_of_its_tuples_fails(kafka, name):
+    kafka.produce(name, ["to be or"], kafka_partition=0)
+    own = spout(kafka.brokers, name, translate=several, outputs=["word", "headers"], stop_at_end=True)
+    engine = run_to_end(topology(name, own, Keep(name, lambda tup: tup["word"] == "be"), max_attempts=2))
+    assert [row["word"] for row in SEEN[name]] == ["to", "be", "or"] * 2
+    assert engine.ledger.metrics.of("messages").set_aside == 1
+
+
+def test_without_a_guarantee_nothing_is_tracked_and_nothing_read_again(kafka, name):
+    kafka.produce(name, [str(place) for place in range(20)], kafka_partition=0)
+    own = spout(kafka.brokers, name, guarantee="none", stop_at_end=True)
+    engine = run_to_end(topology(name, own, Keep(name, lambda tup: tup["line"] == "7")))
+    assert len(SEEN[name]) == 20
+    assert engine.ledger.metrics.of("messages").acked == 0
+    assert committed(kafka.brokers, name)[0][0] == 20
+
+
+def planned(engine: LocalEngine):
+    """The next plan, confirmed."""
+    plans: list = []
+
+    def ask() -> bool:
+        plans.append(engine.perform_all(engine.coordinator.next_plan(engine.now_ms, engine.now_ms / 1000)))
+        return plans[-1] is not None
+
+    poll(ask)
+    engine.coordinator.confirm(plans[-1], engine.now_ms / 1000)
+    return plans[-1]
+
+
+def test_at_most_once_repeats_nothing_when_the_driver_dies_whichever_checkpoint_comes_next(kafka, name):
+    kafka.produce(name, [str(place) for place in range(20)], kafka_partition=0)
+    once = functools.partial(spout, kafka.brokers, name, guarantee="at-most-once", max_poll_records=8)
+    bad = Keep(name, lambda tup: tup["line"] == "3")
+    engine = LocalEngine(topology(name, once(), bad))
+    plan = planned(engine)
+    assert committed(kafka.brokers, name)[0][0] == 8, "it is told before it is read"
+    engine.run(plan)
+    assert len(SEEN[name]) == 8
+    engine.worker.abandon()  # dead before anything of it was committed
+    run_to_end(topology(name, once(stop_at_end=True), bad))
+    assert [row["line"] for row in SEEN[name]] == [*map(str, range(20))], "3 has failed, and is not given again"
+    assert committed(kafka.brokers, name)[0][0] == 20
+    engine.close()  # only now: whoever is dead tells nothing more
+
+
+def test_a_consumer_is_kept_and_seeks_only_for_a_range_that_does_not_begin_where_the_last_one_ended(kafka, name):
+    for number in (0, 1):
+        kafka.produce(name, [str(place) for place in range(5000)], kafka_partition=number)
+    own = spout(kafka.brokers, name)
+    own.prepare(TopologyContext(name, "messages", 0, 1, 1, Config()))
+    read = lambda number, start, end: [at for at, _ in own.read(Range(0, f"{name}/{number}", start, end))]  # noqa: E731
+    for start in range(0, 3000, 500):
+        for number in (0, 1):
+            assert read(number, start, start + 500) == [*range(start, start + 500)]
+    readers = {place.number: reader for (place, _), reader in own._readers.items()}
+    assert {number: reader.seeks for number, reader in readers.items()} == {0: 1, 1: 1}
+    assert read(0, 100, 101) == [100], "a message that is given again"
+    assert read(0, 3000, 3500) == [*range(3000, 3500)]
+    assert readers[0].seeks == 1, "it was read by a consumer of its own"
+    assert read(0, 200, 300) == [*range(200, 300)]
+    assert readers[0].seeks == 2
+    own.cleanup()
+
+
+def test_the_command_tells_the_lag_of_each_source(kafka, name, tmp_path, monkeypatch, capsys):
+    kafka.produce(name, ["a", "b", "c"], kafka_partition=2)
+    module = f"lag_{uuid.uuid4().hex[:8]}"
+    (tmp_path / f"{module}.py").write_text(
+        "from sparkbolt import TopologyBuilder\n"
+        "from sparkbolt.bolts import PrintBolt\n"
+        "from sparkbolt.spouts import KafkaSpout\n"
+        f"builder = TopologyBuilder({name!r})\n"
+        f"builder.set_spout('orders', KafkaSpout({kafka.brokers!r}, {name!r}, group={name!r}))\n"
+        "builder.set_bolt('print', PrintBolt()).shuffle_grouping('orders')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["lag", f"{module}:builder"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"orders  group {name}  lag 3"
+    assert lines[4].split() == [f"{name}/2", "-", "3", "0", "3", "-"]
+    assert main(["lag", f"{module}:builder", "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert (body["spout"], body["lag"], body["sources"][2]["end"]) == ("orders", 3, 3)

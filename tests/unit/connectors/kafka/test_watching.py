@@ -1,0 +1,93 @@
+"""Topics and brokers that come, go and are made again while a spout watches them, against the mock cluster."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+import pytest
+
+from sparkbolt.connectors.kafka import broker_watcher as watching
+from sparkbolt.connectors.kafka.kafka_cluster import BrokersAwayError, Cluster
+from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
+from sparkbolt.layout.lane import lay_out
+from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.worker.worker import context_of
+from tests.kafka import SEEN, close, committed, run, run_to_end, spout, topology
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_kafka_partition_without_a_leader_is_waited_for_before_the_end(kafka, name, monkeypatch, caplog):
+    kafka.produce(name, ["a"], kafka_partition=0)
+    kafka.produce(name, ["b"], kafka_partition=1)
+    ends, waiting = Cluster.ends, iter(range(3))
+
+    def without_a_leader(cluster, places):
+        found = ends(cluster, places)
+        if next(waiting, None) is not None:
+            found.pop(KafkaPartition(name, 1), None)
+        return found
+
+    monkeypatch.setattr(Cluster, "ends", without_a_leader)
+    monkeypatch.setattr("sparkbolt.connectors.kafka.broker_watcher.LOOK_SECS", 0.05)
+    run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
+    assert sorted(row["line"] for row in SEEN[name]) == ["a", "b"]
+    assert f"nobody answers for {name}/1" in caplog.text
+
+
+def test_a_topic_that_comes_while_the_topology_runs_is_found_by_the_pattern(kafka, name):
+    kafka.produce(f"{name}.a", ["first"], kafka_partition=0)
+    own = spout(kafka.brokers, name, topics=re.compile(rf"{name}\.[ab]"), start="latest")
+    engine = LocalEngine(topology(name, own))
+    kafka.produce(f"{name}.b", ["second"], kafka_partition=0)
+    kafka.produce(f"{name}.c", ["another"], kafka_partition=0)
+    run(engine, lambda: SEEN[name] != [])
+    engine.close()
+    assert [row["line"] for row in SEEN[name]] == ["second"]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_topic_made_again_that_has_grown_is_read_from_its_start(kafka, name, stopped, monkeypatch, caplog):
+    """The mock cluster knows no ids, so they are told here; a real broker tells its own in the tests of services."""
+    ids = {name: "A"}
+    monkeypatch.setattr(Cluster, "ask_ids", lambda *_: None)
+    monkeypatch.setattr(Cluster, "ids", lambda _: dict(ids))
+    kafka.produce(name, [str(place) for place in range(10)], kafka_partition=0)
+    engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
+    progress = lambda: engine.ledger.progress.get("messages", {})  # noqa: E731
+    run(engine, lambda: progress().get(f"{name}/0#A") == 1 and engine.coordinator.in_force is None)
+    assert len(SEEN[name]) == 10
+    if stopped:
+        for one in engine.coordinator.spouts.values():
+            one.close()
+    ids[name] = "B"
+    if stopped:
+        engine.restart()
+    run(engine, lambda: progress().get(f"{name}/0#B") == 2 and engine.coordinator.in_force is None)
+    assert [row["line"] for row in SEEN[name]] == [*map(str, range(10))] * 2
+    assert progress()[f"{name}/0~1"] == 10
+    assert caplog.text.count("the topic was made again (its id was A and is B)") == 1
+    kafka.produce(name, ["new"], kafka_partition=0)
+    run(engine, lambda: len(SEEN[name]) == 21 and engine.coordinator.in_force is None)
+    close(engine)
+    assert committed(kafka.brokers, name)[0][0] == 11
+
+
+def test_a_named_topic_that_is_not_there_is_told_and_waited_for(kafka, name, caplog):
+    with caplog.at_level(logging.WARNING, "sparkbolt"):
+        engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
+    assert f"topic '{name}' is not there" in caplog.text
+    kafka.produce(name, ["late"], kafka_partition=0)
+    run(engine, lambda: SEEN[name] != [])
+    engine.close()
+
+
+def test_brokers_that_are_away_when_a_spout_opens_are_told_once_by_who_opens_it(name, monkeypatch, caplog):
+    monkeypatch.setattr(watching, "OPEN_AGAIN_SECS", 0.2)
+    built = topology(name, spout("127.0.0.1:9", name, request_secs=0.5))
+    own = built.component("messages").component
+    context = context_of(lay_out(built, 1), built.tasks("messages")[0])
+    with caplog.at_level(logging.WARNING), pytest.raises(BrokersAwayError, match="no answer from the Kafka brokers"):
+        own.open(context)
+    assert [record.getMessage() for record in caplog.records] == []

@@ -1,0 +1,205 @@
+"""Lookup: what is asked for, how often, together with what, and what a failure of the source means."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkbolt import AsyncBolt, Config, TopologyBuilder
+from sparkbolt.bolts import Lookup
+from sparkbolt.connectors.lookup.lookup_sources import RefusedLookupError
+from sparkbolt.errors import Unavailable
+from sparkbolt.spouts import GeneratorSpout
+from sparkbolt.testing import TopologyTestDriver
+
+USERS = {1: "ann", 2: "bo", 3: "cy"}
+
+
+class Asked:
+    """A source that notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[Any]] = []
+
+    def __call__(self, keys: list[Any]) -> dict[Any, Any]:
+        self.calls.append(keys)
+        return {key: USERS[key] for key in keys if key in USERS}
+
+
+def test_an_answer_is_kept_for_its_time_and_that_there_is_none_for_another() -> None:
+    now, source = [0.0], Asked()
+    lookup = Lookup(source, ttl_secs=60, missing_ttl_secs=5, clock=lambda: now[0])
+    assert lookup.many([1, 9]) == {1: "ann"}
+    now[0] = 4.9
+    assert lookup.many([1, 9]) == {1: "ann"}
+    now[0] = 5
+    assert lookup.many([1, 9]) == {1: "ann"}
+    now[0] = 60
+    assert lookup.many([1]) == {1: "ann"}
+    assert source.calls == [[1, 9], [9], [1]]
+
+
+def test_the_answer_that_was_used_longest_ago_goes_first() -> None:
+    source = Asked()
+    lookup = Lookup(source, size=2)
+    for key in (1, 2, 1, 3, 1, 2):
+        lookup.many([key])
+    assert source.calls == [[1], [2], [3], [2]]
+
+
+def test_many_keys_are_fetched_in_batches() -> None:
+    source = Asked()
+    assert Lookup(source, batch=2).many([3, 1, 3, 2, 7]) == {3: "cy", 1: "ann", 2: "bo"}
+    assert source.calls == [[3, 1], [2, 7]]
+
+
+def test_coroutines_that_ask_at_the_same_time_are_answered_together() -> None:
+    source = Asked()
+    lookup = Lookup(source)
+
+    async def ask() -> list[Any]:
+        cancelled = asyncio.ensure_future(lookup.get(1))
+        asyncio.get_running_loop().call_soon(cancelled.cancel)
+        found = await asyncio.gather(*(lookup.get(key, "?") for key in (1, 2, 1, 8)))
+        return [*found, await lookup.get(2)]
+
+    assert asyncio.run(ask()) == ["ann", "bo", "ann", "?", "bo"]
+    assert source.calls == [[1, 2, 8]]
+    lookup.close()
+
+
+def test_an_error_is_raised_for_all_who_wait_and_is_not_kept() -> None:
+    errors: list[Exception] = [Unavailable("away")]
+
+    def fetch(keys: list[Any]) -> dict[Any, Any]:
+        if errors:
+            raise errors.pop()
+        return {1: "ann", 2: ValueError("no")}
+
+    lookup = Lookup(fetch)
+
+    async def ask() -> list[Any]:
+        return await asyncio.gather(lookup.get(1), lookup.get(2), return_exceptions=True)
+
+    assert [str(error) for error in asyncio.run(ask())] == ["away", "away"]
+    answers = asyncio.run(ask())
+    assert (answers[0], str(answers[1])) == ("ann", "no"), "an exception is the answer of its key alone"
+    lookup.close()
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> str:
+    with sqlite3.connect(tmp_path / "users.db") as connection:
+        connection.execute("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT, town TEXT)")
+        connection.executemany("INSERT INTO users VALUES (?, ?, 'Ulm')", USERS.items())
+    connection.close()
+    return f"sqlite:///{tmp_path}/users.db"
+
+
+def test_rows_of_a_table_are_dicts_or_the_values_of_one_column(users: str) -> None:
+    assert Lookup.sql(users, "users", "id").many([1, 9]) == {1: {"id": 1, "name": "ann", "town": "Ulm"}}
+    assert Lookup.sql(users, "users", "id", ["town", "name"]).many([2]) == {2: {"town": "Ulm", "name": "bo"}}
+    assert Lookup.sql(users, "users", "id", "name").many([1, 2, 9]) == {1: "ann", 2: "bo"}
+
+
+def test_a_database_that_is_away_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="unable to open database file"):
+        Lookup.sql(f"sqlite:///{tmp_path}/none/x.db", "users", "id").many([1])
+    with pytest.raises(Unavailable, match="no such table"):
+        Lookup.sql(f"sqlite:///{tmp_path}/x.db", "users", "id").many([1])
+
+
+class Service(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    seen: list[str] = []
+
+    def do_GET(self) -> None:
+        Service.seen.append(self.path)
+        key = self.path.rsplit("/", 1)[1]
+        status = int(key) if key.isdigit() and int(key) >= 100 else 200 if key != "9" else 404
+        body = b"no json" if key == "odd" else json.dumps({"key": key, "by": self.headers["By"]}).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def service() -> Iterator[str]:
+    Service.seen = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_web_service_is_asked_once_for_each_key(service: str) -> None:
+    lookup = Lookup.http(f"{service}/users/{{key}}", headers={"By": "me"}, connections=3)
+    try:
+        assert lookup.many(["a b/c", 1, 9]) == {"a b/c": {"key": "a%20b%2Fc", "by": "me"}, 1: {"key": "1", "by": "me"}}
+        assert lookup.many([1, 9]) == {1: {"key": "1", "by": "me"}}
+        assert sorted(Service.seen) == ["/users/1", "/users/9", "/users/a%20b%2Fc"]
+        for key, error, text in [
+            (503, Unavailable, "answers 503 Service Unavailable"),
+            (429, Unavailable, "429"),
+            (500, RefusedLookupError, "key 500: 500 Internal Server Error"),
+            ("odd", RefusedLookupError, "the answer cannot be decoded: JSONDecodeError"),
+        ]:
+            with pytest.raises(error, match=text):
+                lookup.many([key])
+    finally:
+        lookup.close()
+
+
+def test_a_web_service_that_is_away_is_unavailable_and_its_secrets_are_not_said() -> None:
+    lookup = Lookup.http("http://ann:secret@127.0.0.1:9/{key}?token=secret", timeout_secs=2)
+    with pytest.raises(Unavailable, match=r"http://127.0.0.1:9 does not answer: NewConnectionError") as caught:
+        lookup.many([1])
+    assert "secret" not in str(caught.value)
+    lookup.close()
+
+
+class Enrich(AsyncBolt):
+    outputs = ["user", "name"]
+    stateless = True
+
+    def __init__(self, users: Lookup) -> None:
+        self.users = users
+
+    async def execute(self, tup: Any, collector: Any) -> None:
+        collector.emit([tup["user"], await self.users.get(tup["user"], "nobody")])
+
+    def cleanup(self) -> None:
+        self.users.close()
+
+
+def test_a_bolt_enriches_its_tuples_and_waits_for_a_database_that_is_away(users: str, tmp_path: Path) -> None:
+    builder = TopologyBuilder("enrich", Config(max_attempts=1))
+    builder.set_spout("in", GeneratorSpout(list, outputs=["user"], count=0))
+    builder.set_bolt("enrich", Enrich(Lookup.sql(users, "users", "id", "name"))).shuffle_grouping("in")
+    place = Path(users.removeprefix("sqlite:///"))
+    with TopologyTestDriver(builder.build()) as driver:
+        for number in range(1000):
+            driver.feed("in", [1 + number % 4], message_id=number)
+        driver.run_until_idle()
+        assert len(driver.acked("in")) == 1000
+        assert sorted(set(map(tuple, driver.emitted("enrich")))) == [(1, "ann"), (2, "bo"), (3, "cy"), (4, "nobody")]
+        place.rename(tmp_path / "away")
+        driver.feed("in", [5], message_id="waits")
+        driver.run_until_idle()
+        assert "waits" not in driver.acked("in")
+        assert driver.failed("in") == [], "it costs no attempt"

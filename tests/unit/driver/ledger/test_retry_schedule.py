@@ -1,0 +1,101 @@
+"""The retry schedule against a list that is sorted at each look."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkbolt.driver.ledger.retry_schedule import FEW, LogName, Retry, RetrySchedule
+from sparkbolt.wire.plan import Entry
+from tests.unit.growth import assert_flat, calls_of
+
+LOGS: tuple[LogName, ...] = (("lines", "a"), ("lines", "b"), ("orders", "a"))
+
+
+def retry_of(log: LogName, position: int, due_ms: int, letter: str | None = None, end: int | None = None) -> Retry:
+    return Retry(1, log[1], position, 2, end, due_ms, letter)
+
+
+def entry_of(retry: Retry) -> Entry:
+    letters = None if retry.letter is None else (retry.letter,)
+    return Entry(1, 0, retry.source, retry.position, retry.position + 1, 2, (retry.position,), letters=letters)
+
+
+@given(seed=st.integers(0, 2**32), steps=st.integers(1, 40))
+def test_it_has_what_a_sorted_list_of_what_waits_has(seed: int, steps: int) -> None:
+    rng = random.Random(seed)
+    schedule = RetrySchedule()
+    naive: dict[tuple[LogName, int], tuple[int, Retry]] = {}
+    for step in range(steps):
+        for number in range(rng.choice((0, 1, 3, FEW + 5))):
+            log, position = rng.choice(LOGS), rng.randrange(200)
+            retry = retry_of(log, position, rng.randrange(100), rng.choice((None, None, "{}")))
+            schedule.put(log, retry)
+            naive[log, position] = step * 1000 + number, retry
+        for log, position in [place for place in naive if rng.random() < 0.2]:
+            assert schedule.take(log, entry_of(naive.pop((log, position))[1])) == [position]
+        due = sorted((one.due_ms, log, put, one.position) for (log, _), (put, one) in naive.items())
+        now_ms = rng.randrange(100)
+        found = [one.position for one in schedule.due(10**6, now_ms)]
+        assert found == [position for due_ms, _, _, position in due if due_ms <= now_ms]
+        assert [one.position for one in schedule.due(5)] == [position for _, _, _, position in due][:5]
+        assert schedule.next_due_ms() == min((due_ms for due_ms, _, _, _ in due), default=None)
+        components = [log[0] for log, _ in naive]
+        assert schedule.counts() == {name: components.count(name) for name in set(components)}
+        assert len(schedule) == len(naive)
+
+
+def test_an_entry_takes_only_what_it_reads_at_its_attempt() -> None:
+    log, schedule = LOGS[0], RetrySchedule()
+    schedule.put(log, retry_of(log, 7, 0, letter="{}"))
+    for letters, attempt in ((None, 2), (("{}",), 3)):
+        assert schedule.take(log, Entry(1, 0, "a", 7, 8, attempt, (7,), letters=letters)) == []
+    assert schedule.take(log, Entry(1, 0, "a", 7, 8, 2, (7,), letters=("{}",))) == [7]
+    assert schedule.due(9) == []
+
+
+def test_a_room_limits_the_retries_of_a_component_and_no_dead_letters() -> None:
+    schedule = RetrySchedule()
+    for position, log in enumerate(2 * LOGS):
+        schedule.put(log, retry_of(log, position, position))
+        schedule.put(log, retry_of(log, 10 + position, position, letter="{}"))
+    found = schedule.due(99, 9, {"lines": 1})
+    assert [one.position for one in found if one.letter is None] == [0, 2, 5]
+    assert len([one for one in found if one.letter is not None]) == 6
+    schedule.put(LOGS[0], retry_of(LOGS[0], 50, 0, end=90))
+    assert [one.position for one in schedule.due(99, 0, {"lines": 2, "orders": 0}) if one.letter is None] == [0, 50]
+    assert schedule.unread() == {LOGS[0]}
+
+
+def test_a_retry_is_not_due_before_the_next_probe_of_its_component_but_a_dead_letter_is() -> None:
+    schedule = RetrySchedule()
+    schedule.put(LOGS[0], retry_of(LOGS[0], 1, 100))
+    assert (schedule.next_due_ms(), schedule.next_due_ms({"lines": 900}), schedule.next_due_ms({"x": 900})) == (
+        100,
+        900,
+        100,
+    )
+    schedule.put(LOGS[0], retry_of(LOGS[0], 2, 300, letter="{}"))
+    assert schedule.next_due_ms({"lines": 900}) == 300
+
+
+def test_what_waits_of_a_log_is_forgotten_with_it() -> None:
+    schedule = RetrySchedule()
+    for log in LOGS:
+        schedule.put(log, retry_of(log, 1, 0))
+    schedule.forget(LOGS[1])
+    assert schedule.of(LOGS[1]) == {}
+    assert [one.source for one in schedule.due(9)] == ["a", "a"]
+
+
+def test_a_look_costs_what_it_finds() -> None:
+    def look(count: int) -> int:
+        schedule = RetrySchedule()
+        for position in range(count):
+            schedule.put(LOGS[0], retry_of(LOGS[0], position, position))
+        schedule.due(99, 9)
+        return calls_of(lambda: (schedule.due(99, 9), schedule.next_due_ms()))
+
+    assert_flat(look, 100)
