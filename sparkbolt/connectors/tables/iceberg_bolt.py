@@ -17,7 +17,7 @@ from sparkbolt.api import arguments
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.base.exceptions import line_of
 from sparkbolt.connectors.tables.table_committer import TableAppender
-from sparkbolt.connectors.tables.table_schema import SchemaGiven, with_parts
+from sparkbolt.connectors.tables.table_schema import SchemaLike, with_parts
 from sparkbolt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class IcebergBolt(TableAppender):
         *,
         catalog: str = "default",
         properties: Mapping[str, str] | None = None,
-        schema: SchemaGiven = None,
+        schema: SchemaLike = None,
         partition_by: str | Sequence[str] | None = None,
         schema_mode: Literal["merge"] | None = None,
     ) -> None:
