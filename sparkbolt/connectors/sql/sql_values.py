@@ -276,13 +276,9 @@ def _list(column: _Column, value: Any) -> Any:
 
 
 def _text(column: _Column, value: Any) -> Any:
-    # A longer text is refused, unless what is too much are spaces: those are cut.
-    if (
-        column.length
-        and isinstance(value, str)
-        and len(value) > column.length
-        and not value[column.length :].strip(" ")
-    ):
+    # A database refuses a longer text, unless only spaces are too much: those are cut.
+    length = column.length
+    if length and isinstance(value, str) and len(value) > length and not value[length:].strip(" "):
         raise TypeError(f"{printed(value):.80} has {len(value)} characters, and the column holds {length}")
     return value
 
