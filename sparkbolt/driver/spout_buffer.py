@@ -79,6 +79,10 @@ class SpoutBuffer:
         """Whether neither records nor undelivered verdicts wait here; retries may wait."""
         return not (self.waiting or self.planned or self.acks or self.fails)
 
+    def emit(self, record: Record, message_id: Any) -> None:
+        """Add a record that the spout has emitted."""
+        self.waiting.append(Emitted(record, message_id))
+
     def take_over(self, old: SpoutBuffer) -> None:
         """Continue from the same task's buffer in an earlier life of this driver, whose spout is still open.
 

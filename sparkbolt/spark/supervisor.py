@@ -193,7 +193,7 @@ class Supervisor:
         with self._calls.changed:
             life.coordinator.take_over(old.coordinator)
             for thread in self.threads:
-                thread.go_on_with(life.coordinator.buffers)
+                thread.go_on_with(life.coordinator.buffers[thread.number])
             self._collected_before += old.collected_bytes
             self.life = life
         life.start()

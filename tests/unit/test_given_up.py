@@ -24,10 +24,11 @@ from sparkbolt import (
 from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.retry_schedule import Retry
 from sparkbolt.driver.ledger.settings import ledger_settings
-from sparkbolt.driver.retry_entries import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLAN_MAX, letter_entries
+from sparkbolt.driver.plan_entries import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLAN_MAX, letter_entries
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.worker.dead_letter_reader import READS_MAX
+from tests.unit.lives import next_life, next_plan
 
 
 class Numbers(PartitionedSpout):
@@ -290,6 +291,20 @@ def test_a_spout_hears_of_what_is_given_up_when_its_letter_is_durable() -> None:
     assert (letter.message_id, letter.values()) == ("('job', 3)", [{"n": 3}])
     assert [attempt.number for attempt in letter.attempts] == [1, 2, 3], "max_attempts, where there is no policy"
     assert letter.where == "numbers[0] message ('job', 3)"
+
+
+def test_a_desk_of_a_new_life_takes_over_what_waits_for_letters() -> None:
+    run = Run(Jobs())
+    run.grave.away = True
+    run.steps()
+    old = run.engine.coordinator
+    for _ in range(2):  # the second life takes over what the first one has planned and never committed
+        old = next_life(old)
+        [entry] = next_plan(old, run.engine.now_ms + 60_000).entries
+        [record] = old.records_of(entry)
+        assert (record.values, record.message_id, len(entry.letters or ())) == ([3], "('job', 3)", 1)
+        [attempts] = [kept for _, kept in old.ledger.messages.attempt_store.items()]
+        assert [attempt.number for attempt in attempts.attempts] == [1, 2, 3]
 
 
 # In tests of topologies.

@@ -30,6 +30,7 @@ from sparkbolt.api.reports import SourceView
 from sparkbolt.driver.ledger.ledger import FailedTree
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
+from tests.unit.lives import next_life, next_plan
 
 MS = timedelta(milliseconds=1)
 PATIENT = RetryPolicy(max_retries=3, min_backoff=100 * MS, max_backoff=10_000 * MS, jitter=0)
@@ -465,3 +466,14 @@ def test_a_tree_that_times_out_is_given_again_by_the_policy() -> None:
     assert [attempt for attempt, _ in WORLD.seen[0]] == [1, 2]
     assert {tree.fail.cause for tree in run.failed} == {"timeout"}
     assert sorted(WORLD.calls) == [("ack", 0), ("ack", 1)]
+
+
+def test_a_query_that_starts_again_gives_again_what_was_open_and_that_is_no_attempt() -> None:
+    WORLD.fails = lambda number, attempt: number == 1
+    run = Run(topology(Inbox(2, retry=PATIENT), Hold()))
+    run.step()
+    new = next_life(run.engine.coordinator)
+    [entry] = next_plan(new, run.engine.now_ms).entries
+    assert ([record.values for record in new.records_of(entry)], entry.attempt) == ([[1]], 1)
+    [buffer] = new.buffers.values()
+    assert not buffer.fails
