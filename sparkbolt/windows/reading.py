@@ -29,7 +29,7 @@ from sparkbolt.windows.settings import UNITS, Windowing
 from sparkbolt.wire.frames import python_values
 from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.failures import Failure, failure_of
-from sparkbolt.worker.results import TaskResult
+from sparkbolt.worker.results import Settlements
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = 1 << 63
@@ -44,7 +44,7 @@ MESSAGE_ID_RUNS_KEPT = 10_000
 """How many runs of message ids are stored for each source: those with the highest ids."""
 
 
-def times_of(rows: Rows, windowing: Windowing, now_ms: int, counts: TaskResult) -> tuple[I64, npt.NDArray[np.bool_]]:
+def times_of(rows: Rows, windowing: Windowing, now_ms: int, counts: Settlements) -> tuple[I64, npt.NDArray[np.bool_]]:
     """Read the timestamp of each row; rows without one are added to ``counts.failures``, and are not retried.
 
     Args:
@@ -79,7 +79,7 @@ def times_of(rows: Rows, windowing: Windowing, now_ms: int, counts: TaskResult) 
 
 
 def _refuse_seconds(
-    times: I64, good: npt.NDArray[np.bool_], now_ms: int, windowing: Windowing, counts: TaskResult
+    times: I64, good: npt.NDArray[np.bool_], now_ms: int, windowing: Windowing, counts: Settlements
 ) -> None:
     """Fail good rows whose number is one of January to April 1970 as milliseconds, and of 2001 to 2286 as seconds.
 
@@ -95,7 +95,7 @@ def _refuse_seconds(
         counts.failures[row] = Failure(Cause.UNREADABLE, reason)
 
 
-def _refuse_before_1970(times: I64, good: npt.NDArray[np.bool_], windowing: Windowing, counts: TaskResult) -> None:
+def _refuse_before_1970(times: I64, good: npt.NDArray[np.bool_], windowing: Windowing, counts: Settlements) -> None:
     """Fail good rows whose time is before the epoch, where watermarks begin.
 
     In Storm, too, the first watermark is 0; there such tuples are late.
@@ -109,7 +109,7 @@ def _refuse_before_1970(times: I64, good: npt.NDArray[np.bool_], windowing: Wind
 
 
 def _refuse_far_future(
-    times: I64, good: npt.NDArray[np.bool_], now_ms: int, windowing: Windowing, counts: TaskResult
+    times: I64, good: npt.NDArray[np.bool_], now_ms: int, windowing: Windowing, counts: Settlements
 ) -> None:
     """Fail good rows that are further ahead of ``now_ms`` than ``with_max_future`` allows.
 
@@ -152,7 +152,7 @@ def _likely(time_ms: int, now_ms: int, windowing: Windowing) -> str:
     return "Is a clock wrong? If not, raise with_max_future"
 
 
-def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: TaskResult) -> list[Any]:
+def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: Settlements) -> list[Any]:
     found: list[Any] = []
     for row, values in enumerate(rows.values()):
         try:
@@ -164,7 +164,7 @@ def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: TaskResult
 
 
 def _each_time(
-    values: Sequence[Any], windowing: Windowing, counts: TaskResult
+    values: Sequence[Any], windowing: Windowing, counts: Settlements
 ) -> tuple[I64, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """The times of values; which values are times, and which are numbers, each bool[values]."""
     unit = windowing.timestamp_unit
@@ -221,7 +221,7 @@ def _scaled(numbers: I64, unit: str | None) -> I64:
 
 
 def groups_of(
-    rows: Rows, key: tuple[str, ...], good: npt.NDArray[np.bool_], counts: TaskResult
+    rows: Rows, key: tuple[str, ...], good: npt.NDArray[np.bool_], counts: Settlements
 ) -> dict[Any, npt.NDArray[np.intp]]:
     """The good rows of each key, intp[rows], in the order of the keys' first rows; rows without a valid key fail.
 
@@ -281,7 +281,7 @@ class SeenIds:
         self._broken: dict[tuple[str, int, str], list[float]] = {}
         """Numbers with a fraction, ascending."""
 
-    def new_of(self, rows: Rows, field: str, good: npt.NDArray[np.bool_], counts: TaskResult) -> npt.NDArray[np.bool_]:
+    def new_of(self, rows: Rows, field: str, good: npt.NDArray[np.bool_], counts: Settlements) -> npt.NDArray[np.bool_]:
         """Find the good rows whose id was not seen, bool[rows]; from now on these ids count as seen.
 
         A row whose id is not a number fails, and ``good``, bool[rows], becomes false for it.
