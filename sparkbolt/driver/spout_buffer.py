@@ -65,11 +65,6 @@ class SpoutBuffer:
         return len(self.waiting) + len(self.unfinished)
 
     @property
-    def open_for_more(self) -> bool:
-        """Whether ``next_tuple`` may be called."""
-        return self.room > 0
-
-    @property
     def room(self) -> int:
         """How many more records the buffer takes now."""
         return max(0, min(self.pending_max - self.pending, self.waiting_max - len(self.waiting)))
