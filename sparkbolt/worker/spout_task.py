@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from sparkbolt.api.components import Spout, TopologyContext
 from sparkbolt.api.reports import ErrorReport
-from sparkbolt.base.exceptions import said
+from sparkbolt.base.exceptions import reason_of
 from sparkbolt.wire.plan import Record
 from sparkbolt.worker.collectors import SpoutRecordCollector
 from sparkbolt.worker.emissions import Output
@@ -173,5 +173,5 @@ class SpoutTask(ABC):
                     self._buffer.emit(record, message_id)
                 self.emitted()
         for error in self._output.errors:
-            self.reported(ErrorReport(self.context.component, self.context.index, *said(error)))
+            self.reported(ErrorReport(self.context.component, self.context.index, *reason_of(error)))
         self._output.errors.clear()
