@@ -27,8 +27,8 @@ from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
 from sparkbolt.wire.frames import Frame, FrameKind, Moment, collect, kind_of
+from sparkbolt.worker.dead_letter_reader import run_entry
 from sparkbolt.worker.results import Row
-from sparkbolt.worker.source_reader import run_entry
 from sparkbolt.worker.stage import run_level
 
 PICTURES = Path(__file__).parent / "pictures"

@@ -25,9 +25,10 @@ from sparkbolt.wire.exclusion import NOTHING_EXCLUDED, Exclusion
 from sparkbolt.wire.frames import Moment
 from sparkbolt.wire.plan import Entry, MicroBatchPlan, Record
 from sparkbolt.wire.verdicts import KeptRows
+from sparkbolt.worker.dead_letter_reader import run_entry
 from sparkbolt.worker.environment import WorkerEnvironment
 from sparkbolt.worker.results import Row
-from sparkbolt.worker.source_reader import clock_rows, run_entry
+from sparkbolt.worker.source_reader import clock_rows
 from sparkbolt.worker.stage import run_level
 from sparkbolt.worker.state.task_state import DictStore
 from sparkbolt.worker.worker import Worker

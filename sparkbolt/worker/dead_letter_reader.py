@@ -42,10 +42,14 @@ from sparkbolt.base.exceptions import pass_on
 from sparkbolt.base.ids import tree_key
 from sparkbolt.errors import EmitError, SourceUnavailable
 from sparkbolt.layout.lane import policy_of
-from sparkbolt.wire.frames import FrameKind, python_values, wrap
-from sparkbolt.wire.plan import Record, Refused
+from sparkbolt.wire.exclusion import NOTHING_EXCLUDED, Exclusion
+from sparkbolt.wire.frames import FrameKind, Moment, python_values, wrap
+from sparkbolt.wire.plan import Entry, Record, Refused
 from sparkbolt.worker.failures import Failure, failure_of
+from sparkbolt.worker.results import StageResult
 from sparkbolt.worker.source_reader import EntryReader
+from sparkbolt.worker.stage import Stage
+from sparkbolt.worker.worker import Worker
 
 READS_MAX = 3
 """How often a record is read, if reading raises, before its letter is written without it."""
@@ -259,3 +263,28 @@ def _line_of(letter: DeadLetter) -> bytes:
     cut = f"its values are left out: the letter would have {len(line)} bytes, at most {HANDED_OVER_BYTES_MAX} are kept"
     note = "; ".join(filter(None, (letter.note, cut)))
     return f"{replace(letter, tuples=(), raw=None, note=note).to_line()}\n".encode()
+
+
+def run_entry(
+    worker: Worker,
+    moment: Moment,
+    piece: int,
+    entry: Entry,
+    records: Sequence[Record] = (),
+    traced: Sequence[int] = (),
+    exclusion: Exclusion = NOTHING_EXCLUDED,
+) -> StageResult:
+    """Read one entry of a plan, and run the bolts that are fused behind its spout.
+
+    Args:
+        worker: the worker of this process.
+        moment: the micro-batch.
+        piece: the entry's index in the plan.
+        entry: what to read.
+        records: for an entry of a ``Spout``, the records that it emitted.
+        traced: the sequences whose trees are traced in any case.
+        exclusion: what this execution of the plan leaves out.
+    """
+    stage = Stage(worker, moment, piece)
+    (EntryReader if entry.letters is None else LetterReader)(stage, entry, traced, exclusion).read(records)
+    return stage.finish()

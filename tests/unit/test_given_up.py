@@ -160,10 +160,10 @@ def test_nothing_is_remembered_of_a_message_that_is_acked_at_last() -> None:
 
     run = Run(Numbers(), Moody(), retry=RetryPolicy(max_retries=3, min_backoff=timedelta(seconds=1)))
     run.engine.step()
-    assert len(run.engine.ledger.messages.attempt_store) == 5
+    assert len(run.engine.ledger.messages.retries.attempts) == 5
     run.steps(secs=5)
     assert run.engine.coordinator.finished
-    assert len(run.engine.ledger.messages.attempt_store) == 0
+    assert len(run.engine.ledger.messages.retries.attempts) == 0
     assert run.grave.letters == []
 
 
@@ -233,7 +233,7 @@ def test_letters_that_wait_outlive_the_driver_and_the_compaction_of_the_log() ->
     settings = ledger_settings(run.engine.lane)
     assert Ledger.restore(ledger.snapshot(), **settings).snapshot() == ledger.snapshot()
     run.engine.restart()
-    assert run.engine.ledger.messages.attempt_store.items() == ledger.messages.attempt_store.items()
+    assert run.engine.ledger.messages.retries.attempts == ledger.messages.retries.attempts
     run.grave.away = False
     run.steps(secs=70)
     [letter] = run.grave.letters
@@ -303,7 +303,7 @@ def test_a_desk_of_a_new_life_takes_over_what_waits_for_letters() -> None:
         [entry] = next_plan(old, run.engine.now_ms + 60_000).entries
         [record] = old.records_of(entry)
         assert (record.values, record.message_id, len(entry.letters or ())) == ([3], "('job', 3)", 1)
-        [attempts] = [kept for _, kept in old.ledger.messages.attempt_store.items()]
+        [attempts] = old.ledger.messages.retries.attempts.values()
         assert [attempt.number for attempt in attempts.attempts] == [1, 2, 3]
 
 

@@ -22,8 +22,9 @@ from sparkbolt.spark import crash_shield
 from sparkbolt.wire.acker import judge_rows
 from sparkbolt.wire.frames import Moment
 from sparkbolt.wire.plan import MicroBatchPlan
+from sparkbolt.worker.dead_letter_reader import run_entry
 from sparkbolt.worker.results import Row
-from sparkbolt.worker.source_reader import clock_rows, run_entry
+from sparkbolt.worker.source_reader import clock_rows
 from sparkbolt.worker.stage import run_level
 from tests.unit.worker.test_source_reader import Numbers
 
