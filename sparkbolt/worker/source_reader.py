@@ -186,7 +186,9 @@ class EntryReader:
             return
         if self._entry.attempt > 1 and self._tracked:
             self._ask_for_parents(sequences)
-        self._gathered.append((values, sequences, np.broadcast_to(np.asarray(ordinals, np.uint32), len(sequences))))
+        if isinstance(ordinals, int):  # they count up within each message
+            ordinals = ordinals_within(sequences)
+        self._gathered.append((values, sequences, ordinals))
         if sum(len(one) for _, one, _ in self._gathered) >= JOINED_ROWS_MAX:
             self._start_gathered()
 

@@ -181,6 +181,14 @@ class Pairs(Columns):
                 yield [number], [[f"{number}, {half}"]]
 
 
+class Together(Columns):
+    """Each number is two tuples, in one chunk."""
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        for number in range(range_.start, range_.end):
+            yield [number, number], [[f"{number}, {half}" for half in ("first", "second")]]
+
+
 class Hold(Bolt):
     """Fails what is given for the first time, and holds what comes again until a tick finds that it may go."""
 
@@ -203,13 +211,14 @@ class Hold(Bolt):
             self.held.append(tup)
 
 
+@pytest.mark.parametrize("spout", [Pairs, Together])
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_a_retried_message_that_comes_in_chunks_is_acked_with_its_last_tuple_and_not_before(
-    parallelism: int, monkeypatch: pytest.MonkeyPatch
+def test_a_retried_message_of_several_tuples_is_acked_with_its_last_tuple_and_not_before(
+    parallelism: int, spout: type[Columns], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Hold, "tried", Counter())
     builder = TopologyBuilder("held", Config(max_attempts=9, message_timeout_secs=600))
-    builder.set_spout("numbers", Pairs(lambda number, times: None))
+    builder.set_spout("numbers", spout(lambda number, times: None))
     hold = builder.set_bolt("hold", Hold(), parallelism=parallelism, fuse=False, tick_tuple_freq_secs=20)
     hold.shuffle_grouping("numbers")
     engine = LocalEngine(builder.build())
