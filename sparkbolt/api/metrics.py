@@ -241,14 +241,6 @@ class TopologyMetrics:
         lags = {component: dict(of_sources) for component, of_sources in self.lags.items()}
         return replace(self, components=counts, lags=lags)
 
-    def see_lag(self, component: str, lags: Mapping[str, int], skipped: int) -> None:
-        """Update the lag by source and the skipped positions of a spout."""
-        if lags or skipped:
-            counts = self.of(component)
-            counts.lag = sum(lags.values())
-            counts.skipped += skipped
-            self.lags[component] = {source: lag for source, lag in lags.items() if lag}
-
     def add(self, other: dict[str, ComponentMetrics]) -> None:
         """Add the counts of one micro-batch."""
         for component, counts in other.items():

@@ -14,9 +14,8 @@ Time is an argument: ``now_ms`` is the wall clock, ``mono_s`` a monotonic one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
@@ -29,15 +28,15 @@ from sparkbolt.api.dead_letters import CHECKPOINT
 from sparkbolt.api.ranges import Range
 from sparkbolt.base.ids import empty_u64, split_key
 from sparkbolt.base.tracebacks import place_in
-from sparkbolt.driver.effects import AskLag, CallSpout, Steps
+from sparkbolt.driver.effects import Steps
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
 from sparkbolt.driver.ledger.settings import ROTATIONS
 from sparkbolt.driver.lifecycle import Lifecycle
-from sparkbolt.driver.offers import checked
 from sparkbolt.driver.overrides import Overrides, traced_sequences
 from sparkbolt.driver.plan_entries import PlanEntries
 from sparkbolt.driver.rate import RateController, positions_read
 from sparkbolt.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer, printed_ids
+from sparkbolt.driver.spout_steps import SpoutSteps
 from sparkbolt.driver.timers import Ticks, Timers
 from sparkbolt.driver.watermarks import Watermarks
 from sparkbolt.errors import check
@@ -63,11 +62,6 @@ Nothing stands still, and the wall clock catches up.
 """
 LATENCY_SHARE = 0.2
 """The weight of the last micro-batch in the mean latency of trees."""
-
-
-def defines(spout: PartitionedSpout, hook: str) -> bool:
-    """Whether a spout defines a method that ``PartitionedSpout`` has for those that need none."""
-    return getattr(type(spout), hook) is not getattr(PartitionedSpout, hook)
 
 
 class Coordinator:
@@ -113,12 +107,12 @@ class Coordinator:
         self.nothing_new_s: float | None = None
         """When the spouts were last asked without any new entry, on the monotonic clock; None if there were entries."""
         self.inlets_quiet_s: float | None = None
-        """A monotonic time since which the inlets' sources were asked and had nothing new; the engine sets it."""
+        """A monotonic time since which the inlets' sources were asked and had nothing new; the machine sets it."""
         self.bounded_inlets: frozenset[str] = frozenset()
         """The inlets whose sources end; the engine sets it."""
         self.is_read_logged = False
-        """Whether the engine's log has a micro-batch that is not committed and reads what no plan in force has: rows of
-        inlets, or what an earlier life planned, until this life runs it again; the engine sets it."""
+        """Whether Spark's log has a micro-batch that is not committed and reads what no plan in force has: rows of
+        inlets, or what an earlier life planned, until this life runs it again; the machine sets it."""
         self._probing: frozenset[str] = frozenset()
         """The spouts from which the plan in force reads only a probe."""
         self.observed = Observed()
@@ -128,8 +122,7 @@ class Coordinator:
         """The monotonic time at which the plans' time was ``ledger.last_now_ms``."""
         self._emitted: dict[str, int] = {}
         self._timers = Timers(lane.runtime_tasks if ledger.last_promoted >= 0 else lane.timed_tasks)
-        self._finished: dict[str, Mapping[str, int]] = {}
-        """By spout: the progress for which it has answered that it is finished."""
+        self.spout_steps = SpoutSteps(spouts, lane.inlets, ledger)
         self._watermarks = Watermarks(lane, spouts)
         self._reads: list[tuple[str, Range, int]] = []
         """What executors have read in the staged micro-batch, as in ``Feedback``."""
@@ -218,7 +211,10 @@ class Coordinator:
         now_ms = self._time_ms(now_ms, mono_s)
         rooms = self._rooms(now_ms)
         held_back = self._held_back()
-        offered = {} if held_back else (yield from self._offered(rooms))
+        offered: dict[str, list[Range]] = {}
+        if self.lifecycle.emits and not held_back:
+            budgets = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
+            offered = yield from self.spout_steps.offers(budgets, lambda name: len(self.topology.tasks(name)))
         clocks = self._timers.due(now_ms)
         if clocks or any(offered.values()):  # an idle poll costs the same whatever sources there are
             yield from self._watermarks.ask(self.ledger.progress, offered)
@@ -237,7 +233,7 @@ class Coordinator:
         outbox_acks = self.ledger.outbox_acks.first(OUTBOX_ACKS_PER_PLAN_MAX)
         news = outbox_acks and mono_s >= self._outbox_acks_due(outbox_acks)
         if not (entries.read or entries.again or ticks or expired or clocks or news):
-            yield from self._ask_finished()
+            yield from self.spout_steps.ask_finished(lambda: self._is_done)
             return None
         plan = MicroBatchPlan(
             micro_batch_id=self.ledger.last_promoted + 1,
@@ -326,19 +322,6 @@ class Coordinator:
         """The monotonic time from which a micro-batch runs for outbox acks alone."""
         return self._promoted_at + (OUTBOX_ACKS_WAIT_SECS if len(outbox_acks) < OUTBOX_ACKS_PER_PLAN_MAX else 0.0)
 
-    def _offered(self, rooms: Mapping[str, int]) -> Steps[dict[str, Sequence[Range]]]:
-        """The ranges that active spouts offer for the next read; nothing is taken from them yet."""
-        progress, offered = self.ledger.progress, dict[str, Sequence[Range]]()
-        budgets = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
-        for component, spout in self.spouts.items() if self.lifecycle.emits else ():
-            if budgets[component] >= 1 and component not in self.lane.inlets:
-                done, tasks = progress.get(component, {}), len(self.topology.tasks(component))
-                offer = yield CallSpout(component, spout, "next_ranges", (done, budgets[component]))
-                ranges = checked(component, offer, done, tasks)
-                takes_more = partial(self.ledger.messages.takes_more, component, max_uncommitted=spout.max_uncommitted)
-                offered[component] = [range_ for range_ in ranges if takes_more(range_.source)]
-        return offered
-
     def _budget(self, component: str, probe: int | None) -> int:
         """How many positions of a spout may be read; with ``probe``, about half of that many messages."""
         rate = self.rates[component]
@@ -414,14 +397,14 @@ class Coordinator:
         self._timers.count(plan.clocks)
         self._settle_records(plan)
         self._notify_buffers(promotion)
+        steps = self.spout_steps
         for component, items in groupby(self._reads, key=itemgetter(0)):
-            yield from self._tell(component, "on_read", [(range_, size) for _, range_, size in items])
+            yield from steps.tell(component, "on_read", [(range_, size) for _, range_, size in items])
         for component, moved in promotion.progress_moved.items():
-            yield from self._tell(component, "on_committed", moved)
-        yield from self.tell_sources(self.ledger.messages.changed, changed=True)
-        for component, spout in self.spouts.items():
-            self.ledger.metrics.see_lag(component, *(yield AskLag(component, spout)))
-        yield from self._ask_finished()
+            yield from steps.tell(component, "on_committed", moved)
+        yield from steps.tell_sources(self.ledger.messages.changed, changed=True)
+        yield from steps.see_lag()
+        yield from steps.ask_finished(lambda: self._is_done)
         return promotion
 
     def _time(self, promotion: Promotion, elapsed_ms: float) -> None:
@@ -456,29 +439,6 @@ class Coordinator:
                 if not self.lane.tracked:  # without ackers messages are acked once sent, as in Storm
                     buffer.acks.extend(one.message_id for one in buffer.planned if one.message_id is not None)
                 buffer.planned = []
-
-    def _tell(self, component: str, hook: str, *arguments: Any) -> Steps[None]:
-        """Call a method of a spout that defines it."""
-        spout = self.spouts.get(component)
-        if spout is not None and defines(spout, hook):
-            yield CallSpout(component, spout, hook, arguments)
-
-    def tell_sources(self, components: Iterable[str], *, changed: bool) -> Steps[None]:
-        """Tell spouts the state of their sources: of all, or of those that have changed."""
-        for component in components:
-            spout = self.spouts.get(component)
-            if spout is not None and defines(spout, "on_sources_changed"):  # to make the views takes time
-                views = self.ledger.views(component, changed=changed)
-                yield CallSpout(component, spout, "on_sources_changed", (views,))
-
-    def _ask_finished(self) -> Steps[None]:
-        """Ask the spouts whether they have read everything, if nothing else is left to do."""
-        ending = [name for name, spout in self.spouts.items() if defines(spout, "finished")]
-        for component in ending if ending and self._is_done else ():
-            progress = dict(self.ledger.progress.get(component, {}))
-            known = component in self.lane.inlets or self._finished.get(component) == progress
-            if not known and (yield CallSpout(component, self.spouts[component], "finished", (progress,))):
-                self._finished[component] = progress
 
     def _notify_buffers(self, promotion: Promotion) -> None:
         if not self.buffers:
@@ -553,4 +513,4 @@ class Coordinator:
     def _is_read_out(self, component: str) -> bool:
         if component in self.lane.inlets:
             return component in self.bounded_inlets and self.inlets_quiet_s is not None
-        return self._finished.get(component) == self.ledger.progress.get(component, {})
+        return self.spout_steps.is_finished(component)

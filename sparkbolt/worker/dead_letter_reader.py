@@ -45,7 +45,7 @@ from sparkbolt.errors import EmitError, SourceUnavailable
 from sparkbolt.layout.lane import policy_of
 from sparkbolt.wire.exclusion import NOTHING_EXCLUDED, Exclusion
 from sparkbolt.wire.frames import FrameKind, Moment, python_values, wrap
-from sparkbolt.wire.plan import Entry, Record, Refused
+from sparkbolt.wire.plan import Entry, Piece, Record, Refused
 from sparkbolt.worker.failures import Failure, failure_of
 from sparkbolt.worker.results import StageResult
 from sparkbolt.worker.source_reader import EntryReader
@@ -300,26 +300,15 @@ def _line_of(letter: DeadLetter) -> bytes:
     return f"{replace(letter, tuples=(), raw=None, note=note).to_line()}\n".encode()
 
 
-def run_entry(
-    worker: Worker,
-    moment: Moment,
-    piece: int,
-    entry: Entry,
-    records: Sequence[Record] = (),
-    traced: Sequence[int] = (),
-    exclusion: Exclusion = NOTHING_EXCLUDED,
-) -> StageResult:
+def run_piece(worker: Worker, moment: Moment, piece: Piece, exclusion: Exclusion = NOTHING_EXCLUDED) -> StageResult:
     """Read one entry of a plan, and run the bolts that are fused behind its spout.
 
     Args:
         worker: the worker of this process.
         moment: the micro-batch.
-        piece: the entry's index in the plan.
-        entry: what to read.
-        records: for an entry of a ``Spout``, the records that it emitted.
-        traced: the sequences whose trees are traced in any case.
+        piece: the entry, and what travels with it.
         exclusion: what this execution of the plan leaves out.
     """
-    stage = Stage(worker, moment, piece)
-    (EntryReader if entry.letters is None else LetterReader)(stage, entry, traced, exclusion).read(records)
+    stage, entry = Stage(worker, moment, piece.index), piece.entry
+    (EntryReader if entry.letters is None else LetterReader)(stage, entry, piece.traced, exclusion).read(piece.records)
     return stage.finish()

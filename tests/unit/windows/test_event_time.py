@@ -78,25 +78,6 @@ def test_a_silent_stream_holds_windows_back_unless_it_may_be_idle() -> None:
             assert run.shown() == shown
 
 
-@pytest.mark.parametrize("restart", [False, True])
-def test_a_stream_is_not_idle_because_nobody_listened(restart: bool) -> None:
-    windowed = Show().with_tumbling_window(secs(1)).with_timestamp_field("at").with_idle_stream_timeout(secs(10))
-    with TopologyTestDriver(topology(windowed, other=True)) as driver:
-        run = Run(driver)
-        run.feed("a", at=5000)
-        run.feed("b", at=2000, stream="other")
-        driver.advance(secs(2))
-        driver._engine.now_ms += 3_600_000  # it was down
-        if restart:
-            driver.restart()
-        run.feed("c", at=6000)
-        driver.advance(secs(2))
-        run.feed("d", at=2500, stream="other")
-        driver.advance(secs(12))
-        assert driver.metrics().of("show").late_tuples == 0
-        assert run.shown() == ["b", "d", "a", "c"]
-
-
 @pytest.mark.parametrize(("slide", "late"), [(10, 1), (20, 1), (5, 0)])
 def test_what_comes_for_the_end_of_a_window_that_has_fired_is_late_if_no_other_window_has_it(
     slide: int, late: int

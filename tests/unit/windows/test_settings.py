@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -17,7 +18,7 @@ from sparkbolt.windows import (
     EvictionPolicy,
     TriggerPolicy,
 )
-from tests.unit.windows.windowed import Run, Show, secs, topology
+from tests.unit.windows.windowed import SECOND, Run, Show, secs, topology
 
 
 class EveryVowel(TriggerPolicy):
@@ -118,6 +119,31 @@ class Every(TriggerPolicy):
         if self.raises == "Every.next_due_ms":
             raise ValueError("no timer")
         return None
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("raises", ["Picky.track", "Picky.evict", "Every.track", "Every.reset"])
+def test_a_policy_that_raises_fails_its_tuple_and_it_is_as_if_the_tuple_had_not_come(raises: str, keyed: bool) -> None:
+    windowed = Show().with_policies(Picky(raises), Every(raises)).with_timestamp_field("at").with_message_id_field("at")
+    windowed.with_lag(SECOND)  # or the tuple that failed were late when it is given again
+    if keyed:
+        windowed.with_key("user")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for at, name in enumerate("abcde", 1):
+            run.feed(name, at=at)
+        driver.run_until_idle()
+        [failure] = driver.failed("source")
+        assert (failure.message_id, failure.cause) == ("c", "exception")
+        text = rf"{raises}, a window policy of 'show', raised ValueError: one bad event, at test_settings.py:\d+"
+        assert re.fullmatch(text, failure.reason)
+        assert run.shown() == ["a", "b", "d", "e"]
+        assert run.shown(2) == ["", "a", "b", "d"]
+        driver.restart()
+        driver.feed("source", ["c", 3, "u"], message_id="again")
+        driver.run_until_idle()
+        assert run.shown() == ["a", "b", "d", "e", "c"]
+        assert driver.acked("source") == ["a", "b", "d", "e", "again"]
 
 
 def refused(windowed: WindowedBolt, **settings: Any) -> list[str]:

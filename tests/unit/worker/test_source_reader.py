@@ -22,6 +22,7 @@ from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.worker.collectors import BoltRowCollector
 from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.tasks import BoltTask
+from tests.unit.worker import unreadable
 from tests.unit.worker.reading import (
     COUNT,
     SEEN,
@@ -109,6 +110,30 @@ def test_a_record_with_wrong_values_fails_alone(values: Any) -> None:
     assert (tree.position, tree.fail.cause) == (40, "unreadable")
     assert f"the spout read {values!r} as values, expected a list of 1, for ('n',)" in tree.story
     assert {tree.position for tree in failed} == {20, 40}
+
+
+class WithMore(Columns):
+    """A field more, of an array that has two values that Python cannot hold."""
+
+    outputs: ClassVar[list[str]] = ["n", "more"]
+
+    def __init__(self, more: Callable[[list[bool]], Any]) -> None:
+        super().__init__(lambda number, tried: None)
+        self.more = more
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        for positions, columns in super().read_columns(range_):
+            yield positions, [*columns, self.more([position in (42, 43) for position in positions])]
+
+
+def test_a_value_of_a_column_that_python_cannot_hold_is_a_bad_record() -> None:
+    engine, failed = run(WithMore(unreadable.of(pa.timestamp("s"), 0, 10**12)))
+    assert set(SEEN) == set(range(COUNT)) - {42, 43}
+    assert sorted(tree.position for tree in engine.ledger.set_aside) == [42, 43]
+    assert {tree.position for tree in failed} == {20, 42, 43}
+    for tree in engine.ledger.set_aside:
+        assert tree.fail.cause == "unreadable"
+        assert "field 'more' cannot be read: " in tree.story
 
 
 class BadFirst(Numbers):
