@@ -46,10 +46,9 @@ from sparkbolt.wire.exclusion import NOTHING_EXCLUDED, Exclusion
 from sparkbolt.wire.frames import Column, Moment
 from sparkbolt.wire.plan import MicroBatchPlan, Offset
 from sparkbolt.wire.verdicts import Feedback
-from sparkbolt.worker.dead_letter_reader import run_piece
 from sparkbolt.worker.environment import Capture, WorkerEnvironment, environment_of
-from sparkbolt.worker.results import Row
-from sparkbolt.worker.source_reader import clock_rows
+from sparkbolt.worker.routing import Row
+from sparkbolt.worker.source_reader import clock_rows, run_piece
 from sparkbolt.worker.stage import run_level
 from sparkbolt.worker.state.task_state import DictStore
 from sparkbolt.worker.worker import Worker

@@ -44,13 +44,11 @@ from sparkbolt.base.ids import tree_key
 from sparkbolt.errors import EmitError, SourceUnavailable
 from sparkbolt.layout.lane import policy_of
 from sparkbolt.wire.exclusion import NOTHING_EXCLUDED, Exclusion
-from sparkbolt.wire.frames import FrameKind, Moment, python_values, wrap
-from sparkbolt.wire.plan import Entry, Piece, Record, Refused
+from sparkbolt.wire.frames import FrameKind, python_values, wrap
+from sparkbolt.wire.plan import Entry, Record, Refused
 from sparkbolt.worker.failures import Failure, failure_of
-from sparkbolt.worker.results import StageResult
 from sparkbolt.worker.source_reader import EntryReader
 from sparkbolt.worker.stage import Stage
-from sparkbolt.worker.worker import Worker
 
 READS_MAX = 3
 """How often a record is read, if reading raises, before its letter is written without it."""
@@ -241,7 +239,7 @@ class LetterReader(EntryReader):
             self._fail_letters(sequences, text, failure)
             return
         worker.refusals.pop(number, None)
-        self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
+        self._stage.start_trees(self._keys(sequences))
 
     def _hand_over(self, letters: Sequence[tuple[int, DeadLetter]]) -> None:
         """Send letters for the checkpoint to the driver, with the feedback."""
@@ -257,7 +255,7 @@ class LetterReader(EntryReader):
         if lines:
             row = wrap(FrameKind.LETTERS, b"".join(lines), self._stage.moment)
             self._stage.add_row((self._stage.lane.feedback_dest, row))
-            self._stage.start_trees(self._keys(done), np.zeros(len(done), dtype=np.uint64))
+            self._stage.start_trees(self._keys(done))
         if waiting:
             text = f"not written: the letters before it have {size} bytes already"
             self._fail_letters(waiting, text, Failure(Cause.LETTER, text))
@@ -284,7 +282,7 @@ class LetterReader(EntryReader):
         if failure.cause != Cause.LETTER:  # a letter that was not tried is not another error
             self._stage.counts(self._component).errors += 1
             self._stage.report(ErrorReport(self._component, self._index, text, failure.traceback))
-        self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
+        self._stage.start_trees(self._keys(sequences))
         number = self._stage.moment.micro_batch_id
         for key in self._keys(sequences).tolist():
             self._stage.fail(Fail(key, self._component, self._index, Cause.LETTER, text, number, failure.traceback))
@@ -298,17 +296,3 @@ def _line_of(letter: DeadLetter) -> bytes:
     cut = f"its values are left out: the letter would have {len(line)} bytes, at most {HANDED_OVER_BYTES_MAX} are kept"
     note = "; ".join(filter(None, (letter.note, cut)))
     return f"{replace(letter, tuples=(), raw=None, note=note).to_line()}\n".encode()
-
-
-def run_piece(worker: Worker, moment: Moment, piece: Piece, exclusion: Exclusion = NOTHING_EXCLUDED) -> StageResult:
-    """Read one entry of a plan, and run the bolts that are fused behind its spout.
-
-    Args:
-        worker: the worker of this process.
-        moment: the micro-batch.
-        piece: the entry, and what travels with it.
-        exclusion: what this execution of the plan leaves out.
-    """
-    stage, entry = Stage(worker, moment, piece.index), piece.entry
-    (EntryReader if entry.letters is None else LetterReader)(stage, entry, piece.traced, exclusion).read(piece.records)
-    return stage.finish()

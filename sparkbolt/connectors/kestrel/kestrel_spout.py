@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import POSITIVE, checked, text, verify, whole
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.connectors.backoff import Backoff
@@ -29,7 +29,7 @@ EMPTY_SECS = 0.05
 """How long a server whose queue is empty is not asked, in seconds."""
 
 
-class Opened(NamedTuple):
+class ItemId(NamedTuple):
     """Identifies one reading of one item; it is the message id of the item's tuple."""
 
     server: str
@@ -85,17 +85,18 @@ class KestrelSpout(QueueSpout):
     ['localhost:22133']
     """
 
+    @checked
     def __init__(
         self,
         servers: str | Sequence[str],
-        queue: str,
+        queue: Annotated[str, text("the name of a queue")],
         *,
         value: str | Callable[[bytes], Any] = "text",
         outputs: Sequence[str] = ("value",),
-        connections: int = 200,
+        connections: Annotated[int, whole()] = 200,
         retry: RetryPolicy | None = RETRY,
-        answer_secs: float = 5.0,
-        backoff_max_secs: float = 30.0,
+        answer_secs: Annotated[float, POSITIVE] = 5.0,
+        backoff_max_secs: Annotated[float, POSITIVE] = 30.0,
     ) -> None:
         """Check and store the arguments; no connection is opened yet.
 
@@ -105,16 +106,16 @@ class KestrelSpout(QueueSpout):
         names = [servers] if isinstance(servers, str) or not isinstance(servers, Iterable) else list(servers)
         if not names:
             raise ConfigError("servers=[]: expected 'host:port', or a list of those")
-        if any(mark in arguments.text("queue", queue, "the name of a queue") for mark in "/~. \r\n"):
+        if any(mark in queue for mark in "/~. \r\n"):
             raise ConfigError(f"queue={queue!r}: expected a name without '/', '~', '.' and spaces")
         self.servers = [":".join(map(str, _host_and_port(name))) for name in names]
         self.queue = queue
         self.decoder = Decoder(value, outputs)
         self.outputs = self.decoder.fields
         self.retry = retry
-        self.connections = arguments.whole("connections", connections)
-        self.answer_secs = arguments.positive("answer_secs", answer_secs)
-        self.backoff_max_secs = arguments.positive("backoff_max_secs", backoff_max_secs)
+        self.connections = connections
+        self.answer_secs = answer_secs
+        self.backoff_max_secs = backoff_max_secs
 
     def open(self, context: TopologyContext) -> None:
         """Start without connections; the first ``next_tuple`` opens one."""
@@ -122,7 +123,7 @@ class KestrelSpout(QueueSpout):
         self._open_max = min(self._open_max, self.connections)
         self._servers = {name: _Server(name, *_host_and_port(name), self.backoff_max_secs) for name in self.servers}
 
-    def receive(self, limit: int) -> Iterator[tuple[Opened, Sequence[Any]] | BadMessage]:
+    def receive(self, limit: int) -> Iterator[tuple[ItemId, Sequence[Any]] | BadMessage]:
         """Yield at most ``limit`` items, one per connection."""
         for server in self._servers.values():
             if monotonic() < server.not_before or limit < 1:
@@ -145,8 +146,8 @@ class KestrelSpout(QueueSpout):
             for connection in [*server.free, *server.holding.values()]:
                 connection.close()
 
-    def _read(self, server: _Server, limit: int) -> list[tuple[Opened, bytes]]:
-        found: list[tuple[Opened, bytes]] = []
+    def _read(self, server: _Server, limit: int) -> list[tuple[ItemId, bytes]]:
+        found: list[tuple[ItemId, bytes]] = []
         try:
             try:
                 self._ask(server, limit, found)
@@ -163,7 +164,7 @@ class KestrelSpout(QueueSpout):
             server.not_before = monotonic() + EMPTY_SECS
         return found
 
-    def _ask(self, server: _Server, limit: int, found: list[tuple[Opened, bytes]]) -> None:
+    def _ask(self, server: _Server, limit: int, found: list[tuple[ItemId, bytes]]) -> None:
         """Ask over several connections at the same time, and append the received items to ``found``.
 
         Raises:
@@ -189,7 +190,7 @@ class KestrelSpout(QueueSpout):
                     continue
                 server.count += 1
                 server.holding[server.count] = connection
-                found.append((Opened(server.name, server.count), body))
+                found.append((ItemId(server.name, server.count), body))
         except OSError as error:
             for connection, _ in asked:  # the server puts the items that they may hold back into the queue
                 connection.close()
@@ -197,7 +198,7 @@ class KestrelSpout(QueueSpout):
                 raise _OldConnectionError from error
             raise
 
-    def _settle(self, opened: Opened, say: Callable[[KestrelConnection, str], None]) -> None:
+    def _settle(self, opened: ItemId, say: Callable[[KestrelConnection, str], None]) -> None:
         server = self._servers[opened.server]
         connection = server.holding.pop(opened.number)
         try:
@@ -213,7 +214,7 @@ class KestrelSpout(QueueSpout):
 
 
 def _host_and_port(server: Any) -> tuple[str, int]:
-    arguments.text("servers", server, "'host:port', or a list of those")
+    verify("servers", server, text("'host:port', or a list of those"))
     host, _, port = server.rpartition(":") if ":" in server else (server, "", str(PORT))
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ConfigError(f"servers: {server!r}, expected 'host:port'")

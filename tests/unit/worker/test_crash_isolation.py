@@ -24,9 +24,8 @@ from sparkbolt.wire.frames import Moment
 from sparkbolt.wire.plan import MicroBatchPlan, Piece
 from sparkbolt.worker import crash_isolation as deaths_module
 from sparkbolt.worker.crash_isolation import Crashes, Watch, WorkPlace
-from sparkbolt.worker.dead_letter_reader import run_piece
-from sparkbolt.worker.results import Row
-from sparkbolt.worker.source_reader import clock_rows
+from sparkbolt.worker.routing import Row
+from sparkbolt.worker.source_reader import clock_rows, run_piece
 from sparkbolt.worker.stage import run_level
 from sparkbolt.worker.worker import Worker
 from tests.unit.worker.test_source_reader import Numbers

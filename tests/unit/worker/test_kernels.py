@@ -24,8 +24,8 @@ from sparkbolt.errors import Unavailable
 from sparkbolt.layout.lane import lay_out
 from sparkbolt.wire.frames import Moment
 from sparkbolt.wire.plan import Entry, Piece
-from sparkbolt.worker.dead_letter_reader import run_piece
 from sparkbolt.worker.environment import environment_of
+from sparkbolt.worker.source_reader import run_piece
 from sparkbolt.worker.stage import run_level
 from sparkbolt.worker.state.task_state import DictStore
 from sparkbolt.worker.worker import Worker
