@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
+from sparkbolt.base.codec import ROW
 from sparkbolt.wire.plan import Entry
 
 LogName: TypeAlias = tuple[str, str]
@@ -26,6 +27,8 @@ FEW = 64
 @dataclass(frozen=True)
 class Retry:
     """A message that must be read or emitted again, or the rest of a range that could not be read."""
+
+    JSON = ROW
 
     task: int
     """The number of the task that read it."""

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from sparkbolt import Bolt, RetryPolicy
+from sparkbolt.base.codec import encode
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_dead_letters import READ_SECS, message_of, read_topic
 from sparkbolt.faces.cli import main
@@ -78,7 +79,7 @@ def test_the_driver_never_sees_the_record_of_a_dead_letter(kafka, name):
     close(engine)
     asked = [entry for one in plans if one is not None for entry in one.entries if entry.letters is not None]
     assert [(entry.source, entry.positions) for entry in asked] == [(f"{name}/0", (0,))], "the plan says what is read"
-    seen = [json.dumps(one.to_json()) for one in plans if one is not None]
+    seen = [json.dumps(encode(one)) for one in plans if one is not None]
     seen += [entry.decode("latin-1") for entry in engine.log]
     assert [text for text in seen if "within the record" in text or "in no story" in text] == []
     (letter,) = read_topic(ClientSettings(kafka.brokers), f"{name}.dlq").letters
