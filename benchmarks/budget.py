@@ -100,7 +100,7 @@ def watch() -> None:
 
     watch_ = Stopwatch()
     _watched.append(watch_)
-    watch_.time(source_task, "run_entry", READ)
+    watch_.time(source_task, "run_piece", READ)
     for module in (level_task, lane_query):
         watch_.time(module, "run_level", LEVEL)
     for name in ("begin", "make_ready", "commit"):

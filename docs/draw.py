@@ -27,8 +27,9 @@ from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
 from sparkbolt.wire.frames import Frame, FrameKind, Moment, collect, kind_of
-from sparkbolt.worker.results import Row
-from sparkbolt.worker.source_reader import run_entry
+from sparkbolt.wire.plan import Piece
+from sparkbolt.worker.routing import Row
+from sparkbolt.worker.source_reader import run_piece
 from sparkbolt.worker.stage import run_level
 
 PICTURES = Path(__file__).parent / "pictures"
@@ -279,7 +280,7 @@ def _one_line() -> tuple[LocalEngine, Delivered, list[Delivered]]:
     plan = engine.coordinator.next_plan(0, 0.0)
     assert plan is not None
     moment = Moment(plan.micro_batch_id, plan.now_ms)
-    rows = run_entry(engine.worker, moment, 0, plan.entries[0]).to_rows(engine.lane)
+    rows = run_piece(engine.worker, moment, Piece(0, plan.entries[0])).to_rows(engine.lane)
     (line,) = _delivered(_frames(engine, rows))
     words = _delivered(_frames(engine, run_level(engine.worker, 1, rows, lambda _: None).to_rows(engine.lane)))
     return engine, line, sorted(words, key=lambda word: str(word.values[0]), reverse=True)

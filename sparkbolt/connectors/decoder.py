@@ -1,8 +1,4 @@
-"""Decoder: turns the bytes of a queue's message into values.
-
-Rule: a message that cannot be decoded raises a ``ValueError`` that gives the reason and shows the message's beginning;
-no other message is affected.
-"""
+"""Decoder: turns the bytes of a queue's message into values; a message that cannot be decoded fails alone."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""GeneratorSpout: emits the items of an iterable that a Python function returns.
-
-Rule: an item's position is its index. To read it again, the spout creates the iterable again and skips the items
-before it, so the same arguments must always give the same items.
-"""
+"""GeneratorSpout: emits the items of an iterable that a function returns; an item's position is its index."""
 
 from __future__ import annotations
 

@@ -10,8 +10,9 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from sparkbolt.api.groupings import FieldsGrouping, Grouping, PartialKeyGrouping
-from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
+from sparkbolt.api.metrics import ComponentMetrics
 from sparkbolt.api.topology import ComponentSpec
+from sparkbolt.base.codec import salvage
 from sparkbolt.control.documents import (
     ComponentDocument,
     Gist,
@@ -70,19 +71,9 @@ def components_of(lane: Lane) -> list[ComponentDocument]:
 
 
 def _acker(lane: Lane) -> ComponentDocument:
-    return ComponentDocument(
-        id=ACKER,
-        kind="system",
-        type="sparkbolt.acker",
-        parallelism=len(lane.acker_dests),
-        level=len(lane.levels) + 1,
-        fused_with=None,
-        stateful=False,
-        streams={},
-        inputs=[],
-        first_task=-1,
-        settings={},
-    )
+    known = {"id": ACKER, "kind": "system", "type": "sparkbolt.acker", "first_task": -1}
+    sizes = {"parallelism": len(lane.acker_dests), "level": len(lane.levels) + 1}
+    return salvage(ComponentDocument, {**known, **sizes})
 
 
 def type_of(spec: ComponentSpec) -> str:
@@ -187,8 +178,3 @@ def _watermark(counts: ComponentMetrics) -> dict[str, int]:
     if not counts.watermark_ms:
         return {}
     return {"watermark_ms": counts.watermark_ms, "behind_ms": counts.watermark_behind_ms}
-
-
-def nothing_counted() -> TopologyMetrics:
-    """The counts of a topology of which nothing is known."""
-    return TopologyMetrics()

@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sparkbolt.api.config import did_you_mean
 from sparkbolt.background import in_background, within
@@ -87,8 +88,13 @@ def checked_entry(data: bytes) -> TopologyEntry | None:
         return None
     if not isinstance(body, dict) or not all(isinstance(body.get(name), str) for name in ("id", "name")):
         return None
-    entry = salvage(TopologyEntry, body)
+    entry = entry_with(**body)
     return {**entry, "state": entry["state"] or TopologyState.STARTING}
+
+
+def entry_with(**fields: Any) -> TopologyEntry:
+    """An entry with these fields; the others are empty."""
+    return salvage(TopologyEntry, fields)
 
 
 def process_of(entry: TopologyEntry) -> ProcessNote:

@@ -16,6 +16,7 @@ import time
 from collections import OrderedDict
 from typing import Annotated, Any, cast
 
+from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.base.codec import MismatchError
 from sparkbolt.base.exceptions import line_of
 from sparkbolt.control import describe
@@ -29,7 +30,7 @@ from sparkbolt.control.documents import (
     TopologyState,
     refused,
 )
-from sparkbolt.control.home import Home, HomeError, UnknownTopologyError, checked_entry, is_place
+from sparkbolt.control.home import Home, HomeError, UnknownTopologyError, entry_with, is_place
 from sparkbolt.control.letters.of_topology import ListedLetter, TopologyLetters
 from sparkbolt.control.letters.stores import OpenFiles
 from sparkbolt.control.log_reading import last_lines
@@ -116,19 +117,17 @@ class Operator(Views):
             raise UnknownTopologyError(f"{place} is not a checkpoint or the name of a topology: {why}")
         reader = past.reader()
         name = reader.topology if reader is not None else past.description().name
-        entry = checked_entry(b'{"id": "", "name": ""}')
-        assert entry is not None
-        entry = {
-            **entry,
-            "id": place,
-            "name": name,
-            "state": TopologyState.ENDED,
-            "checkpoint": place,
-            "directory": place,
-        }
-        entry["ended_ms"] = entry["beat_ms"] = reader.last_ms if reader is not None else 0
-        entry["why"] = "only its checkpoint is known"
-        return entry
+        ended_ms = reader.last_ms if reader is not None else 0
+        return entry_with(
+            id=place,
+            name=name,
+            state=TopologyState.ENDED,
+            why="only its checkpoint is known",
+            ended_ms=ended_ms,
+            beat_ms=ended_ms,
+            checkpoint=place,
+            directory=place,
+        )
 
     @question("/{topology}")
     def document(self, topology: str) -> TopologyDocument:
@@ -143,7 +142,7 @@ class Operator(Views):
         """The document of a topology that does not answer, from its checkpoint and its registration."""
         past = self._past(entry)
         now_ms = time.time_ns() // 1_000_000
-        metrics = past.metrics() if past is not None else describe.nothing_counted()
+        metrics = past.metrics() if past is not None else TopologyMetrics()
         description = past.description() if past is not None else None
         reader = past.reader() if past is not None else None
         runs = TopologyState.of(entry["state"]).runs

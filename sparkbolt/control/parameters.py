@@ -9,7 +9,7 @@ import builtins
 import inspect
 import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
@@ -68,13 +68,18 @@ class Parameter:
     def plain_kind(self) -> Any:
         """The type of its values other than None: ``str``, ``int``, ``float``, ``bool``, ``dict`` or ``list``."""
         kind = get_args(self.kind)[0] if get_origin(self.kind) in (Union, types.UnionType) else self.kind
-        return get_origin(kind) or kind
+        origin = get_origin(kind) or kind
+        return list if origin is Sequence else origin
 
     @property
     def is_typed(self) -> bool:
         """Whether a person can type it: a text, a number, a choice, or ``NAME=N``."""
         kind = self.plain_kind
-        return bool(self.about) and kind is not list and (kind is not dict or "int" in str(self.kind))
+        return bool(self.about) and kind is not list and (kind is not dict or self._has_counts)
+
+    @property
+    def _has_counts(self) -> bool:
+        return "int" in str(self.kind)
 
     @property
     def picks(self) -> tuple[str, ...]:
@@ -92,7 +97,7 @@ class Parameter:
         if kind is bool:
             return "true or false"
         if kind is dict:
-            return "NAME=N with a whole number of at least 1"
+            return f"{self.metavar or 'NAME=N'}{' with a whole number of at least 1' if self._has_counts else ''}"
         noun = "a whole number" if kind is int else "a number of seconds (or 5m, 1h)"
         upper = f"from {self._lowest:g} to {self._highest:g}" if self.highest is not None else ""
         return f"{noun} {upper or f'of at least {self._lowest:g}'}"
@@ -121,9 +126,9 @@ class Parameter:
         if kind is float:
             return duration_secs(text)
         if kind is dict:
-            name, _, number = text.rpartition("=")
-            count = _whole(number)
-            return {name: count} if name and count else None
+            name, equals, value = text.partition("=")
+            inner: Any = _whole(value) if self._has_counts else value if equals else None
+            return None if not name or inner is None or inner == 0 else {name: inner}
         return _whole(text) if kind is int else text
 
     def of_json(self, value: Any) -> Any:
@@ -182,11 +187,6 @@ def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
                 default = REQUIRED if defaults[name] is inspect.Parameter.empty else defaults[name]
                 found.append(replace(note, name=name, kind=get_args(hint)[0], default=default))
     return tuple(found)
-
-
-def about_of(function: Callable[..., Any]) -> str:
-    """The first sentence of its docstring."""
-    return (inspect.getdoc(function) or "").partition("\n")[0]
 
 
 @dataclass(frozen=True)

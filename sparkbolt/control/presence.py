@@ -12,12 +12,11 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from sparkbolt.base.exceptions import line_of
 from sparkbolt.control.control import CONTROL_ENV, ControlServer, tcp_address
 from sparkbolt.control.documents import TopologyEntry, TopologyState
-from sparkbolt.control.home import Home
+from sparkbolt.control.home import Home, entry_with
 from sparkbolt.control.operable import Operable
 from sparkbolt.control.registration import News, Registration, first_entry
 from sparkbolt.control.steering import Steering
@@ -141,12 +140,10 @@ class Presence:
 
 def _unregistered(operable: Operable) -> TopologyEntry:
     """The entry of a topology whose home could not be used."""
-    from sparkbolt.control.home import checked_entry
-
-    name: Any = operable.lane.topology.name
-    entry = checked_entry(b'{"id": "unregistered", "name": ""}')
-    assert entry is not None
-    return {**entry, "id": f"{name}-unregistered", "name": name, "checkpoint": operable.checkpoint}
+    name = operable.lane.topology.name
+    return entry_with(
+        id=f"{name}-unregistered", name=name, state=TopologyState.STARTING, checkpoint=operable.checkpoint
+    )
 
 
 def _command() -> list[str]:

@@ -18,7 +18,7 @@ from typing import TypedDict
 
 from sparkbolt.base.exceptions import line_of
 from sparkbolt.control.documents import Gist, TopologyEntry, TopologyState
-from sparkbolt.control.home import Home, no_gist
+from sparkbolt.control.home import Home, entry_with
 from sparkbolt.control.processes import this_process
 from sparkbolt.version import __version__
 
@@ -53,16 +53,12 @@ def first_entry(
 ) -> TopologyEntry:
     """The entry of a topology that starts now in this process; its id is new."""
     process = this_process()
-    return TopologyEntry(
+    return entry_with(
         id=home.new_id(name, now_ms),
         name=name,
         state=TopologyState.STARTING,
-        why=None,
         started_ms=now_ms,
-        ended_ms=None,
         beat_ms=now_ms,
-        exit_code=None,
-        drained=None,
         host=process.host,
         user=user_name(),
         pid=process.pid,
@@ -70,14 +66,8 @@ def first_entry(
         pid_space=process.space,
         checkpoint=checkpoint,
         directory=checkpoint if directory is None else directory,
-        control=None,
-        spark_ui=None,
-        application_id=None,
-        master=None,
         version=__version__,
-        log_directory=None,
         command=command,
-        gist=no_gist(),
     )
 
 

@@ -309,10 +309,3 @@ def slowest_of(history: History, now_ms: int) -> dict[str, Any] | None:
     """The slowest tree of the last hour: ``root``, ``latency_ms`` and ``time_ms``."""
     found = history.window(RINGS[0].step_secs * RINGS[0].buckets, now_ms).slowest
     return None if found is None else {"root": found[1], "latency_ms": found[0], "time_ms": found[2]}
-
-
-def rate_of(history: History, spouts: Iterable[str], now_ms: int) -> float:
-    """Trees a second that were acked, over the last minute in which the topology ran."""
-    minute = history.window(60, now_ms)
-    acked = sum(minute.components.get(spout, {}).get("acked", 0) for spout in spouts)
-    return acked / minute.secs if minute.secs else 0.0

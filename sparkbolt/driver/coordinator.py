@@ -14,10 +14,8 @@ Time is an argument: ``now_ms`` is the wall clock, ``mono_s`` a monotonic one.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
@@ -28,27 +26,25 @@ from sparkbolt.api.causes import STOPPING
 from sparkbolt.api.components import PartitionedSpout, Spout
 from sparkbolt.api.dead_letters import CHECKPOINT
 from sparkbolt.api.ranges import Range
-from sparkbolt.base.ids import LETTERS, empty_u64, split_key
+from sparkbolt.base.ids import empty_u64, split_key
 from sparkbolt.base.tracebacks import place_in
-from sparkbolt.driver.effects import AskLag, CallSpout, Steps
+from sparkbolt.driver.effects import Steps
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
-from sparkbolt.driver.ledger.retry_schedule import Retry
 from sparkbolt.driver.ledger.settings import ROTATIONS
 from sparkbolt.driver.lifecycle import Lifecycle
-from sparkbolt.driver.offers import checked
 from sparkbolt.driver.overrides import Overrides, traced_sequences
+from sparkbolt.driver.plan_entries import PlanEntries
 from sparkbolt.driver.rate import RateController, positions_read
-from sparkbolt.driver.retry_entries import letter_entries, retry_entries
 from sparkbolt.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer, printed_ids
+from sparkbolt.driver.spout_steps import SpoutSteps
 from sparkbolt.driver.timers import Ticks, Timers
 from sparkbolt.driver.watermarks import Watermarks
-from sparkbolt.errors import EngineError, check
+from sparkbolt.errors import check
 from sparkbolt.layout.lane import Lane, policy_of
 from sparkbolt.observe.recorder import Observed
 from sparkbolt.wire.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Record
 from sparkbolt.wire.verdicts import Feedback
 
-RETRIES_PER_PLAN_MAX = 5000
 FIRST_RECORDS = 10
 """How many records of a ``Spout`` the first micro-batch may have; few, because a bolt may take a second for each."""
 GROWTH_AT_FIRST = 8.0
@@ -66,11 +62,6 @@ Nothing stands still, and the wall clock catches up.
 """
 LATENCY_SHARE = 0.2
 """The weight of the last micro-batch in the mean latency of trees."""
-
-
-def defines(spout: PartitionedSpout, hook: str) -> bool:
-    """Whether a spout defines a method that ``PartitionedSpout`` has for those that need none."""
-    return getattr(type(spout), hook) is not getattr(PartitionedSpout, hook)
 
 
 class Coordinator:
@@ -108,8 +99,6 @@ class Coordinator:
         self.buffers = {
             number: buffer for spec in self.topology.spouts for number, buffer in self._buffers_of(spec).items()
         }
-        self._bytes_of_a_buffer = self.config.micro_batch_bytes_max // max(1, len(self.buffers))
-        """How many bytes the records of one task of a ``Spout`` may have in a plan."""
         self.rates = {spec.id: self._rate_of(spec) for spec in self.topology.spouts}
         self._limit_buffers()
         self.in_force: MicroBatchPlan | None = None
@@ -118,12 +107,12 @@ class Coordinator:
         self.nothing_new_s: float | None = None
         """When the spouts were last asked without any new entry, on the monotonic clock; None if there were entries."""
         self.inlets_quiet_s: float | None = None
-        """A monotonic time since which the inlets' sources were asked and had nothing new; the engine sets it."""
+        """A monotonic time since which the inlets' sources were asked and had nothing new; the machine sets it."""
         self.bounded_inlets: frozenset[str] = frozenset()
         """The inlets whose sources end; the engine sets it."""
         self.is_read_logged = False
-        """Whether the engine's log has a micro-batch that is not committed and reads what no plan in force has: rows of
-        inlets, or what an earlier life planned, until this life runs it again; the engine sets it."""
+        """Whether Spark's log has a micro-batch that is not committed and reads what no plan in force has: rows of
+        inlets, or what an earlier life planned, until this life runs it again; the machine sets it."""
         self._probing: frozenset[str] = frozenset()
         """The spouts from which the plan in force reads only a probe."""
         self.observed = Observed()
@@ -133,8 +122,7 @@ class Coordinator:
         """The monotonic time at which the plans' time was ``ledger.last_now_ms``."""
         self._emitted: dict[str, int] = {}
         self._timers = Timers(lane.runtime_tasks if ledger.last_promoted >= 0 else lane.timed_tasks)
-        self._finished: dict[str, Mapping[str, int]] = {}
-        """By spout: the progress for which it has answered that it is finished."""
+        self.spout_steps = SpoutSteps(spouts, lane.inlets, ledger)
         self._watermarks = Watermarks(lane, spouts)
         self._reads: list[tuple[str, Range, int]] = []
         """What executors have read in the staged micro-batch, as in ``Feedback``."""
@@ -223,35 +211,40 @@ class Coordinator:
         now_ms = self._time_ms(now_ms, mono_s)
         rooms = self._rooms(now_ms)
         held_back = self._held_back()
-        offered = {} if held_back else (yield from self._offered(rooms))
+        offered: dict[str, list[Range]] = {}
+        if self.lifecycle.emits and not held_back:
+            budgets = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
+            offered = yield from self.spout_steps.offers(budgets, lambda name: len(self.topology.tasks(name)))
         clocks = self._timers.due(now_ms)
         if clocks or any(offered.values()):  # an idle poll costs the same whatever sources there are
             yield from self._watermarks.ask(self.ledger.progress, offered)
         offered = offered if self.lifecycle.emits else {}  # it may have been deactivated while a spout was asked
-        bases: dict[int, int] = {}
-        retries = self._retries(bases, now_ms, rooms)
-        entries = [entry for entry in retries if self._is_read(entry)]
-        again = tuple(entry for entry in retries if not self._is_read(entry))
+        entries = PlanEntries(self.lane, self.ledger, self.spouts, self.buffers)
+        budgets = {
+            name: min(self.rates[name].budget, rooms.get(name, 1 << 62)) for name, _ in self._tasks_with_buffers()
+        }
+        entries.add_retries(now_ms, rooms | budgets)
         if not held_back:
-            entries += [*self._ranges(bases, offered), *self._records(bases, rooms, entries)]
-        self.nothing_new_s = None if entries or again else mono_s
+            entries.add_ranges(offered)
+            entries.add_records(budgets)
+        self.nothing_new_s = None if entries.read or entries.again else mono_s
         ticks = self._ticks.due(now_ms)
         expired = self.ledger.expiring(EXPIRED_PER_PLAN_MAX)
         outbox_acks = self.ledger.outbox_acks.first(OUTBOX_ACKS_PER_PLAN_MAX)
         news = outbox_acks and mono_s >= self._outbox_acks_due(outbox_acks)
-        if not (entries or again or ticks or expired or clocks or news):
-            yield from self._ask_finished()
+        if not (entries.read or entries.again or ticks or expired or clocks or news):
+            yield from self.spout_steps.ask_finished(lambda: self._is_done)
             return None
         plan = MicroBatchPlan(
             micro_batch_id=self.ledger.last_promoted + 1,
             life=self.life,
             now_ms=now_ms,
-            entries=tuple(entries),
+            entries=tuple(entries.read),
             ticks=ticks,
             expired=expired,
             void=self.ledger.void,
             asked=self._holders(expired[:ASKED_FOR_MAX]),
-            again=again,
+            again=tuple(entries.again),
             outbox_acks=outbox_acks,
             clocks=clocks,
         )
@@ -306,18 +299,6 @@ class Coordinator:
                 self.ledger.expire()
             self._next_rotation += due * self._rotate_every
 
-    def _base(self, bases: dict[int, int], task: int, reserve: int) -> int:
-        base = bases.get(task, self.ledger.next_sequence(task))
-        if base + reserve > LETTERS:
-            component, index = self.topology.task_owner(task)
-            raise EngineError(
-                f"{component}[{index}] has reserved {base:,} trees since the topology's first start, and cannot "
-                f"reserve {reserve:,} more: each position of a range counts, be there a record or not, and a task has "
-                f"{LETTERS:,}. Use positions without gaps (not nanoseconds), or more tasks, and a new checkpoint"
-            )
-        bases[task] = base + reserve
-        return base
-
     def _time_ms(self, now_ms: int, mono_s: float) -> int:
         """The time of a plan that is made now: the wall clock, unless the wall clock was set back.
 
@@ -325,38 +306,6 @@ class Coordinator:
         retries advance too. It advances a little slower, until the wall clock has caught up.
         """
         return max(now_ms, self.ledger.last_now_ms + int((mono_s - self._timed_at) * 1000 * CATCH_UP_SPEED))
-
-    def _retries(self, bases: dict[int, int], ready_ms: int, rooms: dict[str, int]) -> list[Entry]:
-        """The entries for retries and dead letters; half of a probe is reserved for new messages."""
-        half = {component: (room + 1) // 2 for component, room in rooms.items()}
-        for component, _ in self._tasks_with_buffers():
-            half[component] = min((self.rates[component].budget + 1) // 2, half.get(component, RETRIES_PER_PLAN_MAX))
-        due = self.ledger.messages.retries.due(RETRIES_PER_PLAN_MAX, ready_ms, half)
-        retries = list(self._that_fit(due))
-        entries = retry_entries(retries, partial(self._base, bases), self._reads_once)
-        entries += letter_entries(retries, self.ledger.messages.next_letter)
-        for entry in entries:
-            if entry.task in self.buffers:
-                self.buffers[entry.task].plan_again(entry)
-        return entries
-
-    def _that_fit(self, retries: Iterable[Retry]) -> Iterator[Retry]:
-        """The retries without those of a ``Spout`` whose records would fill more than half of its task's bytes."""
-        sizes, most = Counter[int](), self._bytes_of_a_buffer // 2
-        for retry in retries:
-            buffer = self.buffers.get(retry.task)
-            if buffer is None or sizes[retry.task] < most:
-                sizes[retry.task] += 0 if buffer is None else buffer.unfinished[retry.position].record.size
-                yield retry
-
-    def _reads_once(self, task: int) -> bool:
-        spout = self.spouts.get(self.topology.task_owner(task)[0])
-        return spout is not None and spout.once
-
-    def _is_read(self, entry: Entry) -> bool:
-        """Whether a spout reads the entry; otherwise the task of a bolt or an inlet has it in its outbox."""
-        component = self.topology.task_owner(entry.task)[0]
-        return self.topology.components[component].is_spout and component not in self.lane.inlets
 
     def _held_back(self) -> bool:
         """Whether a bolt that starts trees has reached ``max_spout_pending``; then nothing new is read."""
@@ -373,29 +322,6 @@ class Coordinator:
         """The monotonic time from which a micro-batch runs for outbox acks alone."""
         return self._promoted_at + (OUTBOX_ACKS_WAIT_SECS if len(outbox_acks) < OUTBOX_ACKS_PER_PLAN_MAX else 0.0)
 
-    def _offered(self, rooms: Mapping[str, int]) -> Steps[dict[str, Sequence[Range]]]:
-        """The ranges that active spouts offer for the next read; nothing is taken from them yet."""
-        progress, offered = self.ledger.progress, dict[str, Sequence[Range]]()
-        budgets = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
-        for component, spout in self.spouts.items() if self.lifecycle.emits else ():
-            if budgets[component] >= 1 and component not in self.lane.inlets:
-                done, tasks = progress.get(component, {}), len(self.topology.tasks(component))
-                offer = yield CallSpout(component, spout, "next_ranges", (done, budgets[component]))
-                ranges = checked(component, offer, done, tasks)
-                takes_more = partial(self.ledger.messages.takes_more, component, max_uncommitted=spout.max_uncommitted)
-                offered[component] = [range_ for range_ in ranges if takes_more(range_.source)]
-        return offered
-
-    def _ranges(self, bases: dict[int, int], offered: Mapping[str, Sequence[Range]]) -> list[Entry]:
-        entries = []
-        for component, ranges in offered.items():
-            once, numbers = self.spouts[component].once, self.topology.tasks(component)
-            for range_ in ranges:
-                task = numbers[range_.task]
-                base = self._base(bases, task, range_.end - range_.start)
-                entries.append(Entry(task, base, range_.source, range_.start, range_.end, once=once))
-        return entries
-
     def _budget(self, component: str, probe: int | None) -> int:
         """How many positions of a spout may be read; with ``probe``, about half of that many messages."""
         rate = self.rates[component]
@@ -404,23 +330,6 @@ class Coordinator:
         if limit is not None and self.lane.tracked:
             rooms.append(limit * len(self.topology.tasks(component)) - self.ledger.pending(component))
         return min([rate.budget, *(rate.positions_for(max(0, room)) for room in rooms)])
-
-    def _records(self, bases: dict[int, int], rooms: Mapping[str, int], retries: Sequence[Entry]) -> list[Entry]:
-        """The entries for records of each ``Spout`` that were never planned; retries use up a part of the budget."""
-        entries: list[Entry] = []
-        again = positions_read(retries, (), self.topology.task_owner)
-        for component, numbers in self._tasks_with_buffers():
-            left = min(self.rates[component].budget, rooms.get(component, SPOUT_BUFFER_RECORDS_MAX)) - again[component]
-            by_need = sorted((len(self.buffers[number].waiting), number) for number in numbers)
-            for place, (count, number) in enumerate(by_need):
-                buffer = self.buffers[number]
-                check(not buffer.planned, f"records of task {number} are still planned")
-                share = min(count, math.ceil(left / (len(by_need) - place)))
-                planned = buffer.plan(self._base(bases, number, 0), self._bytes_of_a_buffer, share)
-                self._base(bases, number, len(buffer.planned))
-                left -= len(buffer.planned)
-                entries += planned
-        return entries
 
     def _tasks_with_buffers(self) -> Iterator[tuple[str, Sequence[int]]]:
         for spec in self.topology.spouts:
@@ -488,14 +397,14 @@ class Coordinator:
         self._timers.count(plan.clocks)
         self._settle_records(plan)
         self._notify_buffers(promotion)
+        steps = self.spout_steps
         for component, items in groupby(self._reads, key=itemgetter(0)):
-            yield from self._tell(component, "on_read", [(range_, size) for _, range_, size in items])
+            yield from steps.tell(component, "on_read", [(range_, size) for _, range_, size in items])
         for component, moved in promotion.progress_moved.items():
-            yield from self._tell(component, "on_committed", moved)
-        yield from self.tell_sources(self.ledger.messages.changed, changed=True)
-        for component, spout in self.spouts.items():
-            self.ledger.metrics.see_lag(component, *(yield AskLag(component, spout)))
-        yield from self._ask_finished()
+            yield from steps.tell(component, "on_committed", moved)
+        yield from steps.tell_sources(self.ledger.messages.changed, changed=True)
+        yield from steps.see_lag()
+        yield from steps.ask_finished(lambda: self._is_done)
         return promotion
 
     def _time(self, promotion: Promotion, elapsed_ms: float) -> None:
@@ -530,29 +439,6 @@ class Coordinator:
                 if not self.lane.tracked:  # without ackers messages are acked once sent, as in Storm
                     buffer.acks.extend(one.message_id for one in buffer.planned if one.message_id is not None)
                 buffer.planned = []
-
-    def _tell(self, component: str, hook: str, *arguments: Any) -> Steps[None]:
-        """Call a method of a spout that defines it."""
-        spout = self.spouts.get(component)
-        if spout is not None and defines(spout, hook):
-            yield CallSpout(component, spout, hook, arguments)
-
-    def tell_sources(self, components: Iterable[str], *, changed: bool) -> Steps[None]:
-        """Tell spouts the state of their sources: of all, or of those that have changed."""
-        for component in components:
-            spout = self.spouts.get(component)
-            if spout is not None and defines(spout, "on_sources_changed"):  # to make the views takes time
-                views = self.ledger.views(component, changed=changed)
-                yield CallSpout(component, spout, "on_sources_changed", (views,))
-
-    def _ask_finished(self) -> Steps[None]:
-        """Ask the spouts whether they have read everything, if nothing else is left to do."""
-        ending = [name for name, spout in self.spouts.items() if defines(spout, "finished")]
-        for component in ending if ending and self._is_done else ():
-            progress = dict(self.ledger.progress.get(component, {}))
-            known = component in self.lane.inlets or self._finished.get(component) == progress
-            if not known and (yield CallSpout(component, self.spouts[component], "finished", (progress,))):
-                self._finished[component] = progress
 
     def _notify_buffers(self, promotion: Promotion) -> None:
         if not self.buffers:
@@ -627,4 +513,4 @@ class Coordinator:
     def _is_read_out(self, component: str) -> bool:
         if component in self.lane.inlets:
             return component in self.bounded_inlets and self.inlets_quiet_s is not None
-        return self._finished.get(component) == self.ledger.progress.get(component, {})
+        return self.spout_steps.is_finished(component)

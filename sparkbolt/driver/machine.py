@@ -125,7 +125,7 @@ def begin(
     coordinator = Coordinator(
         lane, ledger, spouts, lifecycle or Lifecycle(), now_ms=int(clock.now_ms), mono_s=clock.mono_s
     )
-    yield from coordinator.tell_sources(spouts, changed=False)
+    yield from coordinator.spout_steps.tell_sources(spouts, changed=False)
     planner = Planner(coordinator, files, where=where, last_commit=last_commit if lane.inlets else None, logged=logged)
     transaction = Transaction(lane, files) if lane.topology.config.transactional else None
     return DriverMachine(coordinator, planner, clock, Commits(lane, files), transaction)

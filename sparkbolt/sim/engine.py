@@ -10,6 +10,7 @@ import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from sparkbolt.api.components import PartitionedSpout
@@ -46,8 +47,8 @@ from sparkbolt.wire.frames import Column, Moment
 from sparkbolt.wire.plan import MicroBatchPlan, Offset
 from sparkbolt.wire.verdicts import Feedback
 from sparkbolt.worker.environment import Capture, WorkerEnvironment, environment_of
-from sparkbolt.worker.results import Row
-from sparkbolt.worker.source_reader import clock_rows, run_entry
+from sparkbolt.worker.routing import Row
+from sparkbolt.worker.source_reader import clock_rows, run_piece
 from sparkbolt.worker.stage import run_level
 from sparkbolt.worker.state.task_state import DictStore
 from sparkbolt.worker.worker import Worker
@@ -216,10 +217,8 @@ class LocalEngine:
         """Return the rows that leave the lane for a plan, without what is excluded."""
         moment = Moment(plan.micro_batch_id, plan.now_ms)
         rows = self.first_rows(plan)
-        for piece, entry in enumerate(plan.alive_entries(self.coordinator.life)):
-            records = self.coordinator.records_of(entry) if entry.source is None else ()
-            traced = self.coordinator.traced_of(entry)
-            rows += run_entry(self.worker, moment, piece, entry, records, traced, exclusion).to_rows(self.lane)
+        for piece in chain.from_iterable(self.machine.planner.shares(plan, self._cores)):
+            rows += run_piece(self.worker, moment, piece, exclusion).to_rows(self.lane)
         for level in self.lane.levels:
             runs = by_dest(rows) if level.stateful else [rows]
             results = [run_level(self.worker, level.number, run, self._store_of, exclusion) for run in runs]

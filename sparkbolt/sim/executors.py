@@ -22,11 +22,11 @@ from sparkbolt.sim.observer import AttemptObserver, Sightings, WorkerDied
 from sparkbolt.wire.acker import judge_rows
 from sparkbolt.wire.exclusion import NOTHING_EXCLUDED, Exclusion
 from sparkbolt.wire.frames import Moment
-from sparkbolt.wire.plan import Entry, MicroBatchPlan, Record
+from sparkbolt.wire.plan import MicroBatchPlan, Piece
 from sparkbolt.wire.verdicts import KeptRows
 from sparkbolt.worker.environment import WorkerEnvironment
-from sparkbolt.worker.results import Row
-from sparkbolt.worker.source_reader import clock_rows, run_entry
+from sparkbolt.worker.routing import Row
+from sparkbolt.worker.source_reader import clock_rows, run_piece
 from sparkbolt.worker.stage import run_level
 from sparkbolt.worker.state.task_state import DictStore
 from sparkbolt.worker.worker import Worker
@@ -109,7 +109,7 @@ class Executors:
     def run(
         self,
         plan: MicroBatchPlan,
-        records: Mapping[Entry, Sequence[Record]],
+        shares: Sequence[Sequence[Piece]],
         pending: Pending,
         random_: random.Random,
         exclusion: Exclusion = NOTHING_EXCLUDED,
@@ -117,8 +117,8 @@ class Executors:
         """Run the spark_tasks of a micro-batch, stage by stage.
 
         Args:
-            plan: What is read; an entry that is not lasting is read only if ``records`` has it.
-            records: Records of the entries that are not lasting and still alive; a ``PartitionedSpout`` has none here.
+            plan: The plan of the micro-batch.
+            shares: What each spark_task of the source reads.
             pending: The faults to come.
             random_: Decides the orders, and which worker runs what.
             exclusion: What this execution leaves out.
@@ -127,33 +127,25 @@ class Executors:
         moment = Moment(plan.micro_batch_id, plan.now_ms)
         rows: list[Row] = clock_rows(self._lane, plan)
         jobs: list[tuple[str, Sequence[Row], Work]] = [
-            (f"source/{group}", (), self._reading(moment, pieces, records, exclusion))
-            for group, pieces in enumerate(self._pieces(plan, records))
+            (f"source/{place}", (), self._reading(moment, share, exclusion))
+            for place, share in enumerate(shares)
+            if share
         ]
         fault = pending.take(plan.micro_batch_id, Step.SOURCE)
         rows += self._stage(plan.micro_batch_id, READERS, jobs, fault, outcome, random_)
         fault = pending.take(plan.micro_batch_id, Step.LEVEL)
         unlucky = fault.place % len(self._lane.levels) if fault is not None and self._lane.levels else -1
         for place, level in enumerate(self._lane.levels):
-            shares = self._shuffled(rows, random_)
             jobs = [
-                (f"level {level.number}/{home}", share, self._level(level.number, level.stateful, exclusion))
-                for home, share in enumerate(shares)
-                if share
+                (f"level {level.number}/{home}", came, self._level(level.number, level.stateful, exclusion))
+                for home, came in enumerate(self._shuffled(rows, random_))
+                if came
             ]
             rows = self._stage(plan.micro_batch_id, BOLTS, jobs, fault if place == unlucky else None, outcome, random_)
         if random_.random() < 0.25:  # the ackers run on the executors
             rows = [row for share in self._shuffled(rows, random_) if share for row in judge_rows(share)]
         outcome.rows = rows
         return outcome
-
-    def _pieces(self, plan: MicroBatchPlan, records: Mapping[Entry, Sequence[Record]]) -> list[list[tuple[int, Entry]]]:
-        """Return the source's entries by spark_task: those of one spout task stay together."""
-        groups: list[list[tuple[int, Entry]]] = [[] for _ in range(self._size)]
-        for index, entry in enumerate(plan.entries):
-            if entry.lasting or entry in records:
-                groups[entry.task % self._size].append((index, entry))
-        return [group for group in groups if group]
 
     def _shuffled(self, rows: Sequence[Row], random_: random.Random) -> list[list[Row]]:
         """Return rows by the spark_partition that Spark's hash assigns, each in a random order."""
@@ -164,19 +156,10 @@ class Executors:
             random_.shuffle(share)
         return shares
 
-    def _reading(
-        self,
-        moment: Moment,
-        pieces: Sequence[tuple[int, Entry]],
-        records: Mapping[Entry, Sequence[Record]],
-        exclusion: Exclusion,
-    ) -> Work:
+    def _reading(self, moment: Moment, share: Sequence[Piece], exclusion: Exclusion) -> Work:
         def work(worker: Worker, _rows: Sequence[Row], _stores: dict[int, DictStore]) -> list[Row]:
-            out: list[Row] = []
-            for piece, entry in pieces:
-                result = run_entry(worker, moment, piece, entry, records.get(entry, ()), exclusion=exclusion)
-                out += result.to_rows(self._lane)
-            return out
+            results = (run_piece(worker, moment, piece, exclusion) for piece in share)
+            return [row for result in results for row in result.to_rows(self._lane)]
 
         return work
 

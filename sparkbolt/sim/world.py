@@ -10,7 +10,7 @@ Rule 3: two phases. While faults are on, nothing wrong may happen; then faults a
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sparkbolt.api.causes import Cause
@@ -59,7 +59,7 @@ from sparkbolt.sim.spouts import close_ranged, open_ranged
 from sparkbolt.sim.subject import Subject
 from sparkbolt.wire.acker import gather
 from sparkbolt.wire.exclusion import NOTHING_EXCLUDED
-from sparkbolt.wire.plan import BEFORE_THE_FIRST, Entry, MicroBatchPlan, Offset, Record
+from sparkbolt.wire.plan import BEFORE_THE_FIRST, MicroBatchPlan, Offset, Piece
 from sparkbolt.wire.verdicts import Feedback
 
 START_MS = 1_767_225_600_000
@@ -77,8 +77,8 @@ JUMP_MS_MAX = 3_600_000
 RESTARTS_MAX = 20
 """More starts of a query than this without a commit between them count as a failure."""
 
-Ready = tuple[MicroBatchPlan, dict[Entry, list[tuple[Any, Any]]]]
-"""The plan to run, and (record, message id) of the records that it carries."""
+Ready = tuple[MicroBatchPlan, list[list[Piece]]]
+"""The plan to run, and what each spark_task of the source reads."""
 
 
 class World:
@@ -127,8 +127,8 @@ class World:
         self._micro_batches = micro_batches
         self._quiet_turns = 0
         self._ran: tuple[MicroBatchPlan, MicroBatchOutcome] | None = None
-        self._records: Mapping[Entry, Sequence[Record]] = {}
-        """The records that the plan to run carries."""
+        self._shares: list[list[Piece]] = []
+        """What each spark_task of the source reads in the plan to run."""
         self._random = random.Random()
         self._outcome = MicroBatchOutcome()
         """The outcome of the last execution."""
@@ -320,19 +320,19 @@ class World:
         """Do nothing: the start of the next request has the same information, and has it earlier."""
 
     def spark_partitions(self, start: Offset, end: Offset) -> Ready:
-        """Return the plan that Spark runs, and the records that it carries."""
-        plan = self.driver.machine.confirmed(end)
-        return plan, self.driver.records_of(plan)
+        """Return the plan that Spark runs, and what each spark_task of the source reads."""
+        machine = self.driver.machine
+        plan = machine.confirmed(end)
+        return plan, machine.planner.shares(plan, self.subject.lane.spark_partitions)
 
     def run_micro_batch(self, micro_batch_id: int, parts: Ready) -> None:
         """Run the spark_tasks of a micro-batch, and ``foreachBatch``."""
-        plan, records = parts
+        plan, self._shares = parts
         check(plan.micro_batch_id == micro_batch_id, f"Spark runs {micro_batch_id} with the plan of another: {plan}")
         self._quiet_turns = 0 if plan.reserving else self._quiet_turns + 1
         self.executions += 1
         self._random = random.Random(f"{self.seed}/{micro_batch_id}/{self.executions}")
-        self._records = {entry: [record for record, _ in pairs] for entry, pairs in records.items()}
-        self.checkers.begun(plan, records)
+        self.checkers.begun(plan, self.driver.records_of(plan))
         self._pass(MICRO_BATCH_MS)
         self._perform_all(self.driver.machine.ran(micro_batch_id))
         self._ran = plan, self._outcome
@@ -444,7 +444,7 @@ class World:
         elif exclusion is not None and self._aborted[0] != plan:
             self._aborted = plan, []
         exclusion = exclusion or NOTHING_EXCLUDED
-        self._outcome = self.executors.run(plan, self._records, self.pending, self._random, exclusion)
+        self._outcome = self.executors.run(plan, self._shares, self.pending, self._random, exclusion)
         self._outcome.exclusion = exclusion
         return gather(data for _, data in self._outcome.rows)
 

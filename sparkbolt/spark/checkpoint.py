@@ -52,7 +52,7 @@ from sparkbolt.files.local import LocalFiles, make_folder
 from sparkbolt.layout.lane import Lane, moved
 from sparkbolt.spark.checkpoint_lock import lock
 from sparkbolt.spark.locations import FILES_SECS, answer_within, check_hdfs
-from sparkbolt.spark.versions import FILE_MANAGER, note_version
+from sparkbolt.spark.versions import FILE_MANAGER
 
 _IDENTITY = re.compile("[0-9a-f]{32}")
 log = logging.getLogger("sparkbolt")
@@ -200,21 +200,6 @@ class Checkpoint:
             self.files.write("identity", found.encode())
         return found
 
-    def check_life(self, life: int | None = None) -> None:
-        """Check, before a life writes anything that counts, that no other life has begun meanwhile.
-
-        On a local disk the lock already prevents that. Other file systems have no lock, and there this check stops an
-        old driver that was believed to be dead.
-
-        Args:
-            life: the number of the life; by default the last one that this driver has begun, even if that life ended
-                before it read anything.
-
-        Raises:
-            FencedError: another driver has taken over the checkpoint.
-        """
-        self.tenure.check(life)
-
     def placement(self, topology: Topology) -> Mapping[str, Any] | None:
         """The stored placement of the topology's tasks; None if the checkpoint is new.
 
@@ -332,18 +317,6 @@ class Checkpoint:
         )
         self.files.remove(f"spark/{log_}/{number}")
 
-    def note_version(self, version: str) -> None:
-        """Record which version of Spark runs on the checkpoint.
-
-        Raises:
-            CheckpointError: a newer version has run on it.
-        """
-        note_version(self.files, version, f"checkpoint {self.directory}")
-
-    def write_entry(self, micro_batch_id: int, entry: bytes) -> None:
-        """Make an entry of the ledger's log durable; it replaces an earlier one of the same micro-batch."""
-        ledger_files.write_entry(self.files, micro_batch_id, entry)
-
     def compact(self, micro_batch_id: int, snapshot: bytes) -> None:
         """Replace all entries up to a promoted micro-batch by a snapshot of the ledger.
 
@@ -351,7 +324,7 @@ class Checkpoint:
             FencedError: another driver has taken over the checkpoint; it reads these entries.
         """
         if self.tenure.life is not None:
-            self.check_life()
+            self.tenure.check()
         if isinstance(self.files, LocalFiles):
             self.files.flush(f"spark/offsets/{micro_batch_id}")
             self.files.flush(f"spark/commits/{micro_batch_id}")

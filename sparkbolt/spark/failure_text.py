@@ -12,14 +12,11 @@ from __future__ import annotations
 import errno
 import json
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from sparkbolt import errors
@@ -56,10 +53,11 @@ _NOT_OURS = re.compile(
     r'|Cannot run program "[^"]*python[^"]*"'
 )
 """The error texts of a Spark process that runs another Python than the one with Sparkbolt, or finds no Python."""
-_NEEDED = ("pyspark", "pyarrow", "pandas", "numpy", "cloudpickle")
-"""The modules that Spark's Python processes must be able to import for Sparkbolt."""
-PROBE_SECS = 60.0
-"""How long another Python may take to import ``_NEEDED``."""
+_OTHER_PYTHON = (
+    "Spark's workers run a Python that cannot run this version of Sparkbolt and PySpark ({}), as PYSPARK_PYTHON said "
+    f"when the session was made; this program runs {sys.executable}. Set the environment variable PYSPARK_PYTHON to "
+    "that, or to another that has them, and make the session anew (spark.stop())"
+)
 _CAUSED_BY = "Caused by: "
 """How a cause begins in a stack trace of Java; the last one is the innermost."""
 CAUSES_MAX = 30
@@ -120,56 +118,19 @@ def query_failure(error: BaseException) -> QueryFailure:
     if not isinstance(error, PySparkException | Py4JError):
         return QueryFailure(line_and_owner(error))
     if _is_worker_missing(error):
-        return _worker_missing()
+        return QueryFailure(_NO_WORKER, WorkerStartError)
     text = str(error)
     found = carried(text)
     if found is not None:
         return found
     if _NO_WORKER_TOLD.search(text):
-        return _worker_missing()
+        return QueryFailure(_NO_WORKER, WorkerStartError)
     says = _NOT_OURS.search(text)
     if says is not None:
-        return QueryFailure(_other_python(SparkContext._active_spark_context, says[0]), EngineError)
+        return QueryFailure(_OTHER_PYTHON.format(says[0]), EngineError)
     if _NO_SPACE not in text and _EOF.search(text):
         return QueryFailure(_DISK_FULL if log_says(_NO_SPACE) else _BROKEN_OFF)
     return QueryFailure(explain(text))
-
-
-def _worker_missing() -> QueryFailure:
-    """The failure for a process that did not start.
-
-    The machine may be overloaded, which passes; or the configured Python cannot run Sparkbolt, which does not pass.
-    """
-    mistake = python_mistake(SparkContext._active_spark_context)
-    return QueryFailure(_NO_WORKER, WorkerStartError) if mistake is None else QueryFailure(mistake, EngineError)
-
-
-def python_mistake(context: SparkContext | None) -> str | None:
-    """Why the Python of this machine's workers cannot run Sparkbolt, found by running it; None if it can."""
-    runs = getattr(context, "pythonExec", sys.executable)
-    if runs == sys.executable or not str(getattr(context, "master", "")).startswith("local"):
-        return None
-    tried = [runs, "-c", f"import {', '.join(_NEEDED)}"]
-    try:
-        run = subprocess.run(tried, capture_output=True, text=True, timeout=PROBE_SECS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as raised:
-        says = line_and_owner(raised)
-    else:
-        says = "" if run.returncode == 0 else run.stderr.strip().rpartition("\n")[2]
-    return _other_python(context, says) if says else None
-
-
-def _other_python(context: SparkContext | None, says: str) -> str:
-    """What to do if Spark's workers run a Python that cannot run Sparkbolt; ``says`` is its error."""
-    runs = context.pythonExec if context is not None else "python3"
-    full = shutil.which(runs)
-    where = f" ({full})" if full not in (None, runs) else ""
-    return (
-        f"Spark's workers run the Python {runs!r}{where}, as PYSPARK_PYTHON said when the session was made, and that "
-        f"cannot run this version of Sparkbolt and PySpark ({says}); this program runs {sys.executable}. Set the "
-        "environment variable PYSPARK_PYTHON to that, or to another that has them, and make the session anew "
-        "(spark.stop())"
-    )
 
 
 def _is_worker_missing(error: BaseException) -> bool:

@@ -45,7 +45,6 @@ from sparkbolt.driver.effects import (
     TakeLife,
     Tell,
     Wait,
-    WriteEntry,
 )
 from sparkbolt.driver.ledger.agreement import LoggedOffset, logged_offset
 from sparkbolt.driver.ledger.ledger import Promotion
@@ -316,8 +315,6 @@ class Life:
                 return self._wait(at_once)
             case Execute():
                 return self._executed(effect)
-            case WriteEntry(micro_batch_id, entry):
-                checkpoint.write_entry(micro_batch_id, entry)
             case Commit(component, txid, rows):
                 self._commit_calls(component, txid, rows)
             case Tell(promotion):
@@ -341,8 +338,7 @@ class Life:
 
     def see_lag(self) -> None:
         """Ask the spouts for their lags, for the metrics; called under the lock, which is released meanwhile."""
-        for component, spout in self.coordinator.spouts.items():
-            self.coordinator.ledger.metrics.see_lag(component, *self._spout_calls.lag(AskLag(component, spout)))
+        self._perform_all(self.coordinator.spout_steps.see_lag())
 
     @property
     def commit_waits(self) -> str | None:

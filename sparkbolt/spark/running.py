@@ -346,7 +346,7 @@ class RunningOnSpark(RunningTopology):
         return self._checkpoint.files.read(name)
 
     def write(self, name: str, data: bytes) -> None:
-        self._checkpoint.check_life()
+        self._checkpoint.tenure.check()
         self._checkpoint.files.write(name, data)
 
     def restart(self, why: str) -> None:

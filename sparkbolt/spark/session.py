@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -42,8 +41,6 @@ JAVA_VERSION_MIN = 17
 TASK_FAILURES_MAX = 4
 TASK_FAILURES_MIN = 2
 """Without a second attempt of a spark_task, the tuple that killed the worker cannot be found."""
-FILES_MIN = 1024
-"""If a process may have fewer files open, a start that fails says so: Java and Spark's jars are some hundreds."""
 EXECUTORS_WAIT_SECS = 60.0
 EXECUTORS_STEADY_SECS = 3.0
 JVM_IS_GONE = (
@@ -265,17 +262,8 @@ def _new_session(name: str, master: str, settings: Mapping[str, str]) -> SparkSe
             said = (what_java_said(kept) if kept else None) or "Java ended before it could be used"
         elif isinstance(error, OSError | Py4JNetworkError):
             said = f"the JVM has ended, or does not answer ({said})"
-        said += _too_few_files()
         where = f"; Spark's log is {kept}" if kept else ""
         raise EngineError(f"Spark does not start with master {master!r}: {said}{where}") from None
-
-
-def _too_few_files() -> str:
-    """A hint, if this process may have so few files open that Java finds no room for its own; otherwise empty."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if limit == resource.RLIM_INFINITY or limit >= FILES_MIN:
-        return ""
-    return f" (a process may have {limit} files open here, which is few for Java: ulimit -n {FILES_MIN})"
 
 
 def own_class_archive() -> ClassArchive | None:

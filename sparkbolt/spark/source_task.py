@@ -18,8 +18,8 @@ from sparkbolt.spark.repetition import announced
 from sparkbolt.wire.exclusion import Exclusion
 from sparkbolt.wire.frames import Moment
 from sparkbolt.wire.plan import Piece
-from sparkbolt.worker.results import Row
-from sparkbolt.worker.source_reader import run_entry
+from sparkbolt.worker.routing import Row
+from sparkbolt.worker.source_reader import run_piece
 from sparkbolt.worker.worker import Worker
 
 
@@ -48,5 +48,4 @@ def read(bundle: JobBundle, task: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def _read(moment: Moment, piece: Piece, exclusion: Exclusion, worker: Worker, _: StoreOf) -> list[Row]:
-    result = run_entry(worker, moment, piece.index, piece.entry, piece.records, piece.traced, exclusion)
-    return result.to_rows(worker.lane)
+    return run_piece(worker, moment, piece, exclusion).to_rows(worker.lane)

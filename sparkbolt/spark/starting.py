@@ -39,7 +39,7 @@ from sparkbolt.spark.session import (
     is_one_process,
     make_session,
 )
-from sparkbolt.spark.versions import check_private_names
+from sparkbolt.spark.versions import note_version
 from sparkbolt.spark.warming import warm_up
 from sparkbolt.telemetry import sink_for
 
@@ -72,7 +72,6 @@ def start(
     else:
         session = make_session(topology.name, master, settings)
     check_usable(session)
-    check_private_names(session)
     check_reachable(session, place)
     code_shipping.send(session.sparkContext, files, cluster=not is_local(session))
     sink = sink_for(topology, telemetry)
@@ -112,7 +111,7 @@ def _running(
     )
     try:
         held.cut_back()
-        held.note_version(session.version)
+        note_version(held.files, session.version, f"checkpoint {held.directory}")
         placement = held.placement(topology)
         if placement is None:
             await_executors(session)

@@ -186,7 +186,7 @@ class Supervisor:
     def _begin_again(self) -> None:
         """Begin a new life from the checkpoint; the spouts' threads continue with its spout buffers."""
         old = self.life
-        self._checkpoint.check_life()  # otherwise two drivers would take over from each other again and again
+        self._checkpoint.tenure.check()  # otherwise two drivers would take over from each other again and again
         old.promote_what_is_committed()
         old.end()
         life = self._new_life()

@@ -12,11 +12,8 @@ what is committed, and ``partitions`` once with an empty range after a restart (
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pyspark
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
 
 from sparkbolt.base.files import Files
 from sparkbolt.errors import CheckpointError, EngineError
@@ -88,24 +85,6 @@ def check_version(version: str, what: str = "the installed PySpark") -> None:
             f"{what} is {version}, which is newer than this version of Sparkbolt: {_supported()}; install one of them, "
             "or a newer Sparkbolt"
         )
-
-
-def check_private_names(session: SparkSession) -> None:
-    """Refuse a build of Spark that lacks a private class which is used.
-
-    Raises:
-        EngineError: it lacks one.
-    """
-    jvm: Any = session.sparkContext._jvm
-    loader = jvm.Thread.currentThread().getContextClassLoader()
-    for name in (*PRIVATE_CLASSES, *PRIVATE_METHODS):
-        try:
-            jvm.java.lang.Class.forName(name, False, loader)
-        except Py4JJavaError:
-            raise EngineError(
-                f"this Spark ({session.version}) has no class {name}, which Sparkbolt uses, and Apache's builds have: "
-                f"it is another build; {_supported()}, as Apache releases it"
-            ) from None
 
 
 def note_version(files: Files, version: str, where: str) -> None:

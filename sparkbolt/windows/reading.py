@@ -28,7 +28,7 @@ from sparkbolt.windows.settings import UNITS, Windowing
 from sparkbolt.wire.frames import python_values
 from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.failures import Failure, failure_of
-from sparkbolt.worker.results import TaskResult
+from sparkbolt.worker.results import Settlements
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = 1 << 63
@@ -41,7 +41,7 @@ MESSAGE_ID_RUNS_KEPT = 10_000
 """How many runs of message ids are stored for each source: those with the highest ids."""
 
 
-def times_of(rows: Rows, windowing: Windowing, now_ms: int, counts: TaskResult) -> tuple[I64, npt.NDArray[np.bool_]]:
+def times_of(rows: Rows, windowing: Windowing, now_ms: int, counts: Settlements) -> tuple[I64, npt.NDArray[np.bool_]]:
     """Read the timestamp of each row; rows without one are added to ``counts.failures``, and are not retried.
 
     Args:
@@ -130,7 +130,7 @@ def _likely(time_ms: int, now_ms: int, windowing: Windowing) -> str:
     return "Is a clock wrong? If not, raise with_max_future"
 
 
-def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: TaskResult) -> list[Any]:
+def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: Settlements) -> list[Any]:
     extracted: list[Any] = []
     for row, values in enumerate(rows.values()):
         try:
@@ -142,7 +142,7 @@ def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: TaskResult
 
 
 def _each_time(
-    values: Sequence[Any], windowing: Windowing, counts: TaskResult
+    values: Sequence[Any], windowing: Windowing, counts: Settlements
 ) -> tuple[I64, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """The times of values; which values are times, and which are numbers, each bool[values]."""
     unit = windowing.timestamp_unit
@@ -199,7 +199,7 @@ def _scaled(numbers: I64, unit: str | None) -> I64:
 
 
 def groups_of(
-    rows: Rows, key: tuple[str, ...], good: npt.NDArray[np.bool_], counts: TaskResult
+    rows: Rows, key: tuple[str, ...], good: npt.NDArray[np.bool_], counts: Settlements
 ) -> dict[Any, npt.NDArray[np.intp]]:
     """The good rows of each key, intp[rows], in the order of the keys' first rows; rows without a valid key fail.
 
@@ -253,7 +253,7 @@ class MessageIds:
         self._runs: dict[tuple[str, int, str], tuple[list[int], list[int]]] = {}
         """By source: (starts, ends) of runs of ids, the ends exclusive."""
 
-    def new_of(self, rows: Rows, field: str, good: npt.NDArray[np.bool_], counts: TaskResult) -> npt.NDArray[np.bool_]:
+    def new_of(self, rows: Rows, field: str, good: npt.NDArray[np.bool_], counts: Settlements) -> npt.NDArray[np.bool_]:
         """Find the good rows whose id is new, bool[rows], and store their ids.
 
         A row whose id is not a whole number fails, and ``good``, bool[rows], becomes false for it.

@@ -98,16 +98,6 @@ class Source(Spout):
         raise NotImplementedError
 
 
-class Pass(BasicBolt):
-    """Sends on what it gets."""
-
-    outputs = ["n", "thing"]
-    stateless = True
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        collector.emit([tup["n"], None])
-
-
 class Last(BasicBolt):
     """Keeps what came to it."""
 
@@ -186,34 +176,4 @@ def run(bolt: Component, *, fails: bool = True, tasks: int = 1, **settings: Any)
     assert all(isinstance(reason, str) and reason for reason in told.values())
     arrived = [n for [n] in driver.emitted("last")]
     assert sorted(n for n in arrived if n not in bad) == [n for n in given if n not in bad]
-    return driver
-
-
-class Pair(Spout):
-    """Fed with things."""
-
-    outputs = ["n", "thing"]
-
-    def next_tuple(self, collector: Any) -> None:
-        raise NotImplementedError
-
-
-def run_record(make: Callable[[], Any], *, fails: bool = True, fuse: bool = True) -> TopologyTestDriver:
-    """As ``run``, with a spout that emits the bad value."""
-    config = Config(max_attempts=1, frame_bytes_max=65536, tuple_bytes_max=1 << 20, fuse=fuse)
-    builder = TopologyBuilder("poison", config)
-    builder.set_spout("source", Pair(), dead_letters="file:letters.jsonl")
-    builder.set_bolt("pass", Pass()).shuffle_grouping("source")
-    builder.set_bolt("last", Last()).global_grouping("pass")
-    with TopologyTestDriver(builder.build()) as driver:
-        for start in (0, 10):
-            for n in range(start, start + MESSAGES):
-                driver.feed("source", [n, make() if n % 10 == BAD else None], message_id=n)
-            driver.run_until_idle()
-            driver.restart()
-    given = [n for start in (0, 10) for n in range(start, start + MESSAGES)]
-    bad = [n for n in given if n % 10 == BAD] if fails else []
-    assert sorted(failure.message_id for failure in driver.failed("source")) == bad, driver.failed("source")
-    assert sorted(driver.acked("source")) == [n for n in given if n not in bad]
-    assert sorted(n for [n] in driver.emitted("last")) == [n for n in given if n not in bad]
     return driver

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Config, Range, Spout, Topology, TopologyBuilder
+from sparkbolt import BasicBolt, CheckpointError, Config, Range, Spout, Topology, TopologyBuilder
 from sparkbolt.driver.ledger import files as ledger_files
 from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.settings import ledger_settings
@@ -102,6 +102,17 @@ def test_a_snapshot_of_what_is_not_committed_any_more_is_not_taken_for_what_runs
     ledger.begin_life(5)
     assert ledger_files.cut_back(logged.files, 7) == []
     assert logged.load(9).life == 0, "entries of before, until they are replaced"
+
+
+def test_what_the_ledger_does_not_reach_back_to_is_told_and_nothing_is_removed() -> None:
+    logged = Logged(MemoryFiles(), 19)
+    before = dict(logged.files.files)
+    said = "the last commit of Spark's is that of micro-batch 3, and the oldest thing .* was after micro-batch 9"
+    with pytest.raises(CheckpointError, match=said):
+        ledger_files.cut_back(logged.files, 3)
+    with pytest.raises(CheckpointError, match=said):
+        logged.load(3)
+    assert logged.files.files == before
 
 
 def acking(files: Any, micro_batches: int, spout: Any) -> LocalEngine:

@@ -2,49 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from sparkbolt import Config, StatefulBolt, TopologyBuilder
-from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.testing import TopologyTestDriver
 from tests.unit.poison import (
     EXCEPTIONS,
-    SENDABLE,
     UNSENDABLE,
     Doing,
     DoingByHand,
     Source,
-    raised,
     run,
-    run_record,
 )
-
-REASONS: dict[str, Any] = {
-    "exception": raised(ValueError("no such user")),
-    "bytes": b"no",
-    "none": None,
-    "number": 7,
-    "empty": "",
-    "surrogates": "\ud800",
-}
-
-
-@pytest.mark.parametrize("name", REASONS)
-def test_a_reason_may_be_anything(name: str) -> None:
-    driver = run(DoingByHand(lambda bolt, tup, collector: collector.fail(tup, REASONS[name])))
-    assert driver.failed("source")[0].cause == "fail"
-    if name == "exception":
-        assert driver.failed("source")[0].reason == "ValueError: no such user"
-
-
-@pytest.mark.parametrize("method", ["ack", "fail", "reset_timeout"])
-@pytest.mark.parametrize("thing", [None, 5, "tup"])
-def test_what_is_no_tuple_is_refused(method: str, thing: Any) -> None:
-    driver = run(DoingByHand(lambda bolt, tup, collector: getattr(collector, method)(thing)))
-    assert "a tuple that execute was given" in driver.failed("source")[0].reason
 
 
 def throw(error: BaseException) -> None:
@@ -63,11 +34,6 @@ def test_a_value_that_cannot_travel_fails_its_tuple(name: str, stateless: bool) 
     run(Doing(lambda bolt, tup, collector: UNSENDABLE[name](), stateless=stateless))
 
 
-@pytest.mark.parametrize("name", SENDABLE)
-def test_a_value_that_is_odd_and_can_travel_does(name: str) -> None:
-    run(Doing(lambda bolt, tup, collector: SENDABLE[name]()), fails=False)
-
-
 def keep(bolt: Any, thing: Any) -> None:
     bolt.thing = thing
 
@@ -79,16 +45,6 @@ def test_an_attribute_that_cannot_be_kept_fails_the_tuple_that_set_it(kind: Any,
     failure = driver.failed("source")[0]
     assert failure.cause == "state"
     assert "'thing'" in failure.reason
-
-
-@pytest.mark.parametrize("name", [name for name in UNSENDABLE if name != "lambda"])
-@pytest.mark.parametrize("fuse", [True, False])
-def test_a_record_of_a_spout_that_cannot_travel_fails_alone(name: str, fuse: bool) -> None:
-    driver = run_record(UNSENDABLE[name], fuse=fuse)
-    letters = driver.dead_letters("source")
-    assert len(letters) == 2
-    for letter in letters:
-        assert DeadLetter.from_json(json.loads(letter.to_line())).last.reason == letter.last.reason
 
 
 class Holding(StatefulBolt):

@@ -42,3 +42,16 @@ def test_without_a_word_ten_attempts_are_made_over_minutes() -> None:
     for place, wait in enumerate(waits):
         assert 0.9 * min(500 * 2**place, 120_000) <= wait <= min(500 * 2**place, 120_000) + MICRO_BATCH_MS
     assert 200_000 < run.engine.now_ms < 260_000
+
+
+def test_a_letter_that_is_too_long_is_kept_without_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparkbolt.worker.dead_letter_reader.HANDED_OVER_BYTES_MAX", 2000)
+    long = Log(5, read=lambda range_: ((n, ["y" * 5000 if n == 2 else n]) for n in range(range_.start, range_.end)))
+    WORLD.bad = lambda n: Reject("no order")
+    run = Run(topology(long))
+    run.to_the_end()
+    assert run.counts.dead_letters == 5
+    assert {letter.position for letter in run.letters} == set(range(5)), "what did not fit came with a later plan"
+    [cut] = [letter for letter in run.letters if letter.position == 2]
+    assert cut.tuples == ()
+    assert "its values are left out: the letter would have" in cut.note

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -30,6 +29,7 @@ from sparkbolt.api.reports import SourceView
 from sparkbolt.driver.ledger.ledger import FailedTree
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark.error_log import ErrorLog
+from tests.unit.lives import next_life, next_plan
 
 MS = timedelta(milliseconds=1)
 PATIENT = RetryPolicy(max_retries=3, min_backoff=100 * MS, max_backoff=10_000 * MS, jitter=0)
@@ -167,36 +167,6 @@ class Run:
 # The traps.
 
 
-def test_a_message_that_always_fails_waits_longer_each_time_and_stops_nobody() -> None:
-    """[pm-08, pm-09] Storm reads nothing new while a message is in the set of failed ones, and retries it at once."""
-    WORLD.fails = lambda number, attempt: number == 3
-    run = Run(topology(Log(200), retry=PATIENT))
-    run.to_the_end()
-    attempts = WORLD.seen[3]
-    assert [attempt for attempt, _ in attempts] == [1, 2, 3, 4]
-    waits = [later - before for (_, before), (_, later) in pairwise(attempts)]
-    assert [100 <= waits[0] < 130, 200 <= waits[1] < 230, 400 <= waits[2] < 430] == [True] * 3
-    last_new = max(times[0][1] for number, times in WORLD.seen.items() if number != 3)
-    assert last_new < attempts[2][1], "all that is new was read while it waited"
-    assert all(len(times) == 1 for number, times in WORLD.seen.items() if number != 3)
-    assert run.counts == (4, 3, 1, 0)
-    assert [tree.outcome for tree in run.failed] == ["retry"] * 3 + ["set_aside"]
-
-
-def test_no_more_is_uncommitted_than_the_limit_and_what_failed_is_still_given_again() -> None:
-    """[no limit on pending] Storm's first spout reads on for ever; there is a limit here, and retries pass it."""
-    WORLD.fails = lambda number, attempt: number == 5 and attempt < 4
-    run = Run(topology(Log(500, max_uncommitted=40), retry=FOR_EVER))
-    furthest = 0
-    while run.finished <= 5:
-        if not run.step():
-            run.engine.now_ms += 50
-        furthest = max(furthest, run.planned)
-    assert furthest == 50, "no new range begins 40 positions beyond what is finished"
-    run.to_the_end()
-    assert run.finished == 500
-
-
 def test_progress_waits_for_all_tuples_of_a_message() -> None:
     """[pm-17] In Storm the first ack of a message's tuples advances its offset, and a later fail gives all again."""
 
@@ -255,38 +225,6 @@ def test_a_restart_begins_at_what_was_planned_and_skips_nothing_even_at_position
 
 
 # What is told, and what is read.
-
-
-def test_a_spout_is_told_of_its_sources_after_each_promotion_and_after_a_restart() -> None:
-    WORLD.fails = lambda number, attempt: number == 12 and attempt == 1
-    run = Run(topology(Log(30), retry=PATIENT))
-    assert WORLD.told == [{}]
-    run.until(lambda: run.planned == 30)
-    views = [told[SOURCE] for told in WORLD.told[1:]]
-    assert [(view.planned, view.finished, view.waiting, view.open) for view in views] == [
-        (10, 10, 0, 0),
-        (20, 12, 1, 0),
-        (30, 12, 1, 0),
-    ]
-    assert WORLD.done[1:] == [[], [(13, 20)], [(13, 30)]]
-    run.engine.restart()
-    again = WORLD.told[-1][SOURCE]
-    assert (again.planned, again.finished, again.waiting, again.open) == (30, 12, 1, 0)
-    assert WORLD.done[-1] == [(13, 30)]
-    run.to_the_end()
-    assert WORLD.told[-1][SOURCE].finished == 30
-
-
-def test_what_cannot_be_read_is_not_tried_again() -> None:
-    class Broken(Log):
-        def records(self, number: int) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
-            yield BadRecord(number, "no JSON") if number == 6 else (number, [number])
-
-    run = Run(topology(Broken(20), retry=FOR_EVER))
-    run.to_the_end()
-    assert run.counts == (1, 0, 1, 0)
-    assert WORLD.reads[6] == 1
-    assert run.finished == 20
 
 
 @pytest.mark.parametrize("members", [{}, {"tracked": False}, {"dead_letters": print}])
@@ -409,28 +347,6 @@ class Inbox(Spout):
         return self.next >= self.count
 
 
-def test_a_spout_with_a_policy_is_told_of_a_failure_when_it_is_given_up() -> None:
-    WORLD.fails = lambda number, attempt: number == 3 or (number == 4 and attempt < 3)
-    run = Run(topology(Inbox(retry=PATIENT)))
-    run.to_the_end()
-    assert [attempt for attempt, _ in WORLD.seen[3]] == [1, 2, 3, 4]
-    assert [attempt for attempt, _ in WORLD.seen[4]] == [1, 2, 3]
-    times = [now_ms for _, now_ms in WORLD.seen[3]]
-    assert [later - before >= wait for before, later, wait in zip(times, times[1:], (100, 200, 400), strict=False)]
-    assert Counter(WORLD.calls) == Counter([("fail", 3), *(("ack", number) for number in range(10) if number != 3)])
-    assert run.counts == (6, 5, 1, 0)
-    assert [tree.attempt for tree in run.failed if tree.message_id == "3"] == [1, 2, 3, 4]
-
-
-def test_a_spout_without_a_policy_decides_itself_as_in_storm() -> None:
-    WORLD.fails = lambda number, attempt: number == 3
-    run = Run(topology(Inbox()))
-    run.to_the_end()
-    assert ("fail", 3) in WORLD.calls
-    assert len(WORLD.seen[3]) == 1
-    assert [tree.outcome for tree in run.failed] == ["spout"]
-
-
 def test_what_waits_in_a_spouts_host_counts_as_pending_and_keeps_the_topology_from_its_end() -> None:
     WORLD.fails = lambda number, attempt: number < 3 and attempt == 1
     run = Run(topology(Inbox(retry=PATIENT), max_spout_pending=3))
@@ -458,10 +374,12 @@ class Hold(Bolt):
             collector.ack(tup)
 
 
-def test_a_tree_that_times_out_is_given_again_by_the_policy() -> None:
-    WORLD.fails = lambda number, attempt: attempt == 1
-    run = Run(topology(Inbox(2, retry=PATIENT), Hold(), message_timeout_secs=3))
-    run.to_the_end()
-    assert [attempt for attempt, _ in WORLD.seen[0]] == [1, 2]
-    assert {tree.fail.cause for tree in run.failed} == {"timeout"}
-    assert sorted(WORLD.calls) == [("ack", 0), ("ack", 1)]
+def test_a_query_that_starts_again_gives_again_what_was_open_and_that_is_no_attempt() -> None:
+    WORLD.fails = lambda number, attempt: number == 1
+    run = Run(topology(Inbox(2, retry=PATIENT), Hold()))
+    run.step()
+    new = next_life(run.engine.coordinator)
+    [entry] = next_plan(new, run.engine.now_ms).entries
+    assert ([record.values for record in new.records_of(entry)], entry.attempt) == ([[1]], 1)
+    [buffer] = new.buffers.values()
+    assert not buffer.fails

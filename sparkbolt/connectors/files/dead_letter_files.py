@@ -1,9 +1,7 @@
-"""FileDeadLetters: writes dead letters to files, one JSON object per line.
+"""FileDeadLetters: writes dead letters to files, one JSON object per line, and reads them.
 
-Rule 1: letters are appended and flushed to the disk before ``write`` returns; existing content never changes
-(``files.local.append_lines``).
-Rule 2: a letter counts once by its id, however often the file holds it; a damaged line is reported, never skipped
-silently.
+Letters are appended and flushed to the disk before ``write`` returns. A letter counts once by its id, however often the
+file holds it; a damaged line is reported.
 """
 
 from __future__ import annotations

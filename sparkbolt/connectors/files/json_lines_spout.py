@@ -1,7 +1,4 @@
-"""JsonLinesSpout: reads the JSON lines of text files.
-
-Rule: a line that is not a JSON object fails only its own tree, with the reason.
-"""
+"""JsonLinesSpout: reads the JSON lines of text files; a line that is not a JSON object fails only its own tree."""
 
 from __future__ import annotations
 

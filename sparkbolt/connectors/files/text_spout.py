@@ -1,7 +1,4 @@
-"""TextSpout: reads the lines of text files.
-
-Rule: the driver plans byte ranges and never sees a line; executors read them.
-"""
+"""TextSpout: reads the lines of text files. The driver plans byte ranges and never sees a line; executors read them."""
 
 from __future__ import annotations
 
@@ -92,7 +89,7 @@ class TextSpout(PicklesArguments, PartitionedSpout):
 
     With ``follow=True`` the spout goes on like ``tail -F``. It reads growing files up to their last newline and looks
     for new files once a second. Every plan asks the system for the size of every file, at about 2 us each. A file is
-    identified by its inode, its time of creation and its beginning (``identity``). So a renamed file is read to its end
+    identified by its inode, its time of creation and its beginning. So a renamed file is read to its end
     once, under its new name in the same directory or among the patterns; the file that takes its old name is read from
     its start, also if it has the same content. ``path`` stays the path under which a file was found first. A file that
     was emptied is read again from its start. A warning reports how much was not read of a file that was emptied or is

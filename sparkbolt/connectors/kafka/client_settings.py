@@ -1,7 +1,6 @@
-"""ClientSettings: the properties of Kafka's client, and which of them must never be printed.
+"""ClientSettings: the properties of Kafka's clients, and which of them must never be printed.
 
-Rule: a secret is in the pickled spout and in the client's configuration, and nowhere else. Whatever is printed, logged
-or raised shows ``***`` in its place.
+A secret is in the pickled spout and in the client's configuration, and nowhere else: texts show ``***`` in its place.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """KafkaBolt: sends tuples as Kafka messages.
 
-Rule 1: a tuple is acked when the broker has acknowledged its message, and failed when it has not within
-``deliver_secs`` or refuses it; it fails alone (``spouts.kafka.sending``). ``flush`` waits for all messages in flight,
-so a micro-batch never commits a message that the broker does not have. A micro-batch that runs again sends its messages
-again.
-Rule 2: in a transactional topology a tuple is acked when its message is made and checked, and the driver sends all
-messages of a micro-batch in one Kafka transaction (``kafka_committer``), once.
-
-In a rehearsal nothing is sent.
+A tuple is acked when the broker has acknowledged its message, and fails alone otherwise. ``flush`` waits for all
+messages in flight, so a micro-batch never commits a message that the broker does not have. In a transactional topology
+the driver sends all messages of a micro-batch in one Kafka transaction (``kafka_committer``).
 """
 
 from __future__ import annotations

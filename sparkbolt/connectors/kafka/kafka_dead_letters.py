@@ -1,12 +1,8 @@
-"""KafkaDeadLetters: a Kafka topic of dead letters that keep the original messages, with their story in headers.
+"""KafkaDeadLetters: a Kafka topic of dead letters that keep the original messages.
 
-Rule 1: key, value and headers are those of the message that was given up, so a reader of the original topic can read
-this one. The story is in additional headers: those of Kafka Streams' dead letter topics, under the same names, and the
-whole letter as JSON. If there is no original message (it is gone, or the spout is of another kind), there are only
-these headers.
-Rule 2: a letter counts once by its id, however often it is in the topic. A replay is recorded by a message too.
-
-Prior art: the dead letter queue of Kafka Streams (KIP-1034).
+Key, value and headers are those of the original message, so a reader of its topic can read this one. The story is in
+additional headers: those of Kafka Streams' dead letter topics (KIP-1034), and the whole letter as JSON. A letter counts
+once by its id, however often it is in the topic.
 """
 
 from __future__ import annotations

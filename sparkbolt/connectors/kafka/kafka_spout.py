@@ -1,7 +1,4 @@
-"""KafkaSpout: reads Kafka topics, and can read them again.
-
-Rule: the driver plans offsets and never sees a message; executors read them.
-"""
+"""KafkaSpout: reads Kafka topics. The driver plans offsets and never sees a message; executors read them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
-"""ZooKeeperOffsets: stores offsets in ZooKeeper, in the layout of Storm's first Kafka spout.
+"""ZooKeeperOffsets: stores offsets in ZooKeeper, in the layout of Storm's first Kafka spout (``ZkState`` of 0.9.3).
 
-Rule: the layout is Storm's, so existing readers of those nodes still work: ``topology`` (id and name), ``offset``,
-``partition``, ``broker`` (host and port), ``topic``. There are two additional keys: ``finished`` holds intervals beyond
-the offset, ``topic_id`` the id of the topic if it is known.
-
-The topic is not in the path, so one id is for one topic; a record of another topic is not ours.
-Prior art: ``ZkState`` and ``PartitionManager.commit`` of storm-kafka 0.9.3.
+Existing readers of those nodes still work: ``topology`` (id and name), ``offset``, ``partition``, ``broker`` (host and
+port), ``topic``. There are two additional keys: ``finished`` holds intervals beyond the offset, ``topic_id`` the id of
+the topic if it is known. The topic is not in the path, so one id is for one topic.
 """
 
 from __future__ import annotations

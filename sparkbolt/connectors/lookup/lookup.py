@@ -1,9 +1,6 @@
 """Lookup: values by key from a database or a web service, for bolts that enrich tuples.
 
-Rule 1: a key is asked for once at a time: who asks meanwhile waits for the same answer.
-Rule 2: an answer is kept ``ttl_secs``, also the answer that there is none (``missing_ttl_secs``); an error is not kept.
-Rule 3: a source that is away is ``Unavailable``, so its tuples wait and cost no attempt; an answer that is an exception
-concerns its key alone.
+A key is requested once at a time, and its answer is cached, also the answer that it has no value; an error is not.
 """
 
 from __future__ import annotations
@@ -222,7 +219,7 @@ class Lookup(PicklesArguments):
         """Call the function with a list of its own, which it may change."""
         try:
             answers: Mapping[Any, Any] = self.fetch(list(keys))
-        except StopIteration as error:  # no future can pass it on, and nobody would hear of it
+        except StopIteration as error:  # a future cannot hold it
             raise RuntimeError("the function of the lookup raised StopIteration: next() found nothing") from error
         return answers
 

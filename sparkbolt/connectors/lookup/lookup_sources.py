@@ -1,6 +1,6 @@
 """Sources of a lookup: a table, and a web service.
 
-Rule: a source that may answer later raises ``Unavailable``; what concerns one key is its answer, as an exception.
+A source that may answer later raises ``Unavailable``; an answer that is an exception concerns its key alone.
 """
 
 from __future__ import annotations

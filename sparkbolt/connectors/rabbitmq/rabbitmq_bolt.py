@@ -1,10 +1,7 @@
 """RabbitMQBolt: publishes tuples as RabbitMQ messages.
 
-Rule: a tuple is acked when the broker has confirmed its message. It fails alone when the broker does not confirm the
-message within ``confirm_secs``, refuses it, or has no queue for it.
-
 A micro-batch that runs again publishes its messages again under the same ``message_id``: the guarantee is
-at-least-once, and consumers can detect the duplicates. In a rehearsal nothing is published.
+at-least-once, and consumers can detect the duplicates.
 """
 
 from __future__ import annotations

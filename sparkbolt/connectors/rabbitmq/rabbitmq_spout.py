@@ -1,13 +1,13 @@
 """RabbitMQSpout: reads a RabbitMQ queue.
 
-Rule 1: a delivery is acked after the micro-batch that completed its tree is committed.
-Rule 2: at most ``max_spout_pending`` deliveries are open, and the prefetch count is never higher. It follows the
-topology's rate: about what the next two micro-batches take, in addition to the deliveries in flight.
+At most ``max_spout_pending`` deliveries are open, and the prefetch count follows the topology's rate: about what the
+next two micro-batches take, in addition to the deliveries in flight.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from sparkbolt.api.arguments import POSITIVE, checked, text
@@ -95,14 +95,7 @@ class RabbitMQSpout(QueueSpout):
             self._connection = connection
             self.lost(come_again=self._link.take_lost())
         for delivery in deliveries:
-            try:
-                values = self.values_of(delivery)
-            except ValueError as error:
-                yield BadMessage(delivery.id, str(error))
-            except Exception as error:  # noqa: BLE001  the deliveries after it in this call must not be lost
-                yield BadMessage(delivery.id, f"{type(error).__name__}: {error}")
-            else:
-                yield delivery.id, values
+            yield self.decoded(delivery.id, partial(self.values_of, delivery))
 
     def confirm(self, message_id: Any) -> None:
         """Ack the delivery."""

@@ -1,9 +1,7 @@
 """SqlBolt: writes tuples as rows of a database.
 
-Rule 1: a tuple is acked when its row is committed. It fails alone if the database refuses its row, and without costing
-an attempt while the database is away.
-Rule 2: in a transactional topology a tuple is acked when the database has accepted its row on trial, and the row is
-committed by the driver with all rows of the component in its micro-batch, in one transaction.
+A tuple is acked when its row is committed. In a transactional topology it is acked when the database has accepted its
+row on trial, and the driver commits the row with all rows of the component in its micro-batch.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ class SqlBolt(Committer):
 
     Each task writes the rows of a micro-batch in one transaction, together with a note in the table ``commits``, which
     the bolt creates. A micro-batch that runs again after a crash writes no row twice: the note says which ones are
-    there. A tuple whose tree **failed** comes again in a later micro-batch, as a new one; if its row was written before
+    there. A tuple whose tree **failed** is retried in a later micro-batch, as a new one; if its row was written before
     another part of the tree failed, ``append`` then writes it twice. So it does for messages of a queue (``Spout``)
     whose driver died before their micro-batch was committed. ``upsert`` with ``newest`` leaves the same row however
     often and in whatever order tuples come.
@@ -60,7 +58,7 @@ class SqlBolt(Committer):
     ``append`` inserts rows. ``upsert`` inserts a row, or replaces all columns that the tuple has in the row with the
     same ``keys``. ``merge`` does the same, but None leaves a column as it is, and ``combine`` says for a column what
     becomes of an old and a new value: ``last`` (the default), ``first``, ``add``, ``min`` or ``max``. ``add`` counts
-    a tuple again that comes again; the others do not. With ``newest``, the name of a column, a tuple whose value there
+    a tuple again that is retried; the others do not. With ``newest``, the name of a column, a tuple whose value there
     is less than the row's replaces nothing.
 
     A tuple fails if the database refuses its row, or would alter a value of it; the other rows are written. While the

@@ -1,10 +1,7 @@
-"""SparkSink: the tuples of a stream as a DataFrame, for any writer of Spark's.
+"""SparkSink: the tuples of a stream as a DataFrame, for any writer of Spark's, as by ``foreachBatch``.
 
-Rule 1: the function runs in the driver, after the micro-batch has succeeded and Spark has committed it, and before its
-messages are acked. It gets rows that are there, not a plan: what it does with them runs no code of a bolt again.
-Rule 2: ``batch_id`` is the txid. It is the same when a call that a crash has cut off is repeated, with the same rows.
-
-Prior art: ``foreachBatch`` of Structured Streaming.
+The function runs in the driver, after Spark has committed the micro-batch and before its messages are acked. It gets
+rows, not a plan: no code of a bolt runs again. ``batch_id`` is the txid, which is the same when a call is repeated.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Table committers: what the sinks have in common that commit the rows of a micro-batch as one table.
+"""What the sinks have in common that commit the rows of a micro-batch as one table.
 
-Rule 1: an executor checks and converts: what does not fit the columns fails its tuple alone, and ``commit`` converts
-nothing if a schema is given.
-Rule 2: a frame is kept as the bytes of Arrow's stream format, so the driver holds the rows of a micro-batch as columns.
+An executor checks and converts, so what does not fit the columns fails its tuple alone. A frame is kept as the bytes of
+Arrow's stream format, so the driver holds the rows of a micro-batch as columns.
 """
 
 from __future__ import annotations

@@ -109,9 +109,9 @@ def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback, T
     head, verdicts = _unseal(_ENTRY, data, name, 2)
     entry = _decoded(_Entry, head, name)
     feedback = Feedback(
-        decode_verdicts(verdicts),
-        entry.metrics,
-        Measurements(flows=entry.flows),
+        verdicts=decode_verdicts(verdicts),
+        metrics=entry.metrics,
+        measured=Measurements(flows=entry.flows),
         partials=entry.partials,
         hops=entry.hops,
         message_ids=entry.message_ids,

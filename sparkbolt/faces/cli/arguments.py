@@ -6,13 +6,14 @@ Rule: what is wrong is told with what was expected, and with the most similar na
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Annotated, Any
 
 from sparkbolt.api.config import did_you_mean
 from sparkbolt.base.codec import MismatchError
-from sparkbolt.control.parameters import Parameter, duration_secs
+from sparkbolt.control.parameters import Parameter, Row
 
 
 class Parser(argparse.ArgumentParser):
@@ -50,52 +51,70 @@ class Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
 
-def seconds(text: str) -> float:
-    """A duration such as ``30s``, ``5m`` or ``1.5h``, in seconds.
-
-    >>> seconds("5m")
-    300.0
-    """
-    secs = duration_secs(text)
-    if not secs:
-        raise argparse.ArgumentTypeError(f"expected a duration such as 30s, 5m or 1h, got {text!r}")
-    return secs
+def option(about: str, *options: str, **more: Any) -> Parameter:
+    """A parameter that has options on the command line."""
+    return Parameter(about, options=options, **more)
 
 
-def setting(text: str) -> tuple[str, str]:
-    """Split ``KEY=VALUE`` into the key and the value."""
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
-    return key, value
+SECS_MIN = 0.001
+Reference = Annotated[str, Parameter("module:attribute, such as word_count:topology", metavar="TOPOLOGY")]
+Name = Annotated[str, Parameter("the name or id of the topology, as list shows it", metavar="NAME")]
+Home = Annotated[
+    str | None,
+    option(
+        "the directory in which topologies are registered (default: SPARKBOLT_HOME, or ~/.local/state/sparkbolt)",
+        "--home",
+        metavar="DIR",
+    ),
+]
+Json = Annotated[bool, option("print one JSON object", "--json")]
+JsonLines = Annotated[bool, option("print one JSON object per line", "--json")]
+Last = Annotated[int, option("the maximum number of entries (default: 20)", "--last", metavar="N", lowest=1)]
+Every = Annotated[
+    float | None,
+    option(
+        "the time between refreshes (default: 2s on a terminal, otherwise 5s)",
+        "--every",
+        metavar="TIME",
+        lowest=SECS_MIN,
+    ),
+]
 
 
-def count(text: str) -> int:
-    """A number of at least 1."""
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
-    return int(text)
+def command_of(row: Row, command: Parser, given: Mapping[str, Any]) -> None:
+    """Make the command of a row: its arguments, and what it calls; ``given`` are arguments that are no options."""
+    command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    for one in row.parameters:
+        _add(command, one)
+    command.mixed = any(not one.options and not one.is_required for one in row.parameters)
+    names = [one.name for one in row.parameters]
+    more = [name for name in ("given", "debug") if name in inspect.signature(row.act).parameters]
+
+    def act(options: argparse.Namespace) -> int:
+        done: int = row.act(**{name: getattr(options, name) for name in [*names, *more]}, **given)
+        return done
+
+    command.set_defaults(act=act)
 
 
-def seed(text: str) -> int:
-    """A number of at least 0."""
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
-    return int(text)
-
-
-def add_parameter(command: argparse.ArgumentParser, parameter: Parameter) -> None:
-    """Add the argument of a verb's parameter."""
-    kind, more = parameter.plain_kind, dict[str, Any]()
-    if parameter.options:
-        more = {"dest": parameter.name, "default": parameter.default, "required": parameter.is_required}
+def _add(command: argparse.ArgumentParser, one: Parameter) -> None:
+    kind, more = one.plain_kind, dict[str, Any]()
+    is_any = kind is list or (kind is str and one.lowest is None)
+    if one.options:
+        more = {"dest": one.name, "default": None if one.is_required else one.default, "required": one.is_required}
     if kind is bool:
         more["action"] = "store_true"
+    elif one.choices:
+        more["choices"] = one.choices
     else:
-        more |= {"metavar": parameter.metavar or parameter.name.upper(), "type": _reader_of(parameter)}
+        more |= {"metavar": one.metavar or one.name.upper(), "type": str if is_any else _reader_of(one)}
     if kind is dict:
         more["action"] = _Merge
-    command.add_argument(*parameter.options or (parameter.name,), help=parameter.about or None, **more)
+    elif kind is list and one.options:
+        more |= {"action": "append", "default": list(one.default)}
+    elif not one.options and not (one.is_required and kind is not list):
+        more["nargs"] = "+" if one.is_required else "*" if kind is list else "?"
+    command.add_argument(*one.options or (one.name,), help=one.about or None, **more)
 
 
 def _reader_of(parameter: Parameter) -> Callable[[str], Any]:
@@ -113,10 +132,3 @@ class _Merge(argparse.Action):
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, value: Any, option: str | None = None) -> None:
         setattr(namespace, self.dest, {**(getattr(namespace, self.dest) or {}), **value})
-
-
-def port(text: str) -> int:
-    """A port: 0 to 65,535."""
-    if not text.isdigit() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError(f"expected a port, 0 to 65535, got {text!r}")
-    return int(text)

@@ -5,9 +5,11 @@ Rule: all facts come from ``core.model.lane`` and the component specs; this modu
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from json import dumps
+from typing import Annotated, Any
 
 from sparkbolt.api.committers import CommittingBolt
 from sparkbolt.api.components import BoltBase, Component, PartitionedSpout, Spout, defines_flush
@@ -18,11 +20,34 @@ from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.statefulness import keeps_state, storing_methods
 from sparkbolt.api.topology import ComponentSpec, Topology
 from sparkbolt.api.tuples import DEFAULT_STREAM
+from sparkbolt.errors import InvalidTopology
+from sparkbolt.faces.cli.arguments import Json, Reference, option
+from sparkbolt.faces.cli.locate import load_topology
+from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.faces.cli.tables import aligned
+from sparkbolt.faces.cli.texts import show
 from sparkbolt.faces.drawing.stages import StageView, stage_level, stages_of
 from sparkbolt.layout.lane import FUSIBLE, Lane, lay_out
 
 _READ_ONLY = (str, int, float, bool, bytes, type(None), tuple, frozenset)
+
+
+def check(
+    topology: Reference,
+    cores: Annotated[
+        int | None, option("plan for N cores (default: the cores of this machine)", "--cores", metavar="N", lowest=1)
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Show mistakes, levels, stages and fusion."""
+    try:
+        loaded = load_topology(topology)
+    except InvalidTopology as error:
+        show([dumps({"name": error.name, "mistakes": error.mistakes}, indent=2) if json else str(error)])
+        return EXIT_FAILED
+    examination = examine(loaded, cores or os.cpu_count() or 1)
+    show([dumps(examination.to_json(), indent=2)] if json else report_lines(examination))
+    return EXIT_FINISHED
 
 
 @dataclass(frozen=True)

@@ -13,24 +13,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 from sparkbolt.base.files import Files
 from sparkbolt.base.locations import local_directory
+from sparkbolt.control.parameters import Parameter
 from sparkbolt.driver.commits import waiting_rows
 from sparkbolt.driver.ledger import agreement
 from sparkbolt.driver.ledger.files import begin_life
 from sparkbolt.driver.transaction import aborts_mistakes
 from sparkbolt.errors import CheckpointError
+from sparkbolt.faces.cli.arguments import option
+from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
+from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
 
 NOT_AGAIN = "this file has no other copy"
 
 
-def verify(directory: str) -> tuple[bool, list[str]]:
+def verify(
+    directory: Annotated[str, Parameter("the directory of the --checkpoint option of run", metavar="DIR")],
+) -> int:
     """Check whether Spark's files and the ledger agree.
-
-    Returns:
-        (whether a start can go on from the checkpoint, the lines to print).
 
     Raises:
         WrongUseError: there is no such directory.
@@ -39,15 +43,11 @@ def verify(directory: str) -> tuple[bool, list[str]]:
     return _told(directory, _examine(open_files(directory), directory))
 
 
-def repair(directory: str, *, dry_run: bool) -> tuple[bool, list[str]]:
-    """Go back to the last micro-batch on which Spark's files and the ledger agree.
-
-    Args:
-        directory: the checkpoint.
-        dry_run: only show what would be done, as ``verify`` does.
-
-    Returns:
-        (whether a start can go on from the checkpoint now, the lines to print).
+def repair(
+    directory: Annotated[str, Parameter("the checkpoint; no driver may be using it", metavar="DIR")],
+    dry_run: Annotated[bool, option("only show the changes, as verify does", "--dry-run")] = False,
+) -> int:
+    """Go back to the last micro-batch on which they agree.
 
     Raises:
         WrongUseError: there is no such directory.
@@ -67,7 +67,8 @@ def repair(directory: str, *, dry_run: bool) -> tuple[bool, list[str]]:
     lines = [*verdict.facts, *(f"mistake: {mistake}" for mistake in verdict.mistakes)]
     lines += [f"removed: {copy.removeprefix(folder + '/')} (a copy is {copy})" for copy in copies]
     lines += [f"created: {name}" for name in verdict.made]
-    return not after.mistakes, [*lines, *(f"mistake: {mistake}" for mistake in after.mistakes), _next(verdict.last)]
+    show([*lines, *(f"mistake: {mistake}" for mistake in after.mistakes), _next(verdict.last)])
+    return EXIT_FAILED if after.mistakes else EXIT_FINISHED
 
 
 def _examine(files: Files, directory: str) -> agreement.Agreement:
@@ -81,16 +82,21 @@ def _examine(files: Files, directory: str) -> agreement.Agreement:
     return replace(verdict, why_not=verdict.why_not or NOT_AGAIN) if wrong else verdict
 
 
-def _told(directory: str, verdict: agreement.Agreement) -> tuple[bool, list[str]]:
+def _told(directory: str, verdict: agreement.Agreement) -> int:
+    show(_lines_of(directory, verdict))
+    return EXIT_FAILED if verdict.mistakes else EXIT_FINISHED
+
+
+def _lines_of(directory: str, verdict: agreement.Agreement) -> list[str]:
     lines = [*verdict.facts, *(f"mistake: {mistake}" for mistake in verdict.mistakes)]
     if not verdict.mistakes:
-        return True, [*lines, f"they agree: the next start continues with micro-batch {verdict.last + 1}"]
+        return [*lines, f"they agree: the next start continues with micro-batch {verdict.last + 1}"]
     if verdict.why_not is not None:
         advice = "restore the checkpoint from a copy, or start with a new one"
-        return False, [*lines, f"a repair cannot help: {verdict.why_not}; {advice}"]
+        return [*lines, f"a repair cannot help: {verdict.why_not}; {advice}"]
     lines += [f"a repair would remove: {name}" for name in verdict.put_aside]
     lines += [f"a repair would create: {name}" for name in verdict.made]
-    return False, [*lines, _next(verdict.last), f"to repair it: sparkbolt checkpoint repair {directory}"]
+    return [*lines, _next(verdict.last), f"to repair it: sparkbolt checkpoint repair {directory}"]
 
 
 def _next(last: int) -> str:

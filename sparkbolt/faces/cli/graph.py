@@ -5,13 +5,41 @@ Fused bolts stand below their producer.
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 from rich.panel import Panel
 from rich.text import Text
 
 from sparkbolt.api.topology import Subscription, Topology
+from sparkbolt.errors import WrongUseError
+from sparkbolt.faces.cli.arguments import Reference, option
+from sparkbolt.faces.cli.locate import load_topology
+from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.tables import aligned, lines_of
 from sparkbolt.faces.drawing.stages import TIMES, drawn_lane, label_of, stage_level, stages_of
+from sparkbolt.faces.drawing.svg import svg_drawing
 from sparkbolt.layout.lane import Lane
+
+
+def graph(
+    topology: Reference,
+    svg: Annotated[
+        str | None, option("write a picture to this file (- for standard output)", "--svg", metavar="FILE")
+    ] = None,
+) -> int:
+    """Draw a topology."""
+    loaded = load_topology(topology)
+    if svg is None:
+        print(text_drawing(loaded))
+    elif svg == "-":
+        print(svg_drawing(loaded), end="")
+    else:
+        try:
+            Path(svg).write_text(svg_drawing(loaded), encoding="utf-8")
+        except OSError as error:
+            raise WrongUseError(f"{svg} cannot be written: {error.strerror}") from error
+    return EXIT_FINISHED
 
 
 def text_drawing(topology: Topology) -> str:

@@ -9,7 +9,7 @@ ever, only these seeds are run: the others would end at this bolt, too.
 from __future__ import annotations
 
 import io
-import json
+import os
 import selectors
 import shlex
 import sys
@@ -18,14 +18,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
+from json import dumps, loads
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 from rich.console import Console
 from rich.status import Status
 
 from sparkbolt.api.topology import Topology
 from sparkbolt.errors import EngineError, WrongUseError
+from sparkbolt.faces.cli.arguments import JsonLines, Reference, option
+from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.sim.faults import history_of
 from sparkbolt.sim.mistakes import MistakeKind, Trial, in_words, try_once
@@ -50,6 +53,59 @@ LINE_EVERY_SECS = 5.0
 
 Show = Callable[[str], None]
 """A function that shows what the command does at the moment."""
+
+
+def command(
+    topology: Reference,
+    seeds: Annotated[int, option("run the seeds 0 to N - 1 (default: 1000)", "--seeds", metavar="N", lowest=1)] = 1000,
+    workers: Annotated[
+        int | None,
+        option("the number of processes (default: the cores of this machine)", "--workers", metavar="N", lowest=1),
+    ] = None,
+    seed: Annotated[int | None, option("run only this seed, and show what happened", "--seed", metavar="N")] = None,
+    history: Annotated[
+        str | None,
+        option("with --seed: the faults to inject, as printed by a failure", "--history", metavar="FAULTS"),
+    ] = None,
+    feed: Annotated[
+        dict[str, str] | None,
+        option(
+            "replace the messages of a spout by this file, one JSON list or object per line (repeatable)",
+            "--feed",
+            metavar="SPOUT=FILE",
+        ),
+    ] = None,
+    messages: Annotated[
+        int,
+        option(
+            f"the number of messages that each spout reads (default: {MESSAGES_MAX})",
+            "--messages",
+            metavar="N",
+            lowest=1,
+        ),
+    ] = MESSAGES_MAX,
+    strict: Annotated[
+        bool,
+        option("exit with 1 also for mistakes of the topology itself, such as tuples that are never acked", "--strict"),
+    ] = False,
+    json: JsonLines = False,
+) -> int:
+    """Run a topology without Spark and inject faults."""
+    if history is not None and seed is None:
+        raise WrongUseError("--history needs --seed: add --seed N")
+    order = SimulationOrder(
+        reference=topology,
+        topology=load_topology(topology),
+        seeds=seeds,
+        workers=workers or os.cpu_count() or 1,
+        seed=seed,
+        history=history,
+        feed=feed or {},
+        messages_max=messages,
+        as_json=json,
+        strict=strict,
+    )
+    return perform(order)
 
 
 @dataclass(frozen=True)
@@ -94,7 +150,7 @@ def feed_of(files: Mapping[str, str]) -> Feed:
     for spout, name in files.items():
         try:
             lines = Path(name).read_text(encoding="utf-8").splitlines()
-            feed[spout] = [json.loads(line) for line in lines if line.strip()]
+            feed[spout] = [loads(line) for line in lines if line.strip()]
         except OSError as error:
             raise WrongUseError(f"--feed {spout}={name}: {error.strerror}") from error
         except ValueError as error:
@@ -128,7 +184,7 @@ def perform(order: SimulationOrder, out: IO[str] | None = None) -> int:
     failed = report is not None or (order.strict and bool(trial.mistakes))
     if order.as_json:
         if report is not None:
-            print(json.dumps({"event": "failure", **report.to_json()}), file=out)
+            print(dumps({"event": "failure", **report.to_json()}), file=out)
         summary = {
             "event": "summary",
             "outcome": "failed" if failed else "finished",
@@ -139,7 +195,7 @@ def perform(order: SimulationOrder, out: IO[str] | None = None) -> int:
             "mistakes": [mistake.to_json() for mistake in trial.mistakes],
             "unsent": dict(trial.unsent),
         }
-        print(json.dumps(summary), file=out)
+        print(dumps(summary), file=out)
     elif report is not None:
         print(report.story, file=out)
     else:
@@ -178,7 +234,7 @@ def _one(order: SimulationOrder, feed: Feed, out: IO[str]) -> int:
                 failed = report_of(subject, run_seed(subject, order.seed, faults, state=True), command=order.command)
                 trial = Trial(report.mistakes, report.unsent)
                 report = failed.with_trial(subject, trial, strict=order.strict)
-    print(json.dumps({"event": "seed", **report.to_json()}) if order.as_json else report.story, file=out)
+    print(dumps({"event": "seed", **report.to_json()}) if order.as_json else report.story, file=out)
     return EXIT_FINISHED if report.ok else EXIT_FAILED
 
 

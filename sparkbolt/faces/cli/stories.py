@@ -5,14 +5,19 @@ Rule: it only reads, and for a local directory it starts neither Spark nor Java;
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from json import dumps
+from typing import Annotated
 
 from sparkbolt.api.causes import outcome_words
 from sparkbolt.api.story import Story, time_text
 from sparkbolt.api.tree_life import TreeState
+from sparkbolt.control.parameters import Parameter
 from sparkbolt.driver.ledger.reader import LedgerReader, UnknownTreeError, attempt_lines, read_ledger
 from sparkbolt.errors import WrongUseError
+from sparkbolt.faces.cli.arguments import JsonLines, Last, option
+from sparkbolt.faces.cli.program import EXIT_FINISHED
+from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
 
 
@@ -26,18 +31,35 @@ def open_ledger(directory: str) -> LedgerReader:
     return read_ledger(open_files(directory), f"checkpoint {directory}")
 
 
-def list_trees(directory: str, state: str, limit: int, *, as_json: bool) -> list[str]:
-    """The lines of at most ``limit`` trees of a state: the newest, the newest last; of open trees, the oldest."""
-    reader = open_ledger(directory)
+def errors(
+    checkpoint: Annotated[str, Parameter("the directory of the --checkpoint option of run", metavar="CHECKPOINT")],
+    state: Annotated[
+        str,
+        option(
+            "list failed trees, open trees, or acked trees that were traced",
+            "--state",
+            choices=(TreeState.FAILED, TreeState.OPEN, TreeState.ACKED),
+        ),
+    ] = TreeState.FAILED,
+    last: Last = 20,
+    json: JsonLines = False,
+) -> int:
+    """List failed trees, also after the topology has ended.
+
+    The newest are listed, the newest last; of open trees, the oldest.
+    """
+    reader = open_ledger(checkpoint)
     kinds: dict[str, Callable[[], list[Story]]] = {
-        TreeState.FAILED: lambda: reader.failed()[-limit:],
-        TreeState.ACKED: lambda: reader.traced()[-limit:],
-        TreeState.OPEN: lambda: reader.open(limit),
+        TreeState.FAILED: lambda: reader.failed()[-last:],
+        TreeState.ACKED: lambda: reader.traced()[-last:],
+        TreeState.OPEN: lambda: reader.open(last),
     }
     stories = kinds[state]()
-    if as_json:
-        return [json.dumps(story.to_json()) for story in stories]
-    return [line for story in stories for line in _two_lines(story)] + [_closing(reader, state, len(stories))]
+    if json:
+        show(dumps(story.to_json()) for story in stories)
+    else:
+        show([*(line for story in stories for line in _two_lines(story)), _closing(reader, state, len(stories))])
+    return EXIT_FINISHED
 
 
 def _two_lines(story: Story) -> list[str]:
@@ -58,24 +80,36 @@ def _closing(reader: LedgerReader, state: str, shown: int) -> str:
     )
 
 
-def explain_tree(directory: str, text: str, *, as_json: bool) -> list[str]:
-    """The lines of the stories of the trees that ``text`` names.
+def explain(
+    root: Annotated[
+        str,
+        Parameter(
+            "16 hexadecimal digits; or task and sequence (lines[0]:40); or SOURCE@POSITION, where you can shorten "
+            "SOURCE to the end of its path",
+            metavar="ROOT",
+        ),
+    ],
+    checkpoint: Annotated[str, option("the checkpoint of the topology", "--checkpoint", metavar="DIR")],
+    json: JsonLines = False,
+) -> int:
+    """Show the path of one tree, and why it failed.
 
     Raises:
         WrongUseError: the text names no tree.
         CheckpointError: as in ``open_ledger``.
     """
-    reader = open_ledger(directory)
+    reader = open_ledger(checkpoint)
     try:
-        stories = reader.find(text)
+        stories = reader.find(root)
     except UnknownTreeError as error:
         raise WrongUseError(str(error)) from error
     lines: list[str] = []
     for story in stories:
         others = [] if len(stories) > 1 else reader.other_attempts(story)
-        if as_json:
+        if json:
             attempts = [{"root": one.root, "attempt": one.attempt, "state": one.state} for one in others]
-            lines.append(json.dumps({**story.to_json(), "other_attempts": attempts}))
+            lines.append(dumps({**story.to_json(), "other_attempts": attempts}))
         else:
             lines += [*([""] if lines else []), *story.lines(), *attempt_lines(others)]
-    return lines
+    show(lines)
+    return EXIT_FINISHED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sparkbolt.api.progress import duration
 
@@ -119,3 +119,9 @@ def wrapped(parts: Sequence[str], width: int, gap: str = "   ") -> list[str]:
 def sentence(text: str, width: int) -> list[str]:
     """A sentence over as many lines as it needs."""
     return wrapped(plain(text).split(), width, " ")
+
+
+def show(lines: Iterable[str]) -> None:
+    """Print lines, if there are any, such that none commands the terminal."""
+    if text := "\n".join(lines):
+        print(plain(text), flush=True)

@@ -8,7 +8,6 @@ Rule 3: no inline style, and every name is escaped.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -193,8 +192,6 @@ def _svg(kind: str, width: float, height: float, label: str) -> str:
 
 
 # One tree.
-
-_SENDER = re.compile(r"(.*\[\d+\])")
 
 
 def hop_columns(hops: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[tuple[int, int]]]:

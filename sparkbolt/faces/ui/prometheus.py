@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client.core import (
@@ -30,8 +32,7 @@ from starlette.routing import Route
 
 from sparkbolt.control.documents import (
     ALL_TIME,
-    Numbers,
-    StreamNumbers,
+    NowDocument,
     TopologyDocument,
     TopologyEntry,
     TopologyState,
@@ -50,19 +51,40 @@ complete latencies end at hours."""
 RECENT = "600"
 """The window of the gauges of capacity."""
 
-COMPONENT = ["topology", "component"]
-TOTALS = {
-    "set_aside": ("messages_set_aside", "Messages that were given up: dead letters and dropped messages"),
-    "retried": ("trees_retried", "Trees that are retries"),
-    "errors": ("errors", "Errors that a component reported, or that failed a tuple"),
-}
+TREES = {"acked": "Acked trees of a spout", "failed": "Failed trees of a spout"}
 SENT = {"emitted": "Emitted tuples", "transferred": "Sent tuples, counted once for each receiver"}
 CAME = {
     "executed": "Tuples that a bolt executed",
     "acked": "Tuples that a bolt acked",
     "failed": "Tuples that a bolt failed",
 }
-TREES = {"acked": "Acked trees of a spout", "failed": "Failed trees of a spout"}
+Samples = Iterable[tuple[Sequence[str], float | None]]
+"""(values of the labels after ``topology``, the value; None if it is unknown)."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A metric: its name, what it means, its labels after ``topology``, and its samples of one topology."""
+
+    name: str
+    about: str
+    labels: str
+    read: Callable[[TopologyDocument], Samples]
+    kind: type[CounterMetricFamily] | type[GaugeMetricFamily] = GaugeMetricFamily
+    unit: str = ""
+
+    def family(self, documents: Documents) -> Metric:
+        """The samples of all topologies."""
+        labels = ["topology", *self.labels.split()]
+        family = self.kind(f"sparkbolt_{self.name}", self.about, labels=labels, unit=self.unit)
+        for name, document in documents:
+            for place, value in self.read(document):
+                if value is not None:
+                    family.add_metric([name, *place], value)
+        return family
+
+
+Documents = Sequence[tuple[str, TopologyDocument]]
 
 
 def prometheus_routes() -> list[Route]:
@@ -105,11 +127,8 @@ class Families(Collector):
     def _families(self) -> Iterator[Metric]:
         yield from self._states()
         documents = [(name, found) for name, _, found in self._topologies if found is not None]
-        yield from _totals(documents)
-        yield from _streams(documents)
+        yield from (measure.family(documents) for measure in MEASURES)
         yield from _histograms(documents)
-        yield from _now(documents)
-        yield from _micro_batches(documents)
 
     def _states(self) -> Iterator[Metric]:
         up = GaugeMetricFamily("sparkbolt_topology_up", "1 if the topology runs, otherwise 0", labels=["topology"])
@@ -146,96 +165,173 @@ def labels(topologies: Sequence[tuple[TopologyEntry, Any]]) -> list[str]:
     return [entry["name"] if newest[entry["name"]] is entry else entry["id"] for entry, _ in topologies]
 
 
-Documents = Sequence[tuple[str, TopologyDocument]]
-
-
 def _window(document: TopologyDocument, window: str = ALL_TIME) -> WindowDocument:
     return document["windows"].get(window) or empty_window(window)
 
 
-def _numbers(documents: Documents, window: str = ALL_TIME) -> Iterator[tuple[list[str], Numbers]]:
-    for name, document in documents:
+def _of_components(field: str, scale: float = 1, window: str = ALL_TIME) -> Callable[[TopologyDocument], Samples]:
+    def read(document: TopologyDocument) -> Samples:
         for component, numbers in _window(document, window)["components"].items():
-            yield [name, component], numbers
+            value = numbers[field]  # type: ignore[literal-required]
+            yield [component], None if value is None else value * scale
+
+    return read
 
 
-def _totals(documents: Documents) -> Iterator[Metric]:
-    for field, (name, about) in TOTALS.items():
-        family = CounterMetricFamily(f"sparkbolt_{name}", about, labels=COMPONENT)
-        for place, numbers in _numbers(documents):
-            family.add_metric(place, numbers[field])  # type: ignore[literal-required]
-        yield family
-    busy = CounterMetricFamily(
-        "sparkbolt_execute_seconds", "Time in execute, summed over tasks", labels=COMPONENT, unit="seconds"
-    )
-    for place, numbers in _numbers(documents):
-        busy.add_metric(place, numbers["execute_ms"] / 1000)
-    yield busy
-    capacity = GaugeMetricFamily(
-        "sparkbolt_capacity_ratio",
-        "The share of the last 10 minutes that the busiest task spent in execute",
-        labels=COMPONENT,
-    )
-    for place, numbers in _numbers(documents, RECENT):
-        if numbers["capacity"] is not None:
-            capacity.add_metric(place, numbers["capacity"])
-    yield capacity
+def _of_streams(field: str, *, came: bool, trees: bool = False) -> Callable[[TopologyDocument], Samples]:
+    """What went out by stream, what came in by sender and stream, or what became of spouts' trees by stream.
 
+    The numbers of components that have counted nothing by stream yet have empty labels.
+    """
 
-def _streams(documents: Documents) -> Iterator[Metric]:
-    """What went out by stream, what came in by sender and stream, and what became of spouts' trees by stream."""
-    sent, came, trees = (
-        {
-            field: CounterMetricFamily(f"sparkbolt_{noun}_{field}", about, labels=names)
-            for field, about in fields.items()
-        }
-        for noun, fields, names in (
-            ("tuples", SENT, [*COMPONENT, "stream"]),
-            ("tuples", CAME, [*COMPONENT, "sender", "stream"]),
-            ("trees", TREES, [*COMPONENT, "stream"]),
-        )
-    )
-    for name, document in documents:
+    def read(document: TopologyDocument) -> Samples:
         spouts = {each["id"] for each in document["components"] if each["kind"] == "spout"}
-        for stream in _window(document)["streams"]:
-            place = [name, stream["component"], stream["stream"]]
-            if stream["sender"]:
-                _add(came, [*place[:2], stream["sender"], place[2]], stream)
-                continue
-            _add(sent, place, stream)
-            if stream["component"] in spouts:
-                _add(trees, place, stream)
-        for component, numbers in _without_streams(document):
-            _add(sent, [name, component, ""], numbers)
-            if component in spouts:
-                _add(trees, [name, component, ""], numbers)
-            else:
-                _add(came, [name, component, "", ""], numbers)
-    for families in (sent, came, trees):
-        yield from families.values()
+        window = _window(document)
+        for stream in window["streams"]:
+            component = stream["component"]
+            if bool(stream["sender"]) == came and (not trees or component in spouts):
+                place = [component, *([stream["sender"]] if came else []), stream["stream"]]
+                yield place, stream[field]  # type: ignore[literal-required]
+        known = {stream["component"] for stream in window["streams"]}
+        for component, numbers in window["components"].items():
+            fits = component not in spouts if came else component in spouts or not trees
+            if component not in known and fits:
+                yield [component, *([""] if came else []), ""], numbers[field]  # type: ignore[literal-required]
+
+    return read
 
 
-def _without_streams(document: TopologyDocument) -> Iterator[tuple[str, Numbers]]:
-    """The components that have counted nothing by stream yet."""
-    window = _window(document)
-    known = {stream["component"] for stream in window["streams"]}
-    yield from ((id_, numbers) for id_, numbers in window["components"].items() if id_ not in known)
+def _now(read: Callable[[NowDocument], float | None]) -> Callable[[TopologyDocument], Samples]:
+    return lambda document: [((), read(document["now"]))]
 
 
-def _add(families: dict[str, CounterMetricFamily], place: list[str], counted: StreamNumbers | Numbers) -> None:
-    for field, family in families.items():
-        family.add_metric(place, counted[field])  # type: ignore[literal-required]
+def _watermark(field: str, scale: float = 1) -> Callable[[TopologyDocument], Samples]:
+    def read(document: TopologyDocument) -> Samples:
+        for component, mark in document["now"]["watermarks"].items():
+            if field in mark:
+                yield [component], mark[field] * scale
+
+    return read
+
+
+def _lag(document: TopologyDocument) -> Samples:
+    for spout, lags in document["now"]["lag"].items():
+        yield from (([spout, source], positions) for source, positions in lags.items())
+
+
+def _memory(document: TopologyDocument) -> Samples:
+    sizes: Counter[str] = Counter()
+    for each in document["now"]["memory"]:
+        sizes[each["process"]] += each["bytes"]
+    return [([process], size) for process, size in sizes.items()]
+
+
+COUNTER = CounterMetricFamily
+MEASURES = (
+    Measure(
+        "messages_set_aside",
+        "Messages that were given up: dead letters and dropped messages",
+        "component",
+        _of_components("set_aside"),
+        COUNTER,
+    ),
+    Measure("trees_retried", "Trees that are retries", "component", _of_components("retried"), COUNTER),
+    Measure(
+        "errors",
+        "Errors that a component reported, or that failed a tuple",
+        "component",
+        _of_components("errors"),
+        COUNTER,
+    ),
+    Measure(
+        "execute_seconds",
+        "Time in execute, summed over tasks",
+        "component",
+        _of_components("execute_ms", 0.001),
+        COUNTER,
+        "seconds",
+    ),
+    Measure(
+        "capacity_ratio",
+        "The share of the last 10 minutes that the busiest task spent in execute",
+        "component",
+        _of_components("capacity", window=RECENT),
+    ),
+    *(
+        Measure(f"tuples_{one}", about, "component stream", _of_streams(one, came=False), COUNTER)
+        for one, about in SENT.items()
+    ),
+    *(
+        Measure(f"tuples_{one}", about, "component sender stream", _of_streams(one, came=True), COUNTER)
+        for one, about in CAME.items()
+    ),
+    *(
+        Measure(f"trees_{one}", about, "component stream", _of_streams(one, came=False, trees=True), COUNTER)
+        for one, about in TREES.items()
+    ),
+    Measure("open_trees", "Open trees", "", _now(lambda now: now["open_trees"])),
+    Measure("waiting_retries", "Messages that wait for their retry", "", _now(lambda now: now["retries"])),
+    Measure(
+        "outages", "Dependencies of a topology that are unavailable now", "", _now(lambda now: len(now["outages"]))
+    ),
+    Measure("hung_calls", "Calls of user code that have not returned", "", _now(lambda now: len(now["hung"]))),
+    Measure(
+        "pending_trees",
+        "Open trees of a spout",
+        "component",
+        lambda document: [([spout], trees) for spout, trees in document["now"]["pending"].items()],
+    ),
+    Measure("lag_positions", "Positions of a source that are not finished", "component source", _lag),
+    Measure("memory_bytes", "Memory of the processes of a topology", "process", _memory, unit="bytes"),
+    Measure("state_rows", "Rows of Spark's state stores", "", _now(lambda now: now["state"].get("rows"))),
+    Measure(
+        "state_bytes",
+        "Memory of Spark's state stores",
+        "",
+        _now(lambda now: now["state"].get("memory_bytes")),
+        unit="bytes",
+    ),
+    Measure(
+        "watermark_lag_seconds", "Delay of a watermark", "component", _watermark("behind_ms", 0.001), unit="seconds"
+    ),
+    Measure("open_windows", "Open windows", "component", _watermark("windows")),
+    Measure(
+        "late_tuples",
+        "Tuples that arrived after their window had closed",
+        "component",
+        _watermark("late_tuples"),
+        COUNTER,
+    ),
+    Measure(
+        "micro_batches",
+        "Promoted micro-batches",
+        "",
+        lambda document: [((), _window(document)["micro_batches"])],
+        COUNTER,
+    ),
+    Measure(
+        "micro_batch_part_seconds",
+        "Time of micro-batches by phase",
+        "part",
+        lambda document: [([part], ms / 1000) for part, ms in _window(document)["parts_ms"].items()],
+        COUNTER,
+        "seconds",
+    ),
+)
 
 
 def _histograms(documents: Documents) -> Iterator[Metric]:
     complete = HistogramMetricFamily(
         "sparkbolt_complete_latency_seconds",
         "Time from the plan of a tree's micro-batch to the promotion of its ack",
-        labels=COMPONENT,
+        labels=["topology", "component"],
         unit="seconds",
     )
     execute = HistogramMetricFamily(
-        "sparkbolt_execute_latency_seconds", "Time in execute for one tuple", labels=COMPONENT, unit="seconds"
+        "sparkbolt_execute_latency_seconds",
+        "Time in execute for one tuple",
+        labels=["topology", "component"],
+        unit="seconds",
     )
     for name, document in documents:
         slowest = document["now"]["slowest"]
@@ -273,81 +369,3 @@ def buckets(found: Iterable[Sequence[float]], slowest: dict[str, Any] | None = N
         exemplar = Exemplar({"root": str(slowest["root"])}, secs, slowest["time_ms"] / 1000)
         lines[at] = (*lines[at], exemplar)
     return lines
-
-
-def _now(documents: Documents) -> Iterator[Metric]:
-    open_trees = GaugeMetricFamily("sparkbolt_open_trees", "Open trees", labels=["topology"])
-    retries = GaugeMetricFamily("sparkbolt_waiting_retries", "Messages that wait for their retry", labels=["topology"])
-    outages = GaugeMetricFamily(
-        "sparkbolt_outages", "Dependencies of a topology that are unavailable now", labels=["topology"]
-    )
-    hung = GaugeMetricFamily("sparkbolt_hung_calls", "Calls of user code that have not returned", labels=["topology"])
-    pending = GaugeMetricFamily("sparkbolt_pending_trees", "Open trees of a spout", labels=COMPONENT)
-    lag = GaugeMetricFamily(
-        "sparkbolt_lag_positions", "Positions of a source that are not finished", labels=[*COMPONENT, "source"]
-    )
-    memory = GaugeMetricFamily(
-        "sparkbolt_memory_bytes", "Memory of the processes of a topology", labels=["topology", "process"], unit="bytes"
-    )
-    rows = GaugeMetricFamily("sparkbolt_state_rows", "Rows of Spark's state stores", labels=["topology"])
-    state = GaugeMetricFamily(
-        "sparkbolt_state_bytes", "Memory of Spark's state stores", labels=["topology"], unit="bytes"
-    )
-    for name, document in documents:
-        now = document["now"]
-        open_trees.add_metric([name], now["open_trees"])
-        retries.add_metric([name], now["retries"])
-        outages.add_metric([name], len(now["outages"]))
-        hung.add_metric([name], len(now["hung"]))
-        for spout, trees in now["pending"].items():
-            pending.add_metric([name, spout], trees)
-        for spout, lags in now["lag"].items():
-            for source, positions in lags.items():
-                lag.add_metric([name, spout, source], positions)
-        sizes: dict[str, int] = {}
-        for each in now["memory"]:
-            sizes[each["process"]] = sizes.get(each["process"], 0) + each["bytes"]
-        for process, size in sizes.items():
-            memory.add_metric([name, process], size)
-        if "rows" in now["state"]:
-            rows.add_metric([name], now["state"]["rows"])
-        if "memory_bytes" in now["state"]:
-            state.add_metric([name], now["state"]["memory_bytes"])
-    yield from (open_trees, retries, outages, hung, pending, lag, memory, rows, state)
-    yield from _watermarks(documents)
-
-
-def _watermarks(documents: Documents) -> Iterator[Metric]:
-    behind = GaugeMetricFamily(
-        "sparkbolt_watermark_lag_seconds", "Delay of a watermark", labels=COMPONENT, unit="seconds"
-    )
-    windows = GaugeMetricFamily("sparkbolt_open_windows", "Open windows", labels=COMPONENT)
-    late = CounterMetricFamily(
-        "sparkbolt_late_tuples", "Tuples that arrived after their window had closed", labels=COMPONENT
-    )
-    for name, document in documents:
-        for component, mark in document["now"]["watermarks"].items():
-            place = [name, component]
-            if "behind_ms" in mark:
-                behind.add_metric(place, mark["behind_ms"] / 1000)
-            if "windows" in mark:
-                windows.add_metric(place, mark["windows"])
-            if "late_tuples" in mark:
-                late.add_metric(place, mark["late_tuples"])
-    yield from (behind, windows, late)
-
-
-def _micro_batches(documents: Documents) -> Iterator[Metric]:
-    batches = CounterMetricFamily("sparkbolt_micro_batches", "Promoted micro-batches", labels=["topology"])
-    parts = CounterMetricFamily(
-        "sparkbolt_micro_batch_part_seconds",
-        "Time of micro-batches by phase",
-        labels=["topology", "part"],
-        unit="seconds",
-    )
-    for name, document in documents:
-        window = _window(document)
-        batches.add_metric([name], window["micro_batches"])
-        for part, spent_ms in window["parts_ms"].items():
-            parts.add_metric([name, part], spent_ms / 1000)
-    yield from (batches, parts)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote_plus
 
+from sparkbolt.base.codec import salvage
 from sparkbolt.control.documents import (
     ALL_TIME,
     WINDOWS_SECS,
@@ -164,34 +165,10 @@ def _scaled(numbers: Any, shares: dict[str, float]) -> Any:
 
 def empty_window(window: str) -> WindowDocument:
     """A window of which nothing is known."""
-    return {
-        "window": window,
-        "secs": 0.0,
-        "components": {},
-        "tasks": [],
-        "streams": [],
-        "parts_ms": {},
-        "micro_batches": 0,
-    }
+    return salvage(WindowDocument, {"window": window})
 
 
-NO_NUMBERS: Numbers = {
-    "emitted": 0,
-    "transferred": 0,
-    "executed": 0,
-    "acked": 0,
-    "failed": 0,
-    "set_aside": 0,
-    "retried": 0,
-    "errors": 0,
-    "execute_ms": 0.0,
-    "execute_latency_ms": None,
-    "process_latency_ms": None,
-    "complete_latency_ms": None,
-    "execute": {},
-    "complete": {},
-    "capacity": None,
-}
+NO_NUMBERS = salvage(Numbers, {})
 
 # ---- the parts that pages share
 

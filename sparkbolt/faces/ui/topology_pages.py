@@ -219,12 +219,7 @@ async def component_page(request: Request) -> Response:
         streams_out=[one for one in sums["streams"] if one["component"] == component and not one["sender"]]
         if sums
         else [],
-        readers=[
-            (other["id"], way)
-            for other in document["components"]
-            for way in other["inputs"]
-            if way["component"] == component
-        ],
+        readers=readers_of(document, component),
         errors=[error for error in document["errors"] if error["component"] == component][::-1][:50],
         watermark=document["now"]["watermarks"].get(component),
         charts=component_charts(series, found[0]),

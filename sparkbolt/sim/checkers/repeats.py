@@ -10,7 +10,7 @@ from sparkbolt.sim.executors import MicroBatchOutcome
 from sparkbolt.wire.acker import combine, decode_partials
 from sparkbolt.wire.frames import FrameKind, decode, kind_of, python_values, unwrap
 from sparkbolt.wire.plan import Entry, MicroBatchPlan
-from sparkbolt.worker.results import Row
+from sparkbolt.worker.routing import Row
 
 
 class TheSameAgain(Checker):

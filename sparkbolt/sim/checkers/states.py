@@ -22,6 +22,7 @@ from sparkbolt.sim.faults import Pending
 from sparkbolt.sim.observer import AttemptObserver
 from sparkbolt.wire.acker import gather
 from sparkbolt.wire.exclusion import NOTHING_EXCLUDED
+from sparkbolt.wire.plan import Piece
 from sparkbolt.wire.verdicts import KeptRows
 from sparkbolt.worker.state.large_dicts import LargeDicts
 from sparkbolt.worker.state.task_state import DictStore, TaskState
@@ -73,9 +74,14 @@ class StateIsWhatWasCommitted(Checker):
         environment = facts.subject.environment_with(lambda: stamps.getrandbits(63) + 1, None, sink)
         executors = Executors(lane, environment, observer, stores)
         for number in sorted(facts.plans):
-            records = {entry: [record for record, _ in pairs] for entry, pairs in facts.alive[number].items()}
+            plan, alive = facts.plans[number], facts.alive[number]
+            pieces = [
+                Piece(index, entry, tuple(record for record, _ in alive.get(entry, ())))
+                for index, entry in enumerate(plan.entries)
+                if entry.lasting or entry in alive
+            ]
             left_out = facts.left_out.get(number, NOTHING_EXCLUDED)
-            outcome = executors.run(facts.plans[number], records, Pending(()), random.Random(number), left_out)
+            outcome = executors.run(plan, [pieces], Pending(()), random.Random(number), left_out)
             stores.update(outcome.stores)
             self._compare_kept(number, gather(data for _, data in outcome.rows).kept)
         executors.die()

@@ -9,7 +9,7 @@ import pytest
 from sparkbolt.api.topology import TopologyBuilder
 from sparkbolt.errors import InvalidTopology
 from tests.topologies import Count, Split
-from tests.unit.api.declared import Anywhere, Log, mistakes, the_mistake, words
+from tests.unit.api.declared import Anywhere, Lines, Log, mistakes, the_mistake, words
 
 
 def test_all_mistakes_are_named_at_once_each_with_its_component() -> None:
@@ -114,6 +114,22 @@ def test_a_grouping_that_cannot_be_pickled_is_a_mistake() -> None:
     grouping.lock = threading.Lock()  # type: ignore[attr-defined]
     builder.set_bolt("count", Count()).grouping("split", grouping)
     assert the_mistake(builder).startswith("bolt 'count': its grouping custom(Anywhere) cannot be pickled")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (Split, "got the class Split, expected an instance: did you mean Split()?"),
+        (len, "got the function len, expected a bolt: did you forget @bolt(outputs=[...]) above it?"),
+        (Lines(), "got a spout (Lines), expected a bolt: did you mean set_spout?"),
+        (7, "got int, expected an instance of a bolt class"),
+    ],
+)
+def test_what_is_no_bolt_is_a_mistake(wrong: Any, why: str) -> None:
+    builder = words()
+    builder.set_bolt("b", wrong).shuffle_grouping("lines")
+    builder.set_bolt("after", Split()).fields_grouping("b", ["word"])
+    assert the_mistake(builder) == f"bolt 'b': {why}"
 
 
 @pytest.mark.parametrize(

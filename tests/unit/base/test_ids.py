@@ -15,7 +15,6 @@ from sparkbolt.base.ids import (
     edges_of_runs,
     mix64,
     mix64_array,
-    ordinals_within,
     unmix64_array,
     xor_of_runs,
 )
@@ -89,28 +88,6 @@ class Chosen(Grouping):
 
     def deliveries(self, emitted: Emitted, targets: object) -> list[Delivery]:
         return [Delivery(0, 0, np.array(self.rows, dtype=np.intp)), Delivery(1, 1, None)]
-
-
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=12).map(sorted), st.data())
-def test_children_of_one_parent_have_the_same_edges_as_if_each_had_its_own(of: list[int], data: st.DataObject) -> None:
-    rows = data.draw(st.lists(st.integers(0, len(of) - 1), unique=True))
-    roots = mix64_array(np.arange(6, dtype=np.uint64) // np.uint64(2))
-    edges = mix64_array(np.arange(6, dtype=np.uint64) + np.uint64(100))
-    anchors = np.array(of)
-    ordinals = ordinals_within(anchors)
-    each = Parents(roots[anchors], edges[anchors], ordinals)
-    shared = Parents(roots, edges, ordinals, None, anchors)
-    stream = StreamRoutes("a", "default", 0, ("n",), False, (Route(0, "b", (7, 8), Chosen(rows), False),), frozenset())
-    found = []
-    for parents in (each, shared):
-        routed, account = route(EmittedRows(stream, [list(range(len(of)))], len(of), 0, parents), 1, 5)
-        trees = Anchoring(parents.pair_roots, account).by_tree()
-        kept = {key: xor for key, xor in zip(*(column.tolist() for column in trees), strict=True) if xor}
-        found.append((kept, [(p.anchoring.roots.tolist(), p.anchoring.edges.tolist()) for p in routed]))
-        assert [p.anchoring.by_tree()[0].tolist() for p in routed] == [
-            sorted({of[row] // 2 for row in chosen}) for chosen in (rows, range(len(of)))
-        ]
-    assert found[0] == found[1]
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12).map(sorted), st.sampled_from([0, 3]), st.data())

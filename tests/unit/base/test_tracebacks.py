@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, TopologyBuilder
-from sparkbolt.api.pickling import CannotKeepError, Pickling
+from sparkbolt.api.pickling import Pickling
 from sparkbolt.base.exceptions import preparing, text_of
 from sparkbolt.base.tracebacks import fold, folded
 from sparkbolt.errors import PrepareError
@@ -72,25 +72,6 @@ def raised(call: Callable[[], object]) -> BaseException:
     except Exception as error:  # noqa: BLE001
         return error
     raise AssertionError("nothing was raised")
-
-
-def test_a_chain_of_the_users_is_shown_and_links_of_sparkbolt_are_not() -> None:
-    def chain() -> None:
-        try:
-            raise KeyError("theirs")
-        except KeyError as error:
-            raise ValueError("mine") from error
-
-    text = text_of(raised(chain))
-    assert "KeyError: 'theirs'\n\nThe above exception was the direct cause" in text
-
-    def kept() -> None:
-        try:
-            Pickling({}).dumps(json)
-        except CannotKeepError:
-            raise ValueError("mine") from None
-
-    assert text_of(raised(kept)).count("Traceback") == 1
 
 
 def names(error: BaseException) -> list[str]:

@@ -14,6 +14,7 @@ from sparkbolt import RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import Config
 from sparkbolt.connectors.decoder import Decoder
+from sparkbolt.connectors.rabbitmq.rabbitmq_link import Link
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import BadMessage, QueueSpout, RabbitMQSpout
@@ -147,13 +148,25 @@ def test_verdicts_for_messages_of_a_lost_connection_are_dropped_and_counted(capl
     tray._waiting.extend([(1, ["a"]), (2, ["b"]), (3, ["a"]), (4, ["b"])])
     call()
     tray.lost()
-    assert "the queue gives 2 messages again, as new ones, and what becomes of the 2 that are under way" in caplog.text
+    assert "the queue delivers 2 messages again, as new ones, and drops the results of the 2 in progress" in caplog.text
     call()
     tray.ack(1)
     tray.fail(2)
     tray.ack(3)
     assert tray._heard == [("confirm", 3)]
     assert (tray.dropped, tray.open_messages) == (2, 1)
+
+
+def test_a_connection_whose_thread_has_ended_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Link, "_io_connect", lambda self: 1 / 0)
+    spout = RabbitMQSpout("amqp://ann:secret@localhost/", "jobs")
+    spout.open(TopologyContext("t", "jobs", 0, 1, 1, Config()))
+    thread = spout._link._thread
+    assert thread is not None
+    thread.join(10)
+    with pytest.raises(RuntimeError, match="queue 'jobs' at localhost:5672/: its thread has ended: ZeroDivisionError"):
+        spout.next_tuple(Collector())  # type: ignore[arg-type]
+    spout.close()
 
 
 @pytest.mark.parametrize(

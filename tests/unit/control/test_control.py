@@ -130,23 +130,6 @@ def test_over_tcp_there_is_always_a_token(asked: Asked) -> None:
         ControlServer(asked, tcp=("127.0.0.1", 0), token="")
 
 
-def test_another_program_at_the_address_is_not_believed() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-
-        def answer() -> None:
-            connection, _ = other.accept()
-            with connection:
-                connection.recv(1000)
-                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        with pytest.raises(NoAnswerError, match="cannot be reached"):
-            ask(f"tcp://127.0.0.1:{port}", "ping", secs=10)
-        thread.join()
-
-
 @pytest.mark.parametrize("gone", ["closed", "half closed"])
 def test_a_request_whose_operator_has_gone_is_not_carried_out(server: ControlServer, asked: Asked, gone: str) -> None:
     asked.waits.clear()

@@ -68,6 +68,17 @@ def test_json_has_one_object_a_line_with_all_fields(tmp_path: Path) -> None:
     assert json.loads(written)["component"] is None
 
 
+def test_a_traceback_belongs_to_its_line(tmp_path: Path, form: LogFormat) -> None:
+    with TopologyLog(tmp_path, "words", form):
+        try:
+            raise ValueError("no good")
+        except ValueError:
+            ENGINE.exception("it failed")
+    (text,) = texts(tmp_path)
+    assert text.startswith("it failed\nTraceback (most recent call last):\n  File ")
+    assert text.endswith("\nValueError: no good")
+
+
 def test_files_are_rotated_and_read_by_their_owner_only(tmp_path: Path) -> None:
     directory = tmp_path / "new"
     with TopologyLog(directory, "words", bytes_max=500, files_max=3):

@@ -220,6 +220,14 @@ def test_trees_are_found_by_state_and_by_parts_of_what_is_known(operator: Operat
     assert operator.stories("t", "no such state") == []
 
 
+def test_one_tree_has_its_other_attempts(operator: Operator, ended: Path) -> None:
+    [failed] = operator.stories("t", "failed")
+    assert operator.story("t", failed["root"]) == {**failed, "other_attempts": []}
+    assert operator.story("t", "0" * 16) is None
+    assert operator.story("t", "nonsense") is None
+    assert operator.story("t", "nonsense@3") is None
+
+
 # Dead letters.
 
 

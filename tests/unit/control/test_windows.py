@@ -8,7 +8,6 @@ from sparkbolt.control.windows import (
     ACKER,
     Shape,
     micro_batches_of,
-    rate_of,
     series_of,
     slowest_of,
     span_of,
@@ -115,13 +114,11 @@ def test_a_series_has_one_point_for_each_step_and_the_events_between() -> None:
     assert [event["kind"] for event in series["events"]] == ["restarted"]
 
 
-def test_the_newest_micro_batches_the_slowest_tree_and_the_rate() -> None:
+def test_the_newest_micro_batches_and_the_slowest_tree() -> None:
     known = history()
     for number in range(5):
         known.promoted(MicroBatchRecord(number, NOW, 10.0, [("read", 0.0, 5.0)], {"read": 4.0}))
     assert [one["micro_batch_id"] for one in micro_batches_of(known, 2)] == [3, 4]
     assert micro_batches_of(known, 1)[0]["parts"] == [["read", 0.0, 5.0]]
     assert slowest_of(known, NOW) == {"root": "0123456789abcdef", "latency_ms": 800.0, "time_ms": NOW - 1000}
-    assert rate_of(known, ["lines"], NOW) == 9.0
     assert slowest_of(History(), NOW) is None
-    assert rate_of(History(), ["lines"], NOW) == 0.0

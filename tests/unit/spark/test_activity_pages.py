@@ -12,15 +12,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from sparkbolt.api.progress import Activity, Sight
 from sparkbolt.spark import activity_pages as pages_module
 from sparkbolt.spark.activity_pages import LookOut, Pages, warning
-from sparkbolt.spark.session import stage_that_runs
 from sparkbolt.worker.activity import Hangs
 
 PATIENCE_SECS = 100
@@ -99,24 +96,3 @@ def test_where_the_driver_is_elsewhere_the_worker_itself_logs_the_hang(
         look_out.close()
     assert caplog.records[0].getMessage().startswith("count[1] is in flush for 0 s")
     assert "Ctrl-C or stop() breaks it off" in warning(Sight(look_out.monitor.doing), lambda task: ("count", 1))
-
-
-@pytest.mark.parametrize(
-    ("active", "told"),
-    [((1, 0, 0), (0, (0, 4))), ((0, 2, 0), (1, (3, 8))), ((0, 0, 0), (None, None))],
-)
-def test_on_a_cluster_the_stage_that_runs_is_known_from_sparks_status(active: Any, told: Any) -> None:
-    """Jobs of a group are those of one query; stages of a job are numbered in the order of the lane."""
-    stages = {
-        7: SimpleNamespace(numActiveTasks=active[0], numCompletedTasks=0, numTasks=4),
-        8: SimpleNamespace(numActiveTasks=active[1], numCompletedTasks=3, numTasks=8),
-        9: SimpleNamespace(numActiveTasks=active[2], numCompletedTasks=0, numTasks=8),
-    }
-    tracker = SimpleNamespace(
-        getJobIdsForGroup=lambda group: [3, 5] if group == "run" else [],
-        getJobInfo=lambda job: SimpleNamespace(stageIds=[9, 8, 7]) if job == 5 else None,
-        getStageInfo=stages.get,
-    )
-    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
-    assert stage_that_runs(session, "run") == told
-    assert stage_that_runs(session, "another") == (None, None)

@@ -15,6 +15,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from sparkbolt.driver.ledger import files as ledger_files
 from sparkbolt.errors import CheckpointError, FencedError
 from sparkbolt.faces.cli import main
 from sparkbolt.files.local import LocalFiles
@@ -26,10 +27,10 @@ from tests.unit.spark.lives import NoLock
 def test_a_life_counts_nothing_once_another_one_has_begun(tmp_path: Path) -> None:
     old, new = NoLock(tmp_path), NoLock(tmp_path)
     life = old.begin_life()
-    old.check_life(life)
-    new.check_life(new.begin_life())
+    old.tenure.check(life)
+    new.tenure.check(new.begin_life())
     with pytest.raises(CheckpointError, match=r"was taken over by another driver \(life 1 began, this one is 0\)"):
-        old.check_life(life)
+        old.tenure.check(life)
 
 
 def test_lives_that_begin_at_one_moment_have_numbers_of_their_own(tmp_path: Path) -> None:
@@ -40,7 +41,7 @@ def test_lives_that_begin_at_one_moment_have_numbers_of_their_own(tmp_path: Path
     fenced = 0
     for driver, life in zip(drivers, lives, strict=True):
         try:
-            driver.check_life(life)
+            driver.tenure.check(life)
         except FencedError:
             fenced += 1
     assert fenced == 7, "all but the newest"
@@ -61,7 +62,7 @@ def test_a_life_that_a_full_disk_keeps_from_beginning_does_not_end_the_one_befor
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="no space left"):
         driver.begin_life()
-    driver.check_life(life)
+    driver.tenure.check(life)
     monkeypatch.undo()
     assert driver.begin_life() == 1
 
@@ -72,9 +73,9 @@ def test_where_a_file_system_cannot_create_exclusively_only_one_of_two_goes_on(t
     life = one.begin_life()
     one.files.remove(f"lives/{life}")
     assert two.begin_life() == life
-    two.check_life(life)
+    two.tenure.check(life)
     with pytest.raises(FencedError, match="another driver has begun life 0, too"):
-        one.check_life(life)
+        one.tenure.check(life)
 
 
 def test_a_checkpoint_has_an_id_of_its_own_which_outlives_its_drivers(tmp_path: Path) -> None:
@@ -92,7 +93,7 @@ def test_a_driver_that_was_thought_dead_removes_nothing(tmp_path: Path) -> None:
     old, new = NoLock(tmp_path), NoLock(tmp_path)
     old.begin_life()
     for number in range(4):
-        old.write_entry(number, b"an entry")
+        ledger_files.write_entry(old.files, number, b"an entry")
         old.files.write(f"plans/{number}-0", b"a plan")
     new.begin_life()
     with pytest.raises(CheckpointError, match="was taken over by another driver"):

@@ -21,9 +21,9 @@ from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spark import crash_shield
 from sparkbolt.wire.acker import judge_rows
 from sparkbolt.wire.frames import Moment
-from sparkbolt.wire.plan import MicroBatchPlan
-from sparkbolt.worker.results import Row
-from sparkbolt.worker.source_reader import clock_rows, run_entry
+from sparkbolt.wire.plan import MicroBatchPlan, Piece
+from sparkbolt.worker.routing import Row
+from sparkbolt.worker.source_reader import clock_rows, run_piece
 from sparkbolt.worker.stage import run_level
 from tests.unit.worker.test_source_reader import Numbers
 
@@ -109,7 +109,7 @@ class Shielded(LocalEngine):
         rows = clock_rows(self.lane, plan)
         for piece, entry in enumerate(plan.alive_entries(self.coordinator.life)):
             rows += crash_shield.shielded(
-                self.worker, lambda own, _, p=piece, e=entry: run_entry(own, moment, p, e).to_rows(own.lane)
+                self.worker, lambda own, _, p=piece, e=entry: run_piece(own, moment, Piece(p, e)).to_rows(own.lane)
             )
         for level in self.lane.levels:
             came = rows

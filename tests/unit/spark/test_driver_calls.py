@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from sparkbolt import TopologyBuilder
-from sparkbolt.errors import PrepareError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 
@@ -61,23 +60,6 @@ class Leaves(GeneratorSpout):
     def prepare(self, context: Any) -> None:
         self._may_leave("prepare")
         super().prepare(context)
-
-
-@pytest.mark.parametrize(
-    "method", ["next_ranges", "finished", "on_committed", "on_sources_changed", "lag", "on_read", "prepare"]
-)
-def test_a_partitioned_spout_that_exits_raises_as_any_other_exception(method: str) -> None:
-    builder = TopologyBuilder("t")
-    builder.set_spout("numbers", Leaves(method))
-    builder.set_bolt("pass", Pass()).shuffle_grouping("numbers")
-
-    def run() -> None:
-        engine = LocalEngine(builder.build())
-        while engine.step() is not None or not engine.coordinator.finished:
-            pass
-
-    with pytest.raises((RuntimeError, PrepareError), match=f"{method} of 'numbers' raised SystemExit: 3"):
-        run()
 
 
 class Raises(Leaves):

@@ -103,25 +103,3 @@ def test_an_outage_is_one_line_that_tells_the_most_frequent_cause_and_what_happe
     assert "its spouts give it about 10 messages at a time now, after waits of up to 30 s" in out
     assert "after 20 s (outage_patience_secs) the retry policy takes its course" in out
     assert "what has used its attempts is given up" in spent
-
-
-def test_of_each_probe_of_a_bolt_that_is_out_two_errors_are_told_and_the_rest_counted(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    now_s = [100.0]
-    config = Config(max_error_report_per_interval=5, error_throttle_interval_secs=10)
-    error_log = ErrorLog(config, lambda: now_s[0])
-    reports = [ErrorReport("db", 0, f"refused {number}") for number in range(10)] + [ErrorReport("other", 0, "x")] * 4
-    with caplog.at_level(logging.WARNING, "sparkbolt"):
-        error_log.promotion(Promotion(0, reports=reports), {"db"})
-        lines = [record.getMessage() for record in caplog.records]
-        assert lines == ["db[0] reported: refused 0", "db[0] reported: refused 1"] + ["other[0] reported: x"] * 4
-        caplog.clear()
-        now_s[0] += 11
-        error_log.tell_withheld()
-        assert [record.getMessage() for record in caplog.records] == [
-            "db[0] reported: refused 9 (and 7 more like it in the last 10 s)"
-        ]
-        caplog.clear()
-        error_log.promotion(Promotion(1, reports=reports))
-    assert sum(record.getMessage().startswith("db") for record in caplog.records) == 5, "one that is well"

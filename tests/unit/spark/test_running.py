@@ -44,23 +44,6 @@ def test_a_topology_waits_for_its_spouts_and_tells_why_one_is_not_open(monkeypat
     assert (running.waits_for, running.trouble) == ("a[0]: open has not returned", "open of spout a[0] raised")
 
 
-def test_each_component_has_counters_before_anything_is_committed_and_the_log_has_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    running = idle_running(topology(), monkeypatch)
-    before = running._coordinator.ledger.snapshot()
-    counts = running.metrics().components
-    assert (list(counts), counts["pass"].executed) == (["numbers", "pass"], 0)
-    assert running.metrics().of("pass").executed == 0
-    wrong = "there is no component 'pas'; there is 'numbers', 'pass': did you mean 'pass'?"
-    for look in (counts.__getitem__, running.metrics().of):
-        with pytest.raises(KeyError) as refused:
-            look("pas")
-        assert str(refused.value) == wrong
-    assert "pas" not in counts
-    assert running._coordinator.ledger.snapshot() == before
-
-
 def test_a_bolt_that_is_out_is_told_with_its_reason_and_its_next_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     running = idle_running(topology(), monkeypatch)
     assert running.outages == []

@@ -179,6 +179,19 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
+def test_a_played_topology_finishes_and_is_idle(begin: Any) -> None:
+    running = begin()
+    heard: list[int] = []
+    running.on_micro_batch(lambda report: heard.append(report.promotion.micro_batch_id))
+    assert running.await_finished(20)
+    assert running.metrics().of("numbers").acked == 4
+    assert heard[-1] == 1, "all have heard of what is finished"
+    assert running.await_idle(20)
+    began = time.monotonic()
+    assert running.stop()
+    assert time.monotonic() - began < 5
+
+
 @pytest.mark.parametrize("method", ["next_ranges", "on_committed", "on_sources_changed"])
 def test_a_method_of_a_spout_that_hangs_holds_nobody_up_and_is_left_behind_by_a_stop(
     begin: Any, method: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

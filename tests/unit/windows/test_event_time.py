@@ -15,7 +15,7 @@ from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows.reading import times_of
 from sparkbolt.windows.settings import Windowing
 from sparkbolt.worker.emissions import Rows
-from sparkbolt.worker.results import TaskResult
+from sparkbolt.worker.results import Settlements
 from tests.unit.windows.windowed import SECOND, Run, Show, Source, clock, secs, topology
 
 
@@ -76,25 +76,6 @@ def test_a_silent_stream_holds_windows_back_unless_it_may_be_idle() -> None:
             run.feed("c", at=9000)
             driver.advance(secs(10))
             assert run.shown() == shown
-
-
-@pytest.mark.parametrize("restart", [False, True])
-def test_a_stream_is_not_idle_because_nobody_listened(restart: bool) -> None:
-    windowed = Show().with_tumbling_window(secs(1)).with_timestamp_field("at").with_idle_stream_timeout(secs(10))
-    with TopologyTestDriver(topology(windowed, other=True)) as driver:
-        run = Run(driver)
-        run.feed("a", at=5000)
-        run.feed("b", at=2000, stream="other")
-        driver.advance(secs(2))
-        driver._engine.now_ms += 3_600_000  # it was down
-        if restart:
-            driver.restart()
-        run.feed("c", at=6000)
-        driver.advance(secs(2))
-        run.feed("d", at=2500, stream="other")
-        driver.advance(secs(12))
-        assert driver.metrics().of("show").late_tuples == 0
-        assert run.shown() == ["b", "d", "a", "c"]
 
 
 @pytest.mark.parametrize(("slide", "late"), [(10, 1), (20, 1), (5, 0)])
@@ -173,7 +154,7 @@ def test_one_timestamp_from_the_far_future_fails_alone_and_makes_nothing_late(
 
 def times_read(values: Any, unit: Any = None) -> Any:
     """The times of a column; the reasons where it has values without one."""
-    rows, counts = Rows(Origin("source", 0, "default", ("at",)), len(values), [values], None, None), TaskResult()
+    rows, counts = Rows(Origin("source", 0, "default", ("at",)), len(values), [values], None, None), Settlements()
     windowing, now_ms = Windowing(timestamp_field="at", timestamp_unit=unit), int(clock(6, 0, 0).timestamp() * 1000)
     times, good = times_of(rows, windowing, now_ms, counts)
     assert [row for row, is_good in enumerate(good) if not is_good] == sorted(counts.failures)

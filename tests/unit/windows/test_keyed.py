@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -125,34 +124,3 @@ def test_keys_may_be_several_fields_and_must_be_values_that_can_be_keys() -> Non
         driver.run_until_idle()
         assert run.shown(5) == [("ann", 1)]
         assert [failure.message_id for failure in driver.failed("source")] == ["b"]
-
-
-SHAPES: list[Callable[[WindowedBolt], WindowedBolt]] = [
-    lambda windowed: windowed.with_window(secs(6), slide=secs(4)),
-    lambda windowed: windowed.with_window(Count(3), slide=Count(2)),
-    lambda windowed: windowed.with_window(secs(6), slide=Count(2)),
-    lambda windowed: windowed.with_window(Count(3), slide=secs(4)),
-    lambda windowed: windowed.with_session_gap(secs(3)),
-]
-COME = [(f"{i:x}", i * i % 17 + i, f"u{i * 7 % 3}") for i in range(16)]
-
-
-@pytest.mark.parametrize("event_time", [False, True])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_single_key_has_the_windows_of_a_bolt_without_keys(
-    shape: Callable[[WindowedBolt], WindowedBolt], event_time: bool
-) -> None:
-    shown = []
-    for windowed in (Show(), Show().with_key("user")):
-        shape(windowed)
-        if event_time:
-            windowed.with_timestamp_field("at").with_lag(secs(20))
-        with TopologyTestDriver(topology(windowed)) as driver:
-            run = Run(driver)
-            for name, at, _ in [*COME, (">", 99, "-")]:
-                run.feed(name, at=at * 1000)
-                driver.advance(secs(0.7))
-            driver.advance(secs(30))
-            shown.append([(*values[:2], *values[3:5]) for values in driver.emitted("show")])
-    assert shown[0] == shown[1]
-    assert shown[0]

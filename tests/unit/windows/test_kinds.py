@@ -19,6 +19,8 @@ from sparkbolt.windows import (
     EvictionPolicy,
     TimeEvictionPolicy,
     TimeTriggerPolicy,
+    WatermarkCountEvictionPolicy,
+    WatermarkCountTriggerPolicy,
     WatermarkTimeEvictionPolicy,
     WatermarkTimeTriggerPolicy,
     log,
@@ -314,6 +316,21 @@ def test_windows_with_a_count_in_event_time_are_those_of_the_model(
 ) -> None:
     made = windows_of(lambda shelf: ReleasedWindows(shelf, *shape, closed_left=closed_left), ops)
     assert made == passed_by_watermark(*shape, edge=int(closed_left))(ops)
+
+
+@given(st.one_of(st.tuples(counts, extents), st.tuples(spans, counts)), event_times(in_order=True))
+def test_storms_policies_give_the_same_where_tuples_come_in_order(shape: tuple[Extent, Extent], ops: list[Op]) -> None:
+    length, slide = shape
+    eviction = (
+        WatermarkCountEvictionPolicy(length.tuples)
+        if isinstance(length, Count)
+        else WatermarkTimeEvictionPolicy(length)
+    )
+    trigger = (
+        WatermarkCountTriggerPolicy(slide.tuples) if isinstance(slide, Count) else WatermarkTimeTriggerPolicy(slide)
+    )
+    made = windows_of(lambda shelf: PolicyWindows(shelf, eviction, trigger, 0, in_event_time=True), ops)
+    assert made == passed_by_watermark(*shape)(ops)
 
 
 @given(spans, event_times())

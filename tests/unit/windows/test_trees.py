@@ -23,7 +23,7 @@ from sparkbolt.windows import (
 from sparkbolt.windows.manager import EXPIRE_EVENTS_THRESHOLD
 from sparkbolt.windows.reading import MessageIds
 from sparkbolt.worker.emissions import Rows
-from sparkbolt.worker.results import TaskResult
+from sparkbolt.worker.results import Settlements
 from tests.unit.windows.windowed import Run, Show, Source, secs, topology
 
 
@@ -177,7 +177,7 @@ def test_what_was_seen_before_a_restart_is_dropped() -> None:
 def new_ids(seen: MessageIds, ids: list[Any]) -> list[Any]:
     """Those of the ids that are new; they are seen now."""
     rows = Rows(Origin("source", 0, "default", ("id",)), len(ids), [ids], None, None)
-    fresh = seen.new_of(rows, "id", np.ones(len(ids), dtype=bool), TaskResult())
+    fresh = seen.new_of(rows, "id", np.ones(len(ids), dtype=bool), Settlements())
     return [value for value, new in zip(ids, fresh.tolist(), strict=True) if new]
 
 

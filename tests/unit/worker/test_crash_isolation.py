@@ -21,11 +21,11 @@ from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.sim.executors import by_dest
 from sparkbolt.wire.acker import judge_rows
 from sparkbolt.wire.frames import Moment
-from sparkbolt.wire.plan import MicroBatchPlan
+from sparkbolt.wire.plan import MicroBatchPlan, Piece
 from sparkbolt.worker import crash_isolation as deaths_module
 from sparkbolt.worker.crash_isolation import Crashes, Watch, WorkPlace
-from sparkbolt.worker.results import Row
-from sparkbolt.worker.source_reader import clock_rows, run_entry
+from sparkbolt.worker.routing import Row
+from sparkbolt.worker.source_reader import clock_rows, run_piece
 from sparkbolt.worker.stage import run_level
 from sparkbolt.worker.worker import Worker
 from tests.unit.worker.test_source_reader import Numbers
@@ -108,7 +108,9 @@ class Watched(LocalEngine):
         moment = Moment(plan.micro_batch_id, plan.now_ms)
         rows = clock_rows(self.lane, plan)
         for piece, entry in enumerate(plan.alive_entries(self.coordinator.life)):
-            rows += self.alive(lambda worker, p=piece, e=entry: run_entry(worker, moment, p, e).to_rows(worker.lane))
+            rows += self.alive(
+                lambda worker, p=piece, e=entry: run_piece(worker, moment, Piece(p, e)).to_rows(worker.lane)
+            )
         for level in self.lane.levels:
             runs = by_dest(rows) if level.stateful else [rows]
             rows = []

@@ -23,9 +23,9 @@ from sparkbolt.base.text_arrays import crc32s, dictionary_of, joined, separated,
 from sparkbolt.errors import Unavailable
 from sparkbolt.layout.lane import lay_out
 from sparkbolt.wire.frames import Moment
-from sparkbolt.wire.plan import Entry
+from sparkbolt.wire.plan import Entry, Piece
 from sparkbolt.worker.environment import environment_of
-from sparkbolt.worker.source_reader import run_entry
+from sparkbolt.worker.source_reader import run_piece
 from sparkbolt.worker.stage import run_level
 from sparkbolt.worker.state.task_state import DictStore
 from sparkbolt.worker.worker import Worker
@@ -73,7 +73,7 @@ def outcome(values: list[Any], split: BoltBase, counts: BoltBase, *, compiled: b
             moment = Moment(micro_batch_id, 1000 + micro_batch_id)
             task = lane.topology.tasks("values")[0]
             entry = Entry(task, micro_batch_id * len(values), "here", 0, len(values))
-            read = run_entry(worker, moment, 0, entry)
+            read = run_piece(worker, moment, Piece(0, entry))
             assert worker.bolt(lane.topology.tasks("split")[0]).output.native is (kernels() if compiled else None)
             rows = read.to_rows(lane)
             done = run_level(worker, 1, rows, stores.__getitem__)

@@ -349,6 +349,17 @@ def test_a_topology_with_nothing_but_news_for_its_tasks_runs_one_micro_batch_for
     assert engine.step() is None
 
 
+def test_nothing_more_is_read_while_a_bolt_has_as_many_open_trees_as_it_may() -> None:
+    topology = starting(200, seed=3, own={"max_spout_pending": 5}, enable_message_timeouts=False)
+    engine = LocalEngine(topology)
+    run_on(engine, 60)
+    assert engine.ledger.pending("gathers") >= 5
+    assert engine.ledger.progress["numbers"]["numbers"] < 200
+    free = LocalEngine(starting(200, seed=3, enable_message_timeouts=False))
+    run_on(free, 60)
+    assert free.ledger.progress["numbers"]["numbers"] == 200
+
+
 def test_a_bolt_that_starts_trees_is_stateful_and_never_fused_and_cannot_be_stateless() -> None:
     class Bare(BasicBolt):
         outputs = ["n"]

@@ -13,10 +13,10 @@ from sparkbolt.api.components import BoltBase
 from sparkbolt.layout.lane import Lane, lay_out
 from sparkbolt.wire.acker import gather
 from sparkbolt.wire.frames import FrameKind, Moment, kind_of
-from sparkbolt.wire.plan import Entry
+from sparkbolt.wire.plan import Entry, Piece
 from sparkbolt.worker.environment import environment_of
-from sparkbolt.worker.results import Row
-from sparkbolt.worker.source_reader import run_entry
+from sparkbolt.worker.routing import Row
+from sparkbolt.worker.source_reader import run_piece
 from sparkbolt.worker.stage import run_level
 from sparkbolt.worker.state.task_state import DictStore
 from sparkbolt.worker.worker import Worker
@@ -79,7 +79,7 @@ class Run:
     def source(self) -> list[Row]:
         spout = self.lane.topology.components["values"].component
         entry = Entry(self.lane.topology.tasks("values")[0], 0, "here", 0, len(spout.values))
-        return run_entry(self.worker, Moment(0, 1000), 0, entry).to_rows(self.lane)
+        return run_piece(self.worker, Moment(0, 1000), Piece(0, entry)).to_rows(self.lane)
 
     def level(self, number: int, rows: list[Row]) -> list[Row]:
         by_dest: dict[int, list[Row]] = {}

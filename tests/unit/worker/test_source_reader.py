@@ -20,8 +20,8 @@ from sparkbolt.api.tuples import Tuple
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.worker.collectors import BoltRowCollector
+from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.tasks import BoltTask
-from sparkbolt.worker.tuple_batch import Rows
 from tests.unit.worker.reading import (
     COUNT,
     SEEN,
@@ -31,6 +31,7 @@ from tests.unit.worker.reading import (
     run,
     what_came_again,
 )
+from tests.unit.worker.unreadable import UNREADABLE
 
 
 class Weighed(Numbers):
@@ -109,6 +110,31 @@ def test_a_record_with_wrong_values_fails_alone(values: Any) -> None:
     assert (tree.position, tree.fail.cause) == (40, "unreadable")
     assert f"the spout read {values!r} as values, expected a list of 1, for ('n',)" in tree.story
     assert {tree.position for tree in failed} == {20, 40}
+
+
+class WithMore(Columns):
+    """A field more, of an array that has two values that Python cannot hold."""
+
+    outputs: ClassVar[list[str]] = ["n", "more"]
+
+    def __init__(self, more: Callable[[list[bool]], Any]) -> None:
+        super().__init__(lambda number, tried: None)
+        self.more = more
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        for positions, columns in super().read_columns(range_):
+            yield positions, [*columns, self.more([position in (42, 43) for position in positions])]
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_value_of_a_column_that_python_cannot_hold_is_a_bad_record(name: str) -> None:
+    engine, failed = run(WithMore(UNREADABLE[name]))
+    assert set(SEEN) == set(range(COUNT)) - {42, 43}
+    assert sorted(tree.position for tree in engine.ledger.set_aside) == [42, 43]
+    assert {tree.position for tree in failed} == {20, 42, 43}
+    for tree in engine.ledger.set_aside:
+        assert tree.fail.cause == "unreadable"
+        assert "field 'more' cannot be read: " in tree.story
 
 
 class BadFirst(Numbers):

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from sparkbolt import BasicBolt, Bolt, Config, TopologyBuilder, Unavailable
+from sparkbolt import BasicBolt, Bolt, Config, Count, TopologyBuilder, Unavailable, WindowedBolt
 from sparkbolt.api.outage import PROBE_TUPLES
 from sparkbolt.errors import (
     ConfigError,
     EmitError,
     FailedException,
+    PrepareError,
     Reject,
     ReportedFailedException,
     SourceUnavailable,
@@ -96,6 +97,13 @@ def test_an_exception_in_prepare_is_one_in_execute(fuse: bool) -> None:
     assert run.phases == ["out", "well"]
 
 
+class VainWindow(WindowedBolt):
+    def prepare(self, context: Any) -> None:
+        open("/no/such/file").close()
+
+    def execute(self, window: Any, collector: Any) -> None: ...
+
+
 class Refuses(BasicBolt):
     def __init__(self, where: str, error: Exception) -> None:
         self.where, self.error = where, error
@@ -144,6 +152,16 @@ def test_each_error_means_the_same_for_the_tuples_wherever_a_bolt_raises_it(
     if where in ("prepare", "init_state"):
         said = f"{where} of 'vain' raised {type(error).__name__}: no licence, at test_unavailable.py:"
         assert failure.reason.startswith(said)
+
+
+def test_a_window_that_cannot_be_prepared_fails_the_query_with_its_place() -> None:
+    builder = TopologyBuilder("vain")
+    builder.set_spout("orders", Log(3))
+    builder.set_bolt("vain", VainWindow().with_tumbling_window(Count(2))).shuffle_grouping("orders")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.feed("orders", [1], message_id=1)
+        with pytest.raises(PrepareError, match=r"^prepare of 'vain' raised FileNot.*, at test_unavailable.py:\d+$"):
+            driver.run_until_idle()
 
 
 @pytest.mark.parametrize("by_hand", [False, True])

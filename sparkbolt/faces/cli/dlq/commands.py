@@ -10,42 +10,67 @@ are.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Annotated
 
 from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.api.story import short_values, time_text
 from sparkbolt.control.letters.common import ID_CHARACTERS_SHOWN, LettersFound
+from sparkbolt.control.letters.of_topology import ListedLetter
 from sparkbolt.control.letters.stores import LetterLocation, LetterStore, open_store
+from sparkbolt.control.parameters import Parameter
 from sparkbolt.errors import SparkboltError, WrongUseError
+from sparkbolt.faces.cli.arguments import JsonLines, Last, option
+from sparkbolt.faces.cli.program import EXIT_FINISHED
+from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
 
+Where = Annotated[
+    str,
+    Parameter(
+        "the location of the dead letters: the checkpoint of the topology; file:PATH or PATH; or kafka:HOST:PORT/TOPIC",
+        metavar="WHERE",
+    ),
+]
+ClientConfig = Annotated[
+    str | None,
+    option(
+        "a file with properties of the Kafka client, such as SASL and TLS, one key=value per line; never printed",
+        "--client-config",
+        metavar="FILE",
+    ),
+]
+Spout = Annotated[str | None, option("only letters of this spout", "--spout", metavar="ID")]
 
-def open_letters(place: LetterLocation) -> LetterStore:
-    """The store of dead letters at a location.
+
+def _store(where: str, client_config: str | None) -> LetterStore:
+    """The store of dead letters that a command names.
 
     Raises:
         WrongUseError: there is no such store.
     """
-    return open_store(place, open_files)
+    return open_store(LetterLocation(where, client_config), open_files)
 
 
-def list_letters(place: LetterLocation, limit: int, spout: str | None, *, as_json: bool) -> list[str]:
-    """The lines of the newest letters; the newest is last."""
-    store = open_letters(place)
+def list_letters(
+    where: Where, client_config: ClientConfig = None, last: Last = 20, spout: Spout = None, json: JsonLines = False
+) -> int:
+    """List dead letters, the newest last."""
+    store = _store(where, client_config)
     read = store.letters()
     replayed, discarded = store.replayed(), store.discarded()
     letters = _of(read.letters, spout)
-    shown = letters[-limit:]
-    if as_json:
+    shown = [
+        ListedLetter(**vars(one), replayed=one.id in replayed, discarded=one.id in discarded) for one in letters[-last:]
+    ]
+    if json:
         _warn(read)
-        seen_to = [{"replayed": letter.id in replayed, "discarded": letter.id in discarded} for letter in shown]
-        return [json.dumps({**letter.to_json(), **own}) for letter, own in zip(shown, seen_to, strict=True)]
-    lines = [line for letter in shown for line in _two_lines(letter, letter.id in replayed, letter.id in discarded)]
-    return [*lines, *_closing(read, letters, len(shown), replayed)]
+        show(one.to_line() for one in shown)
+    else:
+        show([*(line for one in shown for line in _two_lines(one)), *_closing(read, letters, len(shown), replayed)])
+    return EXIT_FINISHED
 
 
 def _of(letters: Sequence[DeadLetter], spout: str | None) -> list[DeadLetter]:
@@ -55,9 +80,9 @@ def _of(letters: Sequence[DeadLetter], spout: str | None) -> list[DeadLetter]:
     return [letter for letter in letters if spout in (None, letter.component)]
 
 
-def _two_lines(letter: DeadLetter, replayed: bool, discarded: bool) -> list[str]:
+def _two_lines(letter: ListedLetter) -> list[str]:
     tries = f"{letter.attempts_in_all} attempt{'s' if letter.attempts_in_all > 1 else ''}"
-    again = (", replayed" if replayed else "") + (", discarded" if discarded else "")
+    again = (", replayed" if letter.replayed else "") + (", discarded" if letter.discarded else "")
     name = letter.id[:ID_CHARACTERS_SHOWN]
     return [
         f"{time_text(letter.last.ended_ms)}  {name}  {letter.where}, {tries}{again}",
@@ -81,26 +106,24 @@ def _closing(read: LettersFound, letters: Sequence[DeadLetter], shown: int, repl
     return lines if read.damage is None else [*lines, read.damage]
 
 
-def show_letters(place: LetterLocation, names: Sequence[str], *, as_json: bool) -> list[str]:
-    """The lines with all details of some letters.
-
-    Args:
-        place: where the letters are.
-        names: beginnings of their ids.
-        as_json: whether each letter is one JSON object.
+def show_letters(
+    where: Where,
+    ids: Annotated[Sequence[str], Parameter("the id of a letter, or its beginning", metavar="ID")],
+    client_config: ClientConfig = None,
+    json: JsonLines = False,
+) -> int:
+    """Show the attempts and the record of dead letters.
 
     Raises:
         WrongUseError: no letter's id, or several ids, begin with one of the names.
     """
-    read = open_letters(place).letters()
+    read = _store(where, client_config).letters()
     _warn(read)
-    letters = _named(read.letters, names)
-    if as_json:
-        return [json.dumps(letter.to_json()) for letter in letters]
     lines: list[str] = []
-    for letter in letters:
-        lines += [*([""] if lines else []), *_all_lines(letter)]
-    return lines
+    for letter in _named(read.letters, ids):
+        lines += [letter.to_line()] if json else [*([""] if lines else []), *_all_lines(letter)]
+    show(lines)
+    return EXIT_FINISHED
 
 
 def _all_lines(letter: DeadLetter) -> list[str]:
@@ -141,50 +164,55 @@ def _named(letters: Sequence[DeadLetter], names: Sequence[str]) -> list[DeadLett
     return found
 
 
-@dataclass(frozen=True)
-class ReplayOrder:
-    """The arguments of ``sparkbolt dlq replay``."""
-
-    place: LetterLocation
-    names: Sequence[str] = ()
-    """Beginnings of ids; if empty, all letters that were not replayed."""
-    spout: str | None = None
-    into: str | None = None
-    again: bool = False
-    """Whether letters that were replayed before are replayed, too."""
-
-
 class NotAllReplayedError(SparkboltError):
     """Some letters were left out, or lines could not be read; the message lists them with the reasons."""
 
 
-def replay(order: ReplayOrder) -> list[str]:
-    """Replay letters; returns the lines to print.
+def replay(
+    where: Where,
+    ids: Annotated[
+        Sequence[str], Parameter("only these letters (default: all letters that were not replayed)", metavar="ID")
+    ] = (),
+    client_config: ClientConfig = None,
+    into: Annotated[
+        str | None,
+        option(
+            "the destination: FILE, to which the tuples are appended as JSON; kafka:HOST:PORT[/TOPIC] for messages of "
+            "Kafka in a checkpoint; or another topic of the same brokers for letters in a topic",
+            "--into",
+            metavar="PLACE",
+        ),
+    ] = None,
+    spout: Spout = None,
+    again: Annotated[bool, option("also replay letters that were replayed before", "--again")] = False,
+) -> int:
+    """Replay dead letters.
 
     Raises:
         WrongUseError: the arguments are wrong, or the letters come from several spouts.
         NotAllReplayedError: some letters were left out; or all letters were requested, and some lines are not valid
             letters. The other letters are replayed.
     """
-    store = open_letters(order.place)
+    store = _store(where, client_config)
     read = store.letters()
-    if order.names:
+    if ids:
         _warn(read)
-    every = _of(read.letters, order.spout)
-    letters = _named(every, order.names) if order.names else every
-    before = store.replayed() | store.discarded() if not order.again else set()
+    every = _of(read.letters, spout)
+    letters = _named(every, ids) if ids else every
+    before = store.replayed() | store.discarded() if not again else set()
     chosen = [letter for letter in letters if letter.id not in before]
     spouts = sorted({letter.component for letter in chosen})
     if len(spouts) > 1:
         raise WrongUseError(f"these are letters of several spouts ({', '.join(spouts)}): choose one with --spout")
-    done = store.replay(chosen, order.into)
+    done = store.replay(chosen, into)
     skipped = len(letters) - len(chosen)
     more = f"; {skipped} were replayed or discarded before and were skipped (--again replays them)" if skipped else ""
     text = f"{len(done.ids)} letter(s) replayed, {done.tuples} tuple(s){more}"
-    missed = "" if read.damage is None or order.names else f"; {read.damage}"
+    missed = "" if read.damage is None or ids else f"; {read.damage}"
     if done.left_out:
         told = "".join(f"\n  {sentence}" for sentence in done.left_out)
         raise NotAllReplayedError(f"{text}{missed}; {len(done.left_out)} could not be replayed:{told}")
     if missed:
         raise NotAllReplayedError(f"{text}{missed}")
-    return [text]
+    show([text])
+    return EXIT_FINISHED

@@ -5,7 +5,6 @@ Rule: commands ask an ``Operator`` and nothing else; a name that nothing has is 
 
 from __future__ import annotations
 
-import argparse
 import getpass
 import sys
 import time
@@ -21,11 +20,11 @@ from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.faces.cli.texts import plain
 
 
-def operator_of(options: argparse.Namespace) -> Operator:
-    """The operator of the home that a command names."""
+def operator_of(home: str | None) -> Operator:
+    """The operator of a home."""
     from sparkbolt.spark.checkpoint_files import open_files
 
-    return Operator(options.home, open_files=open_files)
+    return Operator(home, open_files=open_files)
 
 
 @contextmanager
@@ -73,14 +72,8 @@ def told(answer: Answer) -> int:
     return EXIT_FINISHED
 
 
-def printed(lines: list[str]) -> None:
-    """Print lines, if there are any."""
-    if lines:
-        print("\n".join(lines), flush=True)
-
-
 def as_json(value: Any) -> str:
     """A document as JSON on one line."""
     import json
 
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value)

@@ -6,15 +6,16 @@ the end: 0 if nothing was left, 4 if something is left for replay.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
+from typing import Any
 
 from sparkbolt.control.documents import TopologyEntry, TopologyState
 from sparkbolt.control.home import process_of
 from sparkbolt.control.operator import Operator
 from sparkbolt.control.processes import gone
-from sparkbolt.control.verbs import VERBS
+from sparkbolt.control.verbs import Verb
+from sparkbolt.faces.cli.arguments import Home, Name
 from sparkbolt.faces.cli.operate.asking import by, entry_of, operator_of, told
 from sparkbolt.faces.cli.operate.overview import runs
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_SET_ASIDE, EXIT_TIME_OVER, UNDER_WAY
@@ -25,12 +26,10 @@ END_SECS = 30.0
 """The time to wait for the end of a topology after the time of its open trees."""
 
 
-def change(options: argparse.Namespace) -> int:
+def change(verb: Verb, topology: Name, home: Home = None, **arguments: Any) -> int:
     """Do what a verb says; one that ends the topology waits for that if its time is given."""
-    verb = VERBS[options.command]
-    arguments = {one.name: getattr(options, one.name) for one in verb.parameters}
-    operator = operator_of(options)
-    entry = entry_of(operator, options.topology)
+    operator = operator_of(home)
+    entry = entry_of(operator, topology)
     answer = operator.change(entry["id"], verb.name, by=by(), **arguments)
     code = told(answer)
     wait_secs = arguments.get("wait_secs")

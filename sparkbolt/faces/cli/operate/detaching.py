@@ -9,7 +9,6 @@ Rule 3: its log goes to files. What does not come from Python, such as a crash o
 
 from __future__ import annotations
 
-import argparse
 import os
 import select
 import shutil
@@ -24,7 +23,7 @@ from urllib.parse import quote
 
 from sparkbolt.control.home import default_home, safe
 from sparkbolt.control.log_reading import last_lines
-from sparkbolt.control.logs import TopologyLog, as_text, current_log
+from sparkbolt.control.logs import LogFormat, TopologyLog, as_text, current_log
 from sparkbolt.faces.cli.display import Display, PlainLines
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_SET_ASIDE, EXIT_TIME_OVER, RunEnd
 from sparkbolt.faces.cli.texts import plain
@@ -45,15 +44,20 @@ LOGS_MAX = 100
 _OWN_OPTIONS = ("--detach", "--log-dir")
 
 
-def detach(topology: Topology, options: argparse.Namespace) -> int:
+def detach(topology: Topology, given: Sequence[str], log_dir: str | None, log_format: LogFormat) -> int:
     """Start a topology in a process of its own, wait until it is up or has failed, and say which.
+
+    Args:
+        topology: the topology.
+        given: the arguments of this command.
+        log_dir: where its log goes; None: a new directory in the home.
+        log_format: the format of its log.
 
     Returns:
         0 if it is up; its exit code if it has ended already; 4 if it is not up yet.
     """
-    given = list(options.given)
-    directory = os.path.abspath(options.log_dir) if options.log_dir is not None else log_directory(topology.name)
-    with TopologyLog(directory, topology.name, options.log_format) as log:  # also refuses what the child could not say
+    directory = os.path.abspath(log_dir) if log_dir is not None else log_directory(topology.name)
+    with TopologyLog(directory, topology.name, log_format) as log:  # also refuses what the child could not say
         directory = log.directory
     listening, telling = os.pipe()
     out = os.path.join(directory, f"{quote(topology.name, safe='')}.out")

@@ -6,11 +6,12 @@ what the server may raise.
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 from sparkbolt.errors import SparkboltError, WrongUseError
+from sparkbolt.faces.cli.arguments import Home, option
 from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.spark.checkpoint_files import open_files
 
@@ -19,8 +20,29 @@ class MissingPackageError(SparkboltError):
     """A command needs packages that are not installed."""
 
 
-def ui(options: argparse.Namespace) -> int:
-    """Serve the user interface and REST until Ctrl-C.
+def ui(
+    home: Home = None,
+    port: Annotated[
+        int, option("the port (default: 8088; 0: any free port)", "--port", metavar="N", highest=65_535)
+    ] = 8088,
+    host: Annotated[
+        str, option("the address to listen at (default: 127.0.0.1)", "--host", metavar="HOST")
+    ] = "127.0.0.1",
+    checkpoint: Annotated[
+        Sequence[str],
+        option(
+            "also show the topology of this checkpoint, which may have ended (repeatable)",
+            "--checkpoint",
+            metavar="DIR",
+        ),
+    ] = (),
+    private: Annotated[bool, option("require the token for every page", "--private")] = False,
+    allow_host: Annotated[
+        Sequence[str],
+        option("another host name that browsers may use for this server (repeatable)", "--allow-host", metavar="NAME"),
+    ] = (),
+) -> int:
+    """Serve the user interface and the REST interface.
 
     Raises:
         MissingPackageError: the extra ``ui`` is not installed.
@@ -34,18 +56,17 @@ def ui(options: argparse.Namespace) -> int:
         ) from None
     try:
         serve(
-            host=options.host,
-            port=options.port,
-            home=options.home,
-            checkpoints=options.checkpoint,
+            host=host,
+            port=port,
+            home=home,
+            checkpoints=checkpoint,
             open_files=open_files,
-            private=options.private,
-            allowed_hosts=options.allow_host,
+            private=private,
+            allowed_hosts=allow_host,
         )
     except OSError as error:
         raise WrongUseError(
-            f"the user interface cannot listen at {options.host}:{options.port}: {error.strerror}; use another --port "
-            "or --host"
+            f"the user interface cannot listen at {host}:{port}: {error.strerror}; use another --port or --host"
         ) from None
     except KeyboardInterrupt:
         pass

@@ -6,13 +6,12 @@ Rule 2: nothing in a line can command the terminal.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from rich.console import Console
 from rich.text import Text
@@ -21,6 +20,8 @@ from sparkbolt.control.documents import TopologyEntry
 from sparkbolt.control.log_reading import LogFollower
 from sparkbolt.control.logs import LogLine, as_text
 from sparkbolt.control.operator import Operator
+from sparkbolt.control.parameters import Parameter
+from sparkbolt.faces.cli.arguments import Home, JsonLines, Name, option
 from sparkbolt.faces.cli.operate.asking import as_json, entry_of, operator_of
 from sparkbolt.faces.cli.operate.overview import runs
 from sparkbolt.faces.cli.operate.statistics import component_of
@@ -35,16 +36,26 @@ ALIVE_EVERY = 20
 _STYLES = {"ERROR": "red", "CRITICAL": "bold red", "WARNING": "yellow", "DEBUG": "dim", "PRINT": "cyan"}
 
 
-def tail(options: argparse.Namespace) -> int:
-    """Show the newest lines of a topology's log, and go on with ``--follow``."""
-    operator = operator_of(options)
-    entry = entry_of(operator, options.topology)
-    if options.component is not None:
-        component_of(operator.document(entry["id"]), options.component)
-    show = Shown(as_json=options.json)
-    source = Newest(operator, entry, options.component, options.search)
-    with suppress(KeyboardInterrupt) if options.follow else nullcontext():  # Ctrl-C is how one ends to follow
-        lines = source.first(options.last)
+def tail(
+    topology: Name,
+    component: Annotated[str | None, Parameter("only show lines of this spout or bolt", metavar="COMPONENT")] = None,
+    home: Home = None,
+    is_followed: Annotated[bool, option("print new lines until Ctrl-C", "-f", "--follow")] = False,
+    last: Annotated[
+        int, option("the number of lines at the start (default: 20)", "--last", metavar="N", lowest=1)
+    ] = 20,
+    search: Annotated[str, option("only show lines that contain this text", "--search", metavar="TEXT")] = "",
+    json: JsonLines = False,
+) -> int:
+    """Show the log of a topology or a component."""
+    operator = operator_of(home)
+    entry = entry_of(operator, topology)
+    if component is not None:
+        component_of(operator.document(entry["id"]), component)
+    show = Shown(as_json=json)
+    source = Newest(operator, entry, component, search)
+    with suppress(KeyboardInterrupt) if is_followed else nullcontext():  # Ctrl-C is how one ends to follow
+        lines = source.first(last)
         if not lines and entry["log_directory"] is None:
             print(
                 f"sparkbolt: topology {entry['name']!r} writes no log files: start it with --log-dir DIR or "
@@ -53,7 +64,7 @@ def tail(options: argparse.Namespace) -> int:
             )
             return EXIT_FAILED
         show(lines)
-        if options.follow:
+        if is_followed:
             follow(operator, entry["id"], source, show)
     source.close()
     return EXIT_FINISHED

@@ -6,24 +6,27 @@ be kept. Ctrl-C ends it, with exit code 0.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable
+from typing import Annotated
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from sparkbolt.api.story import time_text
-from sparkbolt.control.documents import ALL_TIME, TopologyDocument, TopologyEntry
+from sparkbolt.control.documents import ALL_TIME, WINDOWS_SECS, TopologyDocument, TopologyEntry
 from sparkbolt.control.operator import Operator
+from sparkbolt.control.parameters import Parameter
 from sparkbolt.errors import SparkboltError
-from sparkbolt.faces.cli.operate.asking import as_json, named, now_ms, operator_of, printed
+from sparkbolt.faces.cli.arguments import Every, Home, Json, JsonLines, Name, option
+from sparkbolt.faces.cli.operate.asking import as_json, named, now_ms, operator_of
 from sparkbolt.faces.cli.operate.overview import list_lines, top_line, top_sheet, worth_showing
 from sparkbolt.faces.cli.operate.statistics import component_lines, stats_json, stats_lines
 from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.tables import terminal_width
+from sparkbolt.faces.cli.texts import show
 
 LIVE_EVERY_SECS = 2.0
 PLAIN_EVERY_SECS = 5.0
@@ -31,17 +34,21 @@ FIRST_WINDOW = "600"
 """The window of ``stats`` if none is named."""
 
 
-def list_(options: argparse.Namespace) -> int:
-    """List topologies."""
-    operator = operator_of(options)
+def list_(
+    home: Home = None,
+    ended: Annotated[bool, option("also list topologies that have ended, with the reason", "--all")] = False,
+    json: JsonLines = False,
+) -> int:
+    """List running topologies."""
+    operator = operator_of(home)
     entries = operator.topologies()
-    shown = entries if options.all else worth_showing(entries)
-    if options.json:
-        printed([as_json(entry) for entry in shown])
+    shown = entries if ended else worth_showing(entries)
+    if json:
+        show([as_json(entry) for entry in shown])
         if operator.home.trouble:
             print(f"sparkbolt: {nothing_runs(operator, 0)}", file=sys.stderr)
     elif shown:
-        printed(list_lines(shown, now_ms(), terminal_width()))
+        show(list_lines(shown, now_ms(), terminal_width()))
     else:
         print(nothing_runs(operator, len(entries)))
     return EXIT_FINISHED
@@ -55,25 +62,42 @@ def nothing_runs(operator: Operator, ended: int) -> str:
     return f"no topology is running (home: {operator.home.place}){more}"
 
 
-def stats(options: argparse.Namespace) -> int:
-    """Show the numbers of a topology, or of a component."""
-    operator = operator_of(options)
+def stats(
+    topology: Name,
+    component: Annotated[
+        str | None, Parameter("a spout or bolt, with its tasks and streams", metavar="COMPONENT")
+    ] = None,
+    home: Home = None,
+    window: Annotated[
+        str | None,
+        option(
+            "show the sums of the last seconds, or since the first start (default: 600 if available)",
+            "--window",
+            choices=(*WINDOWS_SECS, "all"),
+        ),
+    ] = None,
+    watch: Annotated[bool, option("refresh until Ctrl-C", "--watch")] = False,
+    every_secs: Every = None,
+    json: Json = False,
+) -> int:
+    """Show the numbers of a topology or a component."""
+    operator = operator_of(home)
 
     def look() -> list[str]:
         with named():
-            document: TopologyDocument = operator.document(options.topology)
-        window = window_name(document, options.window)
-        if options.json:
-            return [as_json(stats_json(document, options.component, window))]
-        if options.component is not None:
-            return component_lines(document, options.component, window, now_ms(), terminal_width())
-        return stats_lines(document, window, now_ms(), terminal_width())
+            document: TopologyDocument = operator.document(topology)
+        over = window_name(document, window)
+        if json:
+            return [as_json(stats_json(document, component, over))]
+        if component is not None:
+            return component_lines(document, component, over, now_ms(), terminal_width())
+        return stats_lines(document, over, now_ms(), terminal_width())
 
-    if not options.watch:
-        printed(look())
+    if not watch:
+        show(look())
         return EXIT_FINISHED
     first = look()  # a wrong name is told before anything is drawn
-    return again_and_again(first, look, options.every_secs, headed=not options.json)
+    return again_and_again(first, look, every_secs, headed=not json)
 
 
 def window_name(document: TopologyDocument, given: str | None) -> str:
@@ -83,16 +107,16 @@ def window_name(document: TopologyDocument, given: str | None) -> str:
     return ALL_TIME if given == "all" else given
 
 
-def top(options: argparse.Namespace) -> int:
-    """Show all topologies, live."""
-    operator = operator_of(options)
+def top(home: Home = None, every_secs: Every = None) -> int:
+    """Show all topologies live."""
+    operator = operator_of(home)
 
     def look() -> list[str]:
         entries = worth_showing(operator.topologies())
         trouble = [f"{operator.home.trouble}: this is the last known state"] if operator.home.trouble else []
         return trouble + (_top_lines(entries) if entries else [nothing_runs(operator, 0)])
 
-    return again_and_again(look(), look, options.every_secs)
+    return again_and_again(look(), look, every_secs)
 
 
 def _top_lines(entries: list[TopologyEntry]) -> list[str]:
@@ -124,7 +148,7 @@ def again_and_again(
             _redrawn(first, look, every_secs or LIVE_EVERY_SECS, sleep)
         lines = first
         while True:
-            printed([time_text(now_ms()), *lines, ""] if headed else lines)
+            show([time_text(now_ms()), *lines, ""] if headed else lines)
             sleep(every_secs or PLAIN_EVERY_SECS)
             lines = _looked(look)
     except KeyboardInterrupt:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -157,6 +158,22 @@ def test_the_messages_of_kafka_and_rabbitmq_are_the_json_of_json_lines() -> None
     assert encoded(value) == b'{"day":"2024-02-29","n":7,"b":"YQ==","at":"2024-02-29T12:00:00"}'
     with pytest.raises(TypeError, match=r"^JSON cannot hold Decimal\('1'\) of type Decimal: emit a str, "):
         encoded({"price": Decimal(1)})
+
+
+@pytest.mark.parametrize(
+    "value", [
+        float("nan"), {1, 2}, object(), "\ud800", pd.NaT, np.datetime64("NaT"), np.timedelta64(5, "ns"),
+        np.datetime64("2024-02-29T12:00:00.123456789"), np.datetime64(10**9, "D"),
+    ],
+)  # fmt: skip
+def test_a_value_that_json_cannot_hold_fails_its_tuple_alone(tmp_path: Path, value: object) -> None:
+    bolt = JsonLinesBolt(tmp_path)
+    bolt.prepare(context(0))
+    bolt.execute(tup(n=1), None)  # type: ignore[arg-type]
+    with pytest.raises((TypeError, ValueError)):
+        bolt.execute(tup(n=value), None)  # type: ignore[arg-type]
+    bolt.flush()
+    assert read_json(tmp_path) == [{"n": 1}]
 
 
 def test_parquet_types_widen_and_a_frame_that_does_not_fit_fails_alone(tmp_path: Path) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
 
 from sparkbolt import Bolt, RetryPolicy
-from sparkbolt.base.codec import encode
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_dead_letters import READ_SECS, message_of, read_topic
 from sparkbolt.faces.cli import main
-from sparkbolt.sim.engine import LocalEngine
-from tests.kafka import SEEN, Keep, close, committed, run, run_to_end, spout, topology
+from tests.kafka import SEEN, Keep, committed, run_to_end, spout, topology
 
 pytestmark = pytest.mark.slow
 
@@ -59,31 +56,6 @@ def test_what_is_given_up_goes_to_a_topic_as_it_came_and_comes_back_by_replay(ka
     assert [(row["line"], row["partition"], row["offset"]) for row in SEEN[name]] == [("poison", 1, 2)]
     assert main(["dlq", "replay", where]) == 0
     assert "0 letter(s) replayed" in capsys.readouterr().out
-
-
-def test_the_driver_never_sees_the_record_of_a_dead_letter(kafka, name):
-    """Plans and the ledger's log are all that a driver has of a message; a story shows both ends of its values."""
-    kafka.create(f"{name}.dlq")
-    record = "x" * 5000 + " within the record " + "x" * 5000
-    kafka.produce(name, [record], kafka_partition=0, headers={"trace": "in no story"})
-    own = spout(kafka.brokers, name, dead_letters=f"{name}.dlq", retry=RetryPolicy(max_retries=1))
-    engine = LocalEngine(topology(name, own, Refuse()))
-    plans, plan = [], engine.coordinator.next_plan
-
-    def noted(*when):
-        plans.append(plan(*when))
-        return plans[-1]
-
-    engine.coordinator.next_plan = noted
-    run(engine, lambda: engine.ledger.metrics.of("messages").dead_letters == 1 and engine.coordinator.in_force is None)
-    close(engine)
-    asked = [entry for one in plans if one is not None for entry in one.entries if entry.letters is not None]
-    assert [(entry.source, entry.positions) for entry in asked] == [(f"{name}/0", (0,))], "the plan says what is read"
-    seen = [json.dumps(encode(one)) for one in plans if one is not None]
-    seen += [entry.decode("latin-1") for entry in engine.log]
-    assert [text for text in seen if "within the record" in text or "in no story" in text] == []
-    (letter,) = read_topic(ClientSettings(kafka.brokers), f"{name}.dlq").letters
-    assert (letter.raw.value.decode(), letter.raw.headers) == (record, (("trace", b"in no story"),))
 
 
 def test_a_letter_has_the_headers_of_kafka_streams_dead_letter_queue(kafka, name):

@@ -5,20 +5,20 @@ from __future__ import annotations
 import functools
 import json
 import uuid
+from datetime import timedelta
 
 import pytest
 
-from sparkbolt import Config, RetryPolicy
-from sparkbolt.api.components import TopologyContext
-from sparkbolt.api.ranges import Range
+from sparkbolt import RetryPolicy, WindowedBolt
 from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.settings import spout_infos
 from sparkbolt.faces.cli import main
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts.kafka import KafkaMessage
-from tests.kafka import SEEN, Keep, close, committed, finished, poll, run, run_to_end, spout, topology
+from tests.kafka import SEEN, Keep, close, committed, finished, poll, run, run_to_end, see, spout, topology
 
 pytestmark = pytest.mark.slow
+HOUR_MS = 3_600_000
 
 
 def test_each_message_is_read_once_and_the_group_is_told_all_of_it(kafka, name):
@@ -59,6 +59,26 @@ def test_a_failed_message_is_read_again_and_never_stops_those_behind_it(kafka, n
     assert len(SEEN[name]) == 102
     assert engine.ledger.metrics.of("messages").set_aside == 1
     assert committed(kafka.brokers, name)[0][0] == 100
+
+
+class Hours(WindowedBolt):
+    outputs = ["end", "count"]
+
+    def __init__(self, name):
+        self.name = name
+
+    def execute(self, window, collector):
+        see(self.name, {"end": window.end_ms // HOUR_MS, "count": len(window)})
+
+
+def test_the_watermark_waits_for_the_kafka_partition_that_is_read_more_slowly(kafka, name):
+    kafka.produce(name, [f'{{"at":{HOUR_MS * hour}}}' for hour in range(10)], kafka_partition=0)
+    kafka.produce(name, [f'{{"at":{HOUR_MS // 10 * place}}}' for place in range(91)], kafka_partition=1)
+    windowed = Hours(name).with_tumbling_window(timedelta(hours=1), closed="left").with_timestamp_field("at")
+    own = spout(kafka.brokers, name, value="json", outputs=["at"], stop_at_end=True, max_poll_records=10)
+    engine = run_to_end(topology(name, own, windowed.with_watermark_interval(timedelta(milliseconds=1))))
+    assert engine.ledger.metrics.of("bolt0").late_tuples == 0
+    assert [(row["end"], row["count"]) for row in SEEN[name]] == [(hour, 11) for hour in range(1, 10)]
 
 
 class Store(Keep):
@@ -169,25 +189,6 @@ def test_at_most_once_repeats_nothing_when_the_driver_dies_whichever_checkpoint_
     assert [row["line"] for row in SEEN[name]] == [*map(str, range(20))], "3 has failed, and is not given again"
     assert committed(kafka.brokers, name)[0][0] == 20
     engine.close()  # only now: whoever is dead tells nothing more
-
-
-def test_a_consumer_is_kept_and_seeks_only_for_a_range_that_does_not_begin_where_the_last_one_ended(kafka, name):
-    for number in (0, 1):
-        kafka.produce(name, [str(place) for place in range(5000)], kafka_partition=number)
-    own = spout(kafka.brokers, name)
-    own.prepare(TopologyContext(name, "messages", 0, 1, 1, Config()))
-    read = lambda number, start, end: [at for at, _ in own.read(Range(0, f"{name}/{number}", start, end))]  # noqa: E731
-    for start in range(0, 3000, 500):
-        for number in (0, 1):
-            assert read(number, start, start + 500) == [*range(start, start + 500)]
-    readers = {place.number: reader for (place, _), reader in own._readers.items()}
-    assert {number: reader.seeks for number, reader in readers.items()} == {0: 1, 1: 1}
-    assert read(0, 100, 101) == [100], "a message that is given again"
-    assert read(0, 3000, 3500) == [*range(3000, 3500)]
-    assert readers[0].seeks == 1, "it was read by a consumer of its own"
-    assert read(0, 200, 300) == [*range(200, 300)]
-    assert readers[0].seeks == 2
-    own.cleanup()
 
 
 def test_the_command_tells_the_lag_of_each_source(kafka, name, tmp_path, monkeypatch, capsys):

@@ -83,6 +83,15 @@ def test_a_named_topic_that_is_not_there_is_told_and_waited_for(kafka, name, cap
     engine.close()
 
 
+def test_an_offset_for_a_kafka_partition_that_does_not_exist_is_told_once(kafka, name, caplog):
+    kafka.produce(name, ["a", "b"], kafka_partition=0)
+    engine = LocalEngine(topology(name, spout(kafka.brokers, name, start={f"{name}/0": 1, f"{name}/9": 0})))
+    run(engine, lambda: SEEN[name] != [])
+    close(engine)
+    assert [row["line"] for row in SEEN[name]] == ["b"]
+    assert caplog.text.count(f"start= names {name}/9, which the brokers do not have") == 1
+
+
 def test_brokers_that_are_away_when_a_spout_opens_are_told_once_by_who_opens_it(name, monkeypatch, caplog):
     monkeypatch.setattr(watching, "OPEN_AGAIN_SECS", 0.2)
     built = topology(name, spout("127.0.0.1:9", name, request_secs=0.5))

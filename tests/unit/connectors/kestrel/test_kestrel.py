@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import pickle
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from sparkbolt import Config, TopologyBuilder, bolt
+from sparkbolt import Config
 from sparkbolt.api.components import TopologyContext
-from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KestrelSpout
 from tests.services.kestrel import Kestrel
 from tests.services.server import HOST, free_port
@@ -22,53 +20,6 @@ from tests.services.server import HOST, free_port
 def kestrel() -> Iterator[Kestrel]:
     with Kestrel() as server:
         yield server
-
-
-class Client:
-    """Says one line and reads as many as were asked for."""
-
-    def __init__(self, kestrel: Kestrel) -> None:
-        self.socket = socket.create_connection((HOST, kestrel.port), 10)
-        self.reader = self.socket.makefile("rb")
-
-    def say(self, text: bytes, lines: int = 1) -> list[bytes]:
-        self.socket.sendall(text + b"\r\n")
-        return [self.reader.readline()[:-2] for _ in range(lines)]
-
-    def close(self) -> None:
-        self.reader.close()
-        self.socket.close()
-
-
-@pytest.fixture
-def client(kestrel: Kestrel) -> Iterator[Callable[[], Client]]:
-    made: list[Client] = []
-
-    def make() -> Client:
-        made.append(Client(kestrel))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-
-
-def test_the_server_does_as_the_guide_says(kestrel: Kestrel, client: Callable[[], Client]) -> None:
-    one, two = client(), client()
-    assert one.say(b"set work 0 0 3\r\nto \r\nset work 0 0 2\r\nbe", 2) == [b"STORED", b"STORED"]
-    assert one.say(b"get work/peek", 3) == [b"VALUE work 0 3", b"to ", b"END"]
-    assert one.say(b"get work/open", 3) == [b"VALUE work 0 3", b"to ", b"END"]
-    assert one.say(b"get work/open") == [b"CLIENT_ERROR another item is open"]
-    assert one.say(b"get work/abort") == [b"END"]
-    assert two.say(b"get work/close/open", 3) == [b"VALUE work 0 3", b"to ", b"END"], "aborted items come first"
-    assert two.say(b"get work/close/open", 3) == [b"VALUE work 0 2", b"be", b"END"]
-    two.close()
-    kestrel.wait_until_open(0)
-    assert one.say(b"get work", 3) == [b"VALUE work 0 2", b"be", b"END"], "what was open comes again"
-    assert one.say(b"get work/t=20") == [b"END"]
-    assert one.say(b"set work 0 1000001 1\r\nx") == [b"STORED"]
-    assert one.say(b"get work") == [b"END"], "it expired in 1970"
-    assert one.say(b"sing") == [b"ERROR"]
 
 
 class Calls:
@@ -197,28 +148,3 @@ def test_a_server_that_comes_back_is_asked_again(kestrel: Kestrel, opened: Calla
     kestrel.put("lines", b"be")
     calls.until_emitted(3)
     assert sorted(calls.values) == ["be", "to", "to"]
-
-
-def test_a_word_count_of_a_kestrel_queue(kestrel: Kestrel) -> None:
-    kestrel.put("lines", *[b"to be or not to be"] * 300)
-
-    @bolt(outputs=["word"])
-    def split(tup: Any) -> Iterator[list[str]]:
-        for word in tup["line"].split():
-            yield [word]
-
-    builder = TopologyBuilder("kestrel")
-    builder.set_spout("lines", KestrelSpout(kestrel.address, "lines", outputs=["line"], connections=20), parallelism=2)
-    builder.set_bolt("split", split).shuffle_grouping("lines")
-    engine = LocalEngine(builder.build())
-    pause = threading.Event()
-    for _ in range(2000):
-        if engine.step() is None:
-            pause.wait(0.01)
-        if engine.ledger.metrics.of("lines").acked == 300:
-            break
-    emitted = engine.ledger.metrics.of("split").emitted
-    engine.close()
-    assert emitted == 6 * 300
-    kestrel.wait_until_open(0)
-    assert kestrel.left("lines") == []

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import decimal
-import uuid
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import cloudpickle
-import numpy as np
 import pytest
 import sqlalchemy as sa
 
@@ -176,25 +172,6 @@ def test_a_database_that_is_away_is_waited_for_and_then_its_tuples_cost_no_attem
     assert isinstance(settled.failed[0][1], Unavailable)
 
 
-def test_a_topology_waits_for_its_database_without_an_attempt_and_goes_on_by_itself(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/none/shop.db"
-    builder = TopologyBuilder("shop", Config(max_attempts=1))
-    builder.set_spout("in", GeneratorSpout(list, outputs=["id"], count=0))
-    builder.set_bolt("out", SqlBolt(url, "orders", create=True, wait_secs=0.01)).shuffle_grouping("in")
-    with TopologyTestDriver(builder.build()) as driver:
-        driver._engine._environment.rehearsal_directory = None
-        for number in range(500):
-            driver.feed("in", [number], message_id=number)
-        driver.advance(dt.timedelta(seconds=300))
-        assert (driver.acked("in"), driver.failed("in")) == ([], [])
-        executed = driver.metrics().components["out"].executed
-        assert executed < 500 + 300, "during an outage a few tuples come now and then"
-        (tmp_path / "none").mkdir()
-        driver.advance(dt.timedelta(seconds=60))
-        assert sorted(driver.acked("in")) == list(range(500))
-    assert query(url, "SELECT count(*), count(DISTINCT id) FROM orders") == [(500, 500)]
-
-
 def test_upsert_replaces_what_the_tuple_has_and_the_last_one_of_a_key_wins(url: str) -> None:
     table = TableSettings("orders", "upsert", ("id",), create=True)
     writer(url, table).write(0, rows((1, {"id": 1, "name": "a", "n": 1}), (2, {"id": 1, "name": "b", "n": None})))
@@ -226,31 +203,6 @@ def test_merge_counts_up_from_tuples_of_one_micro_batch_too(url: str) -> None:
     assert query(url, "SELECT * FROM counts") == [("be", 5000)]
 
 
-def test_a_created_table_has_columns_for_what_python_has(url: str) -> None:
-    values = {
-        "flag": True, "whole": 7, "real": np.float64(0.5), "text": "é", "raw": bytearray(b"\0"), "empty": None,
-        "exact": decimal.Decimal("1.10"), "day": dt.date(2026, 1, 2), "id": uuid.UUID(int=5), "nested": {"a": [1]},
-        "at": dt.datetime(2026, 1, 2, 3, tzinfo=dt.timezone(dt.timedelta(hours=2))), "local": dt.datetime(2026, 1, 2),
-    }  # fmt: skip
-    assert writer(url, TableSettings("all", create=True)).write(0, rows((1, values))) == {}
-    types = {name: kind for _, name, kind, *_ in query(url, "PRAGMA table_info('all')")}
-    assert types == {
-        "flag": "BOOLEAN", "whole": "BIGINT", "real": "DOUBLE", "text": "TEXT", "raw": "BLOB", "empty": "TEXT",
-        "exact": "TEXT", "day": "DATE", "id": "TEXT", "nested": "JSON", "at": "DATETIME", "local": "DATETIME",
-    }  # fmt: skip
-    [row] = query(url, 'SELECT whole, real, raw, exact, day, nested, at, id FROM "all"')
-    assert row == (
-        7,
-        0.5,
-        b"\0",
-        "1.10",
-        "2026-01-02",
-        '{"a": [1]}',
-        "2026-01-02 01:00:00.000000",
-        str(uuid.UUID(int=5)),
-    )
-
-
 def test_a_value_that_the_driver_does_not_take_fails_its_row_alone(url: str) -> None:
     query(url, "CREATE TABLE orders (id INTEGER)")
     refused = writer(url, ORDERS).write(0, rows((1, {"id": 1}), (2, {"id": 1 << 70}), (3, {"id": {"a": 1}})))
@@ -276,6 +228,17 @@ def test_a_table_that_is_missing_is_named_with_the_statement_that_makes_it(url: 
         own.write(3, numbered(1))
     with pytest.raises(Unavailable, match="create it"):
         own.write(4, numbered(1))
+
+
+def test_a_column_that_is_missing_is_named_and_found_once_it_is_there(url: str) -> None:
+    query(url, "CREATE TABLE orders (id INTEGER)")
+    own = writer(url, TableSettings("orders"))
+    with pytest.raises(Unavailable, match=r"no column 'name' .*ALTER TABLE orders ADD COLUMN name TEXT"):
+        own.write(0, numbered(1))
+    refused = own.write(1, rows((1, {"id": 1}), (2, {"id": 2, "name": "b"})))
+    assert list(refused) == [1], "a stream with other fields fails alone"
+    query(url, "ALTER TABLE orders ADD COLUMN name TEXT")
+    assert own.write(2, numbered(3)) == {}
 
 
 def test_in_a_rehearsal_rows_are_recorded_and_nothing_is_connected(tmp_path: Path) -> None:

@@ -10,18 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import sqlalchemy as sa
-from sqlalchemy.dialects import mysql, postgresql
 
 from sparkbolt.connectors.sql.sql_rows import SqlRow, WriterSettings
 from sparkbolt.connectors.sql.sql_table import TableSettings
-from sparkbolt.connectors.sql.sql_values import check_of
 from sparkbolt.connectors.sql.sql_writer import Author, SqlWriter
 from tests.unit.connectors.sql.sqlite import CHECKPOINT, query
 
 NAN = float("nan")
 NOON = dt.datetime(2026, 1, 2, 12)
-FINE = dt.datetime(2026, 1, 2, 12, 0, 0, 500_000)
 IN_ULM = dt.timezone(dt.timedelta(hours=2))
 
 
@@ -64,19 +60,3 @@ def test_a_value_that_the_column_would_alter_fails_alone(
     query(url, f"CREATE TABLE t (k integer, v {kind})")
     assert refused(url, values) == lost
     assert query(url, "SELECT count(v) FROM t") == [(len(values) - len(lost),)]
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "held"),
-    [
-        (mysql.DATETIME(fsp=1), FINE, FINE),
-        (mysql.TIME(), dt.timedelta(hours=30), dt.timedelta(hours=30)),
-        (sa.Numeric(), 0.30000000000000004, Decimal("0.30000000000000004")),
-        (sa.DateTime(), "2026-01-02T12:00:00+02:00", dt.datetime(2026, 1, 2, 10)),
-        (sa.DateTime(timezone=True), NOON.replace(tzinfo=IN_ULM), NOON.replace(tzinfo=IN_ULM)),
-        (sa.Integer(), "many", "many"),
-        (postgresql.ARRAY(sa.Integer()), [[1], [2.0]], [[1], [2]]),
-    ],
-)
-def test_what_a_column_holds_is_given_to_the_server_as_it_is(kind: Any, value: Any, held: Any) -> None:
-    assert check_of(kind, "any").check(value) == held

@@ -120,24 +120,6 @@ def test_a_table_is_created_with_its_schema_and_partitions(tmp_path: Path) -> No
         assert table.schema().find_field("id").required
 
 
-def test_what_follows_the_values_is_cast_to_the_table_or_says_what_to_do(tmp_path: Path) -> None:
-    begun(tmp_path).commit(1, rows({"n": 1.5, "name": "a"}))
-    bolt = begun(tmp_path)
-    bolt.commit(2, rows({"n": 2}))
-    assert read(tmp_path)[1] == {"n": 2.0, "name": None}
-    with pytest.raises(TypeError, match="schema_mode='merge'"):
-        bolt.commit(3, rows({"n": 2.5, "more": True}))
-    with pytest.raises(TypeError, match=r"column 'n' of table shop.orders is double, and the rows have string there"):
-        bolt.commit(3, rows({"n": "x"}))
-    merging = begun(tmp_path, schema_mode="merge")
-    merging.commit(3, rows({"n": 2.5, "more": [{"deep": 1}]}))
-    merging.commit(4, rows({"n": 3.5, "more": [{"deep": 2}]}))
-    assert read(tmp_path)[2:] == [
-        {"n": 2.5, "name": None, "more": [{"deep": 1}]},
-        {"n": 3.5, "name": None, "more": [{"deep": 2}]},
-    ]
-
-
 def test_a_catalog_that_is_away_is_waited_for(tmp_path: Path) -> None:
     bolt = begun(tmp_path)
     bolt.commit(1, rows({"n": 0}))

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sparkbolt import Config, Topology, TopologyBuilder, WindowedBolt
+from sparkbolt import TopologyBuilder, WindowedBolt
 from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.api.progress import Progress
 from sparkbolt.faces.cli.display import JsonLines, PlainLines, summary_event
 from sparkbolt.faces.cli.live import LiveTable
 from sparkbolt.faces.cli.program import RunOutcome
-from tests.topologies import Split
-from tests.unit.faces.cli.words import Clock, Lines, Sink, build, report
+from tests.unit.faces.cli.words import Clock, Lines, build, report
 
 
 def test_each_line_of_json_is_an_object_and_the_last_is_the_summary() -> None:
@@ -155,82 +154,6 @@ def test_a_bolt_that_is_out_has_a_line_while_it_is_out() -> None:
     live.look(fake_running())
     assert said not in drawn(live, console)
     live.close()
-
-
-def big(number: int) -> Any:
-    """Eight digits, and a name that is too long for any terminal."""
-    metrics = TopologyMetrics(
-        {
-            "lines": ComponentMetrics(emitted=12_345_678, acked=12_340_012, pending=5_666, failed=3),
-            "split-sentences-into-words-and-punctuation": ComponentMetrics(emitted=63_201_243, executed=12_345_678),
-            "count": ComponentMetrics(executed=63_201_243, acked=63_201_240, errors=3),
-        },
-        micro_batches=number + 1,
-        open_trees=5_666,
-        complete_latency_ms=2_345.0,
-        micro_batch_ms=1_234.5,
-    )
-    return SimpleNamespace(promotion=SimpleNamespace(micro_batch_id=number), metrics=metrics)
-
-
-def wide() -> Topology:
-    builder = TopologyBuilder("words", Config(message_timeout_secs=1))
-    builder.set_spout("lines", Lines())
-    builder.set_bolt("split-sentences-into-words-and-punctuation", Split()).shuffle_grouping("lines")
-    builder.set_bolt("count", Sink()).shuffle_grouping("split-sentences-into-words-and-punctuation")
-    return builder.build()
-
-
-def drawn_at(width: int, progress: Progress, *, committed: bool = True) -> list[str]:
-    clock, console = Clock(), Console(file=io.StringIO(), width=width)
-    display = LiveTable(console, clock)
-    display.starting(wide())
-    running = fake_running(progress)
-    display.started(running)
-    if committed:
-        display.micro_batch(big(0), 0)
-        clock.now = 2.0
-        display.micro_batch(big(1), 7)
-    clock.now = 75.0
-    display.look(running)
-    with console.capture() as drawn:
-        console.print(display.picture())
-    display.close()
-    return drawn.get().rstrip().splitlines()
-
-
-@pytest.mark.parametrize(
-    ("progress", "said"),
-    [
-        (Progress(), "waiting for data: lines has read nothing yet"),
-        (Progress(0, 3.2, 1, 2), "micro-batch 0 runs for 3 s: level 1 of 2"),
-        (
-            Progress(0, 3.2, 1, 2, {"count": (0, 21_000)}),
-            "micro-batch 0 runs for 3 s: level 1 of 2, 21,000 executed so far",
-        ),
-        (
-            Progress(0, 31, 1, 2, hung=("count[1] is in execute for 31 s with ['a']",)),
-            "count[1] is in execute for 31 s",
-        ),
-    ],
-)
-def test_before_the_first_commit_the_live_table_says_what_is_going_on(progress: Progress, said: str) -> None:
-    assert said in " ".join(drawn_at(80, progress, committed=False))
-
-
-def test_plain_lines_go_on_within_a_long_micro_batch_and_say_once_that_nothing_comes() -> None:
-    out, clock = io.StringIO(), Clock()
-    display = PlainLines(out, clock)
-    display.starting(build())
-    for progress, until in ((Progress(), 60), (Progress(0, 12.0, 1, 1, {"split": (0, 5)}), 70)):
-        running = fake_running(progress)
-        while clock.now < until:
-            clock.now += 0.25
-            display.look(running)
-    *_, waits, first, second = out.getvalue().splitlines()
-    assert waits == "    5.0 s  waiting for data: lines has read nothing yet"
-    assert first == "   60.2 s  micro-batch 0 runs for 12 s: level 1 of 1, 5 executed so far"
-    assert second.startswith("   65.2 s  micro-batch 0 runs")
 
 
 def test_a_reader_that_has_gone_closes_the_display_and_raises_nothing() -> None:

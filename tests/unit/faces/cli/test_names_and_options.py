@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from sparkbolt import Topology
+from sparkbolt.control.parameters import duration_secs
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli import main, program
-from sparkbolt.faces.cli.arguments import seconds
 from sparkbolt.faces.cli.locate import BrokenModuleError, load_topology
 
 MODULE = """
@@ -49,7 +49,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_a_duration_is_seconds_minutes_or_hours() -> None:
-    assert [seconds(text) for text in ("30s", "5m", "1h", "1.5", "2")] == [30, 300, 3600, 1.5, 2]
+    assert [duration_secs(text) for text in ("30s", "5m", "1h", "1.5", "2")] == [30, 300, 3600, 1.5, 2]
 
 
 @pytest.mark.parametrize("attribute", ["topology", "builder", "build", "builder.build"])
@@ -118,27 +118,6 @@ def test_wrong_arguments_are_exit_code_2(arguments: list[str], capsys: pytest.Ca
     assert "usage: sparkbolt" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["run", "a:b", "--set", "c=1"], "run: error: unrecognized arguments: --set c=1\n"),
-        (["run", "a:b", "--checkpont", "st"], "run: error: unrecognized arguments: --checkpont st: did you mean '--ch"),
-        (
-            ["checkpoint", "repair", "st", "--dryrun=1"],
-            "repair: error: unrecognized arguments: --dryrun=1: did you mean '-",
-        ),
-        (["graph", "a:b", "more"], "graph: error: unrecognized arguments: more\n"),
-    ],
-)
-def test_what_a_command_does_not_know_is_told_with_its_own_usage_and_the_nearest_option(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(arguments) == 2
-    text = capsys.readouterr().err
-    assert text.startswith(f"usage: sparkbolt {arguments[0]} ")
-    assert said in text
-
-
 ELSEWHERE = ("list", "top", "stats", "tail", "activate", "deactivate", "kill", "restart", "set", "rebalance", "trace")
 
 
@@ -161,7 +140,7 @@ def test_version_and_help_are_exit_code_0(capsys: pytest.CaptureFixture[str]) ->
     assert "exit codes:" in capsys.readouterr().out
 
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[4] / "docs"
 
 
 def test_every_exit_code_of_a_run_is_in_the_help_and_in_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,20 +149,6 @@ def test_a_micro_batch_that_does_not_end_is_broken_off_by_the_first_signal(monke
     assert "2 trees and micro-batch 1, which was cancelled, left for replay (the next run with this check" in last
 
 
-def test_how_long_a_micro_batch_may_run_on_is_said_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    topology = build()
-    running = FakeRunning(topology, [signal.SIGINT], drains=False, runs=1)
-    monkeypatch.setattr(Topology, "start", lambda self, **options: running)
-    options: dict[str, Any] = {"drain_secs": 0.0, "display": PlainLines(io.StringIO())}
-    with pytest.raises(KeyboardInterrupt, match="open trees are left for replay") as raised:
-        topology.run(checkpoint="state", **options)
-    assert isinstance(raised.value, SystemExit), "a program that does not catch it ends without a traceback"
-    assert raised.value.code == 130
-    running = FakeRunning(topology, [signal.SIGINT], drains=False, runs=1)
-    with pytest.raises(KeyboardInterrupt, match="open trees are lost, because it has no checkpoint"):
-        topology.run(**options)
-
-
 def test_a_topology_that_was_killed_ends_by_itself_and_its_exit_code_says_what_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -191,22 +177,6 @@ def test_when_the_time_is_over_for_what_never_came_up_or_fails_just_now_that_is_
     assert f"when its time was over: {said}" in text
     outcome, _ = outcome_of(monkeypatch, signals=[signal.SIGINT], finishes=False, **fake)
     assert (outcome.kind, outcome.exit_code) == ("stopped", 0), "somebody has stopped it"
-
-
-def test_a_run_whose_time_is_over_before_anything_is_committed_says_to_give_it_longer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    said = "no micro-batch was committed in that time: if there is data to read, use a longer time"
-    fake: dict[str, Any] = {"signals": [], "drains": False, "runs": 0, "finishes": False}
-    _, text = outcome_of(monkeypatch, Limits(0.0, drain_secs=0.0), **fake)
-    assert said not in text
-    monkeypatch.setattr(FakeRunning, "on_micro_batch", lambda self, listener: None)
-    outcome, text = outcome_of(monkeypatch, Limits(0.0, drain_secs=0.0), **fake)
-    assert said in text.splitlines()[-1]
-    assert outcome.exit_code == 4
-    fake = {"signals": [], "finishes": False, "waits_for": "Spark has run no micro-batch since the start"}
-    _, text = outcome_of(monkeypatch, Limits(0.0), **fake)
-    assert "Spark has run no micro-batch since the start; use a longer time" in text.splitlines()[-1]
 
 
 def test_a_failure_is_told_and_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:

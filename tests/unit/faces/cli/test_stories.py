@@ -10,18 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from sparkbolt import Config, Count, TopologyBuilder, bolt
+from sparkbolt import Config, TopologyBuilder
 from sparkbolt.api.story import root_text
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.stories import open_ledger
 from sparkbolt.sim.engine import LocalEngine
-from sparkbolt.spouts import JsonLinesSpout
 from sparkbolt.testing import TopologyTestDriver
 from tests.contract.engines import write_checkpoint
 from tests.contract.telling import told
 from tests.unit.test_stories import fed, topology
-from tests.unit.windows.windowed import Show
-from tests.unit.windows.windowed import topology as windowed_topology
 
 
 @pytest.fixture(scope="module")
@@ -57,21 +54,6 @@ def test_errors_lists_failed_trees_with_who_and_why(checkpoint: Path, capsys: py
     assert root.endswith("  lines[0] message 'raise', attempt 1")
     assert why == "    failed by join[0] in micro-batch 0: ValueError: asked to; its spout was notified"
     assert closing == "topology 't': 1 tree(s) failed, 1 shown"
-
-
-def test_errors_reads_the_log_of_a_topology_whose_windows_start_trees(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    windowed = windowed_topology(Show().with_tumbling_window(Count(1)).with_message_id_field("at"))
-    with TopologyTestDriver(windowed) as driver:
-        for name, at in (("a", 1), ("b", "soon")):
-            driver.feed("source", {"name": name, "at": at, "user": "u"}, message_id=name)
-        driver.run_until_idle()
-        assert len(driver.emitted("show")) == 1
-        write_checkpoint(driver._engine, tmp_path)
-    root, why, *_ = printed(capsys, "errors", str(tmp_path)).splitlines()
-    assert root.endswith("source[0] message 'b', attempt 1")
-    assert "expected a number, got 'soon'" in why
 
 
 def test_errors_lists_open_and_traced_trees_too(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,34 +114,6 @@ def test_a_record_names_all_its_attempts(tmp_path: Path, capsys: pytest.CaptureF
     assert f"  see also  root {roots[1]}: attempt 2, failed" in printed(
         capsys, "explain", roots[0], "--checkpoint", directory
     )
-
-
-def test_of_a_source_the_end_of_its_path_is_enough_where_only_one_is_meant(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, text in (("a", "no JSON\nno more\n"), ("b", "no JSON\n")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "msgs.jsonl").write_text(text)
-    builder = TopologyBuilder("t")
-    builder.set_spout("msgs", JsonLinesSpout(str(tmp_path / "*" / "msgs.jsonl"), outputs=["n"]))
-    builder.set_bolt("show", bolt(outputs=[])(lambda tup: None)).shuffle_grouping("msgs")
-    engine = LocalEngine(builder.build())
-    while not engine.coordinator.finished:
-        if engine.step() is None:
-            engine.now_ms += 100
-    directory = str(write_checkpoint(engine, tmp_path / "checkpoint"))
-
-    def explained(name: str, code: int = 0) -> str:
-        return printed(capsys, "explain", name, "--checkpoint", directory, code=code)
-
-    whole = f"{tmp_path}/a/msgs.jsonl@8"
-    assert f"{tmp_path}/a/msgs.jsonl@8" in explained(whole)
-    assert explained("msgs.jsonl@8") == explained("a/msgs.jsonl@8") == explained(whole)
-    assert f"{tmp_path}/b/msgs.jsonl@0" in explained("b/msgs.jsonl@0")
-    assert f"give the source as `sparkbolt errors` prints it, such as '{tmp_path}/a/msgs.jsonl@0'" in explained(
-        "msgs.jsonl@0", code=2
-    )
-    assert "there is no story of a record 'sgs.jsonl@8'" in explained("sgs.jsonl@8", code=2)
 
 
 def test_a_directory_that_is_no_checkpoint_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,22 +98,6 @@ def test_a_topology_that_hangs_is_told_of_and_others_answer(
     operator.gate.set()
 
 
-def test_checkpoints_that_are_given_are_listed_beside_and_asked_by_their_path(operator: UiOperator) -> None:
-    shown = operator.known.pop(2)
-    asked: list[str] = []
-    original = operator.document
-
-    def document(topology: str) -> Any:
-        asked.append(topology)
-        return operator.documents[shown["id"]] if topology == "/data/old" else original(topology)
-
-    operator.document = document  # type: ignore[method-assign]
-    asking = Asking(operator, ["/data/old"])  # type: ignore[arg-type]
-    assert shown["id"] in [each["id"] for each in run(asking.topologies())]
-    assert run(asking.document(shown["id"]))["entry"]["id"] == shown["id"]
-    assert set(asked) == {"/data/old"}
-
-
 def test_a_topology_that_is_known_by_its_checkpoint_only_has_an_id_that_is_no_path(operator: UiOperator) -> None:
     place = "/data/old words"
     shown = {**operator.known[0], "id": place, "name": "old"}

@@ -172,6 +172,15 @@ def test_pages_of_topologies_that_rest_died_or_ended_say_what_to_do(topology: st
         assert any("empty" in (attributes.get("class") or "") for attributes in page.all("p"))
 
 
+def test_a_topology_of_which_nothing_is_known_yet_is_shown() -> None:
+    operator = Shop()
+    document = operator.documents[ORDERS]
+    document.update(components=[], windows={}, errors=[], events=[], settings={})
+    document["now"].update(lag={}, memory=[], state={}, slowest=None, micro_batch=None, watermarks={}, pending={})
+    for part in ("", "micro-batches", "trees", "dead-letters", "kafka", "settings", "log", "errors"):
+        assert seen(operator, path_of(ORDERS, part)).wrong == []
+
+
 def test_a_home_without_topologies_says_how_to_start_one() -> None:
     operator = Shop()
     operator.known = []
@@ -315,6 +324,13 @@ def test_a_refusal_is_shown_with_its_sentence() -> None:
     page = acted(operator, f"{BASE}/do/rebalance", {"executors-of": "revenue", "executors": "8"})
     assert "Rebalance: refused" in page.words
     assert operator.refusal in page.words
+
+
+def test_an_edited_letter_is_given_again_with_what_was_changed_only() -> None:
+    operator = Shop()
+    form = {f"letter-{LETTER}": "on", "field-0": '"c-1"', "field-1": '"k-7"', "field-2": "1"}
+    acted(operator, f"{BASE}/do/replay", form)
+    assert operator.asked == [("replay", ORDERS, [LETTER], {"customer": "c-1", "sku": "k-7"})]
 
 
 def test_a_message_that_could_not_be_read_is_edited_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,26 +176,6 @@ def test_system_components_are_shown_on_demand(client: TestClient) -> None:
     assert with_system == [*bolts, "__acker"]
 
 
-def test_any_other_window_is_counted_from_the_history(client: TestClient, operator: UiOperator) -> None:
-    original = operator.series
-
-    def series(topology: str, since_ms: int | None = None, until_ms: int | None = None) -> Any:
-        found = original(topology, since_ms, until_ms)
-        for point in found["points"]:
-            point["components"]["enrich"] = {"emitted": 99, "executed": 100, "acked": 98, "failed": 2, "execute_ms": 50}
-        return found
-
-    operator.series = series  # type: ignore[method-assign]
-    page = get(client, "topology/words?window=60")
-    enrich = next(bolt for bolt in page["bolts"] if bolt["boltId"] == "enrich")
-    assert page["windowHint"] == "1m 0s"
-    assert [enrich[name] for name in ("emitted", "executed", "acked", "failed")] == [594, 600, 588, 12]
-    assert enrich["executeLatency"] == "0.500"
-    assert page["spouts"][0]["emitted"] == 72_000
-    [stream] = get(client, "topology/words/component/enrich?window=60")["inputStats"]
-    assert stream["executed"] == 600
-
-
 @pytest.mark.parametrize("path", ["topology/no", "topology/words/component/no", "topology/no/metrics"])
 def test_what_is_not_there_is_storms_error(client: TestClient, path: str) -> None:
     answer = client.get(f"/api/v1/{path}")

@@ -5,6 +5,8 @@ import random
 from collections.abc import Callable
 from decimal import Decimal
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from benchmarks.fast import fast
 from sparkbolt.errors import StateError
 from sparkbolt.worker.state import bucket_contents, keyvalue
-from sparkbolt.worker.state.task_state import DictStore, TaskState
+from sparkbolt.worker.state.task_state import DictStore, KeyValueTable, TaskState
 from tests.native import needs_kernels
 
 KEYS = st.one_of(
@@ -365,6 +367,17 @@ def test_a_value_changed_in_place_without_put_is_not_stored():
     state.commit(stamps(2))
     state.begin(store)
     assert state.key_value().get("a") == [1]
+
+
+def test_many_keys_and_values_are_taken_from_arrays():
+    state = KeyValueTable()
+    words = pa.array(["to", "be", None])
+    state.put_many(words, np.array([1, 2, 3]))
+    state.put_many(words.dictionary_encode().slice(1, 1), pa.array([7]))
+    assert dict(state) == {"to": 1, "be": 7, None: 3}
+    assert set(map(type, state.get_many(words))) == {int}
+    state.delete("to")
+    assert state.get_many(iter(["to", "or", "be"]), 0) == [0, 0, 7]
 
 
 def test_keys_that_are_equal_are_one_key_in_every_worker():

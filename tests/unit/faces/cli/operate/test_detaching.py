@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from sparkbolt.control.log_reading import last_lines
-from sparkbolt.control.logs import TopologyLog
+from sparkbolt.control.logs import LogFormat, TopologyLog
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.display import PlainLines
 from sparkbolt.faces.cli.operate import detaching
@@ -61,10 +60,8 @@ def child(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
         process.wait()
 
 
-def options(tmp_path: Path, *given: str) -> argparse.Namespace:
-    return argparse.Namespace(
-        log_dir=str(tmp_path / "log"), log_format="text", given=["run", "a:b", "--detach", *given]
-    )
+def detached(tmp_path: Path, *given: str) -> int:
+    return detach(build(), ["run", "a:b", "--detach", *given], str(tmp_path / "log"), LogFormat.TEXT)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +84,7 @@ def test_it_is_said_how_a_topology_came_up_and_the_exit_code_says_it_too(
     said: str,
 ) -> None:
     child(code)
-    assert detach(build(), options(tmp_path)) == expected
+    assert detached(tmp_path) == expected
     out, err = capsys.readouterr()
     assert out.startswith("words: starting as process ")
     assert said in out + err
@@ -101,7 +98,7 @@ def test_a_topology_that_is_not_up_in_time_is_said_to_go_on(
 ) -> None:
     child("import signal; signal.pause()")
     monkeypatch.setattr(detaching, "UP_SECS_MAX", 0.0)
-    assert detach(build(), options(tmp_path)) == 4
+    assert detached(tmp_path) == 4
     assert "words is not up after 0 s and is still starting" in capsys.readouterr().out
 
 
@@ -113,7 +110,7 @@ def test_the_process_has_a_session_of_its_own_and_no_input_and_its_own_arguments
         "os.write(telling, b'finished \\n')"
     )
     child(code)
-    assert detach(build(), options(tmp_path, "--log-dir", "elsewhere", "--for", "3s")) == 0
+    assert detached(tmp_path, "--log-dir", "elsewhere", "--for", "3s") == 0
     said = (tmp_path / "log" / "words.out").read_text()
     assert said == f"True True ['run', 'a:b', '--for', '3s', '--log-dir={tmp_path}/log']\n"
 
