@@ -110,7 +110,7 @@ def test_a_commit_without_its_entry_is_gone_back_over_where_sources_can_be_read_
         files.files["ledger/2.entry"] = entry[:-1]
     if how == "of another plan":
         files.files["ledger/2.entry"] = entry
-        offset = {**logged(found, 2), "now": 1}
+        offset = {**logged(found, 2), "now_ms": 1}
         files.files["spark/offsets/2"] = f"v1\n{{}}\n{json.dumps(offset)}".encode()
     verdict = agreement.examine(files)
     assert len(verdict.mistakes) == 1, verdict
