@@ -346,7 +346,7 @@ def test_rows_that_wait_for_their_commit_are_told_and_damaged_ones_found(tmp_pat
 
 def test_a_logged_offset_has_rows_where_a_source_of_spark_has_gone_on() -> None:
     def logged(*ends: str) -> agreement.LoggedOffset:
-        return agreement.logged_offset("\n".join(["v1", "{}", *ends, '{"n":1}']).encode())
+        return agreement.logged_offset("\n".join(["v1", "{}", *ends, '{"micro_batch_id":1}']).encode())
 
     assert not logged("-", "-").has_rows(None)
     assert logged("7", "-").has_rows(None)
