@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sparkbolt.api.reports import FailedTree
+from sparkbolt.base.codec import ROW
 from sparkbolt.base.ids import U64, tree_key
 from sparkbolt.wire.attempts import NO_ATTEMPTS, MessageAttempts
 from sparkbolt.wire.plan import Entry
@@ -37,6 +38,8 @@ FEW = 64
 @dataclass(frozen=True)
 class Retry:
     """A message that must be read or emitted again, or the rest of a range that could not be read."""
+
+    JSON = ROW
 
     task: int
     """The number of the task that read it."""
