@@ -1,8 +1,7 @@
 """Changes: detects values that were changed after they had been emitted.
 
-Rule 1: the pickle of a value is compared at two times: when it is emitted and when it is sent; or when a fused bolt
-receives it and when that bolt has finished. A bolt that is not fused receives copies of its own.
-Rule 2: the component that changed a value is named, not those that passed it on or receive it.
+The pickle of a value is compared when it is emitted and when it is sent, or when a fused bolt receives it and when that
+bolt has finished. The component that changed the value is named.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
 from sparkbolt.windows.firing import Count, Fired, Windower
 from sparkbolt.windows.keyed import KeyedWindows
 from sparkbolt.windows.log import WindowLog
-from sparkbolt.windows.reading import SeenIds, groups_of, times_of
+from sparkbolt.windows.reading import MessageIds, groups_of, times_of
 from sparkbolt.windows.segments import Selection, Shelf
 from sparkbolt.windows.settings import Windowing, ms
 from sparkbolt.windows.source_times import SourceTimes
@@ -107,7 +107,7 @@ class WindowTask(BoltRuntime):
         self._next_due_ms = self._context.now_ms
         """When the task ran last or, if that is later, when its timer is due next; in milliseconds."""
         self._marks: WaterMarkEventGenerator | None = None
-        self._seen = SeenIds()
+        self._seen = MessageIds()
         self._window: Windower | None = None
         self._keyed: KeyedWindows | None = None
         self._times = SourceTimes()

@@ -24,7 +24,7 @@ from sparkbolt.api.progress import Activity
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.api.reports import ErrorReport, Fail
 from sparkbolt.api.tuples import ATTEMPT_MAX, DEFAULT_STREAM, TRACED
-from sparkbolt.base.exceptions import is_of, line_of, pass_on
+from sparkbolt.base.exceptions import line_of, pass_on
 from sparkbolt.base.ids import empty_u64, mix64, mix64_array, ordinals_within, run_lengths, run_starts, tree_key
 from sparkbolt.base.intervals import Interval
 from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
@@ -307,7 +307,7 @@ class EntryReader:
         it, so nothing else can fail it. Third, the tree of each record that came after later ones and was not accepted.
         """
         failure = failure_of(error)
-        away = is_of(error, SourceUnavailable)
+        away = isinstance(error, SourceUnavailable)
         rest = self._seen + 1
         if self._cut is not None:
             text = f"{range_.source}@{self._cut} may not have been read whole: {failure.reason}"
@@ -316,7 +316,7 @@ class EntryReader:
         if rest < range_.end:
             more = f" and what follows it up to {range_.end}" if range_.end - rest > 1 else ""
             text = f"reading {range_.source}@{rest}{more}: {failure.reason}"
-            if is_of(error, EnoughRead):
+            if isinstance(error, EnoughRead):
                 text = f"{range_.source} from {rest} up to {range_.end} is read later: {error}"
                 failure = Failure(Cause.POSTPONED, text, reported=not self._stage.lane.tracked)
             elif away:

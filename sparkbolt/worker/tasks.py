@@ -38,7 +38,7 @@ from sparkbolt.api.progress import Activity
 from sparkbolt.api.reports import ErrorReport, Fail
 from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.tuples import AnchorPairs, Tuple
-from sparkbolt.base.exceptions import preparing, said, user_code
+from sparkbolt.base.exceptions import preparing, reason_of, user_code
 from sparkbolt.base.ids import unmix64
 from sparkbolt.errors import KilledWorkerError
 from sparkbolt.wire.edges import Anchoring
@@ -355,7 +355,7 @@ class BoltTask:
                 self._report_failure(failure, result)
         for error in self.output.errors:
             result.errors += 1
-            text, trace = said(error)
+            text, trace = reason_of(error)
             result.reports.append(ErrorReport(*who, text or "an error was reported without a word", trace))
         self.output.errors.clear()
 

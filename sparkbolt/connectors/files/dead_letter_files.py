@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import absolute_path
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.connectors.letters_read import LettersRead
@@ -35,7 +35,7 @@ class FileDeadLetters:
         Raises:
             ConfigError: The path is empty or names a directory.
         """
-        self.path = arguments.absolute("path", path, "the name of a file for dead letters")
+        self.path = absolute_path("path", path, "the name of a file for dead letters")
         if os.path.isdir(self.path):
             raise ConfigError(f"dead letters go to a file, and {self.path} is a directory: name a file in it")
 

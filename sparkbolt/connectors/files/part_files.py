@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 from urllib.parse import quote
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import absolute_path
 from sparkbolt.api.committers import CommittingBolt
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.errors import ConfigError, Unavailable
@@ -39,7 +39,7 @@ def absolute_directory(path: str | Path) -> str:
     Raises:
         ConfigError: The path is empty or names a file.
     """
-    full = arguments.absolute("path", path, "the name of a directory")
+    full = absolute_path("path", path, "the name of a directory")
     if os.path.exists(full) and not os.path.isdir(full):
         raise ConfigError(f"path={full!r} is a file, expected a directory: each task writes files of its own into it")
     return full

@@ -8,11 +8,11 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import pyarrow as pa
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import ENCODING, checked, whole
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.connectors.argument_pickle import PicklesArguments
@@ -59,8 +59,9 @@ def absolute_patterns(paths: Paths) -> tuple[str, ...]:
     return tuple(os.path.abspath(os.path.expanduser(str(path))) for path in several)
 
 
-def _checked_encoding(encoding: str) -> str:
-    name = codecs.lookup(arguments.encoding("encoding", encoding)).name
+@checked
+def _checked_encoding(encoding: Annotated[str, ENCODING]) -> str:
+    name = codecs.lookup(encoding).name
     if name in ("utf-8", "utf-8-sig"):
         return "utf-8"
     if "\n".encode(encoding) != b"\n":
@@ -112,6 +113,7 @@ class TextSpout(PicklesArguments, ColumnSource):
     outputs = ["line", "path", "offset"]
     first_budget = 1024
 
+    @checked
     def __init__(
         self,
         paths: Paths,
@@ -119,7 +121,7 @@ class TextSpout(PicklesArguments, ColumnSource):
         follow: bool = False,
         in_order: bool = False,
         encoding: str = "utf-8",
-        line_bytes_max: int = 16 << 20,
+        line_bytes_max: Annotated[int, whole(1, LINE_BYTES_LIMIT)] = 16 << 20,
     ) -> None:
         """Check and store the arguments; the files are looked up when the topology starts.
 
@@ -127,14 +129,14 @@ class TextSpout(PicklesArguments, ColumnSource):
             ConfigError: An argument is invalid.
         """
         self.patterns = absolute_patterns(paths)
-        self.follow = arguments.flag("follow", follow)
-        self.in_order = arguments.flag("in_order", in_order)
+        self.follow = follow
+        self.in_order = in_order
         if follow and in_order:
             raise ConfigError(
                 "follow=True and in_order=True: expected one of the two; files that are followed are read as they grow"
             )
         self.encoding = _checked_encoding(encoding)
-        self.line_bytes_max = arguments.whole("line_bytes_max", line_bytes_max, 1, LINE_BYTES_LIMIT)
+        self.line_bytes_max = line_bytes_max
         self._begin()
 
     def _begin(self) -> None:

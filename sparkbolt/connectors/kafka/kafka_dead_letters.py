@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import PROPERTIES, checked
 from sparkbolt.api.causes import Cause
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.dead_letters import DeadLetter, RawMessage
@@ -59,7 +59,10 @@ class KafkaDeadLetters:
     'orders.dlq'
     """
 
-    def __init__(self, brokers: str, topic: str, *, client: Mapping[str, Any] | None = None) -> None:
+    @checked
+    def __init__(
+        self, brokers: str, topic: str, *, client: Annotated[Mapping[str, Any], PROPERTIES] | None = None
+    ) -> None:
         """Check and store the arguments; no connection is opened.
 
         Raises:
@@ -68,7 +71,7 @@ class KafkaDeadLetters:
         """
         if not is_topic(topic):
             raise ConfigError(f"topic={topic!r}: expected the name of a topic for dead letters")
-        self.settings = ClientSettings(brokers, arguments.properties("client", client))
+        self.settings = ClientSettings(brokers, dict(client or {}))
         self.topic = topic
         client_library()
 

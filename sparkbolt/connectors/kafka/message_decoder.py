@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import pyarrow as pa
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import function, verify
 from sparkbolt.api.ranges import BadRecord
 from sparkbolt.base.ids import I64
 from sparkbolt.connectors.decoder import NAMED
@@ -100,7 +100,7 @@ def check_decoding(what: str, decoding: Any, schemas: Schemas) -> None:
         ConfigError: It is not a decoding, or something that it needs is missing, such as a part of the client library.
     """
     if not isinstance(decoding, str) or decoding not in get_args(DecodingName):
-        arguments.function(what, decoding, f"{', '.join(map(repr, get_args(DecodingName)))} or a function")
+        verify(what, decoding, function(f"{', '.join(map(repr, get_args(DecodingName)))} or a function"))
     if decoding in ("avro", "protobuf") and schemas.registry is None:
         raise ConfigError(f"{what}={decoding!r} needs schema_registry='http://host:8081'")
     if decoding == "protobuf" and schemas.protobuf_type is None:

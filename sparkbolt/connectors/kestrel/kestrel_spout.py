@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import POSITIVE, checked, text, verify, whole
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.connectors.backoff import Backoff
@@ -85,17 +85,18 @@ class KestrelSpout(QueueSpout):
     ['localhost:22133']
     """
 
+    @checked
     def __init__(
         self,
         servers: str | Sequence[str],
-        queue: str,
+        queue: Annotated[str, text("the name of a queue")],
         *,
         value: str | Callable[[bytes], Any] = "text",
         outputs: Sequence[str] = ("value",),
-        connections: int = 200,
+        connections: Annotated[int, whole()] = 200,
         retry: RetryPolicy | None = RETRY,
-        answer_secs: float = 5.0,
-        backoff_max_secs: float = 30.0,
+        answer_secs: Annotated[float, POSITIVE] = 5.0,
+        backoff_max_secs: Annotated[float, POSITIVE] = 30.0,
     ) -> None:
         """Check and store the arguments; no connection is opened yet.
 
@@ -105,16 +106,16 @@ class KestrelSpout(QueueSpout):
         names = [servers] if isinstance(servers, str) or not isinstance(servers, Iterable) else list(servers)
         if not names:
             raise ConfigError("servers=[]: expected 'host:port', or a list of those")
-        if any(mark in arguments.text("queue", queue, "the name of a queue") for mark in "/~. \r\n"):
+        if any(mark in queue for mark in "/~. \r\n"):
             raise ConfigError(f"queue={queue!r}: expected a name without '/', '~', '.' and spaces")
         self.servers = [":".join(map(str, _host_and_port(name))) for name in names]
         self.queue = queue
         self.decoder = Decoder(value, outputs)
         self.outputs = self.decoder.fields
         self.retry = retry
-        self.connections = arguments.whole("connections", connections)
-        self.answer_secs = arguments.positive("answer_secs", answer_secs)
-        self.backoff_max_secs = arguments.positive("backoff_max_secs", backoff_max_secs)
+        self.connections = connections
+        self.answer_secs = answer_secs
+        self.backoff_max_secs = backoff_max_secs
 
     def open(self, context: TopologyContext) -> None:
         """Start without connections; the first ``next_tuple`` opens one."""
@@ -213,7 +214,7 @@ class KestrelSpout(QueueSpout):
 
 
 def _host_and_port(server: Any) -> tuple[str, int]:
-    arguments.text("servers", server, "'host:port', or a list of those")
+    verify("servers", server, text("'host:port', or a list of those"))
     host, _, port = server.rpartition(":") if ":" in server else (server, "", str(PORT))
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ConfigError(f"servers: {server!r}, expected 'host:port'")

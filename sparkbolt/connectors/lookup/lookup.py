@@ -11,9 +11,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import POSITIVE, checked, function, whole
 from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.connectors.lookup.lookup_sources import HttpSource, SqlSource
 
@@ -43,15 +43,16 @@ class Lookup(PicklesArguments):
     ({1: 'ann'}, 2)
     """
 
+    @checked
     def __init__(
         self,
-        fetch: Fetch,
+        fetch: Annotated[Fetch, function("a function that returns the values of some keys")],
         *,
-        ttl_secs: float = 60.0,
-        missing_ttl_secs: float = 5.0,
-        size: int = 10_000,
-        batch: int = 500,
-        clock: Callable[[], float] = time.monotonic,
+        ttl_secs: Annotated[float, POSITIVE] = 60.0,
+        missing_ttl_secs: Annotated[float, POSITIVE] = 5.0,
+        size: Annotated[int, whole()] = 10_000,
+        batch: Annotated[int, whole()] = 500,
+        clock: Annotated[Callable[[], float], function("a function that returns the time in seconds")] = time.monotonic,
     ) -> None:
         """Check and store the arguments.
 
@@ -66,11 +67,11 @@ class Lookup(PicklesArguments):
         Raises:
             ConfigError: An argument is wrong.
         """
-        self.fetch = arguments.function("fetch", fetch, "a function that returns the values of some keys")
-        self.ttl_secs = arguments.positive("ttl_secs", ttl_secs)
-        self.missing_ttl_secs = arguments.positive("missing_ttl_secs", missing_ttl_secs)
-        self.size, self.batch = arguments.whole("size", size), arguments.whole("batch", batch)
-        self.clock = arguments.function("clock", clock, "a function that returns the time in seconds")
+        self.fetch = fetch
+        self.ttl_secs = ttl_secs
+        self.missing_ttl_secs = missing_ttl_secs
+        self.size, self.batch = size, batch
+        self.clock = clock
         self._begin()
 
     @classmethod

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import POSITIVE, checked, text
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.connectors.decoder import Decoder
@@ -47,15 +47,16 @@ class RabbitMQSpout(QueueSpout):
     RabbitMQSpout(queue 'jobs' at localhost:5672/) ['id', 'task']
     """
 
+    @checked
     def __init__(
         self,
         url: str,
-        queue: str,
+        queue: Annotated[str, text("the name of a queue")],
         *,
         value: str | Callable[[bytes], Any] = "text",
         outputs: Sequence[str] = ("value",),
         retry: RetryPolicy | None = RETRY,
-        backoff_max_secs: float = 30.0,
+        backoff_max_secs: Annotated[float, POSITIVE] = 30.0,
     ) -> None:
         """Check and store the arguments; no connection is opened yet.
 
@@ -64,11 +65,11 @@ class RabbitMQSpout(QueueSpout):
         """
         parameters_of(url)
         self.url = url
-        self.queue = arguments.text("queue", queue, "the name of a queue")
+        self.queue = queue
         self.decoder = Decoder(value, outputs)
         self.outputs = self.decoder.fields
         self.retry = retry
-        self.backoff_max_secs = arguments.positive("backoff_max_secs", backoff_max_secs)
+        self.backoff_max_secs = backoff_max_secs
 
     def open(self, context: TopologyContext) -> None:
         """Start to connect in the background; ``next_tuple`` does not wait for it."""

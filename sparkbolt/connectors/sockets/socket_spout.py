@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import count
 from time import monotonic
-from typing import Any
+from typing import Annotated, Any
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import ENCODING, POSITIVE, checked, text, whole
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.connectors.backoff import BACKOFF_SECS_MIN, Backoff
@@ -43,31 +43,32 @@ class SocketSpout(QueueSpout):
 
     outputs = ["line"]
 
+    @checked
     def __init__(
         self,
-        host: str,
-        port: int,
+        host: Annotated[str, text("the name or address of a host")],
+        port: Annotated[int, whole(1, 65535)],
         *,
         reconnect: bool = True,
-        encoding: str = "utf-8",
-        max_retries: int = 5,
-        pending_lines_max: int = 100_000,
-        line_bytes_max: int = 1 << 20,
-        backoff_max_secs: float = 30.0,
+        encoding: Annotated[str, ENCODING] = "utf-8",
+        max_retries: Annotated[int, whole(0)] = 5,
+        pending_lines_max: Annotated[int, whole()] = 100_000,
+        line_bytes_max: Annotated[int, whole()] = 1 << 20,
+        backoff_max_secs: Annotated[float, POSITIVE] = 30.0,
     ) -> None:
         """Check and store the arguments.
 
         Raises:
             ConfigError: An argument is invalid, such as a number that is out of range.
         """
-        self.host = arguments.text("host", host, "the name or address of a host")
-        self.port = arguments.whole("port", port, 1, 65535)
-        self.reconnect = arguments.flag("reconnect", reconnect)
-        self.encoding = arguments.encoding("encoding", encoding)
-        self.retry = RetryPolicy(max_retries=arguments.whole("max_retries", max_retries, 0), min_backoff=timedelta(0))
-        self.pending_lines_max = arguments.whole("pending_lines_max", pending_lines_max)
-        self.line_bytes_max = arguments.whole("line_bytes_max", line_bytes_max)
-        self.backoff_max_secs = arguments.positive("backoff_max_secs", backoff_max_secs)
+        self.host = host
+        self.port = port
+        self.reconnect = reconnect
+        self.encoding = encoding
+        self.retry = RetryPolicy(max_retries=max_retries, min_backoff=timedelta(0))
+        self.pending_lines_max = pending_lines_max
+        self.line_bytes_max = line_bytes_max
+        self.backoff_max_secs = backoff_max_secs
 
     def open(self, context: TopologyContext) -> None:
         """Start without a connection; the first ``next_tuple`` opens one."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import inspect
 import tempfile
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import checked, function
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.tuples import DEFAULT_STREAM
 from sparkbolt.base.exceptions import printed
@@ -56,7 +56,14 @@ class SparkSink(TableCommitter):
 
     _lacks = (lambda kind: isinstance(kind, pa.BaseExtensionType),)
 
-    def __init__(self, stream: str | tuple[str, str], function: BatchFunction, *, schema: SchemaLike = None) -> None:
+    @checked
+    def __init__(
+        self,
+        stream: str | tuple[str, str],
+        function: Annotated[BatchFunction, function("function(batch_df, batch_id)")],
+        *,
+        schema: SchemaLike = None,
+    ) -> None:
         """Store what is to be written.
 
         Args:
@@ -79,7 +86,7 @@ class SparkSink(TableCommitter):
             )
         self.stream = name
         self._subscribes = (name,)
-        self.function = arguments.function("function", function, "function(batch_df, batch_id)")
+        self.function = function
         try:
             inspect.signature(function).bind(None, 0)
         except TypeError as error:

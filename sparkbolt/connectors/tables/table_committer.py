@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import pyarrow as pa
 import pyarrow.types as _is
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import checked
 from sparkbolt.api.committers import CommittingBolt
 from sparkbolt.api.components import ColumnBolt, TopologyContext
 from sparkbolt.api.config import did_you_mean
@@ -132,6 +132,7 @@ class TableAppender(TableCommitter):
     A micro-batch whose number the table has already is not written again.
     """
 
+    @checked
     def __init__(
         self,
         table: str,
@@ -160,7 +161,7 @@ class TableAppender(TableCommitter):
                 raise ConfigError(f"partition_by={column!r} is none of the columns {names}{hint}")
         self.schema_mode: Literal["merge"] | None = None
         if schema_mode is not None:
-            self.schema_mode = arguments.one_of("schema_mode", schema_mode, ("merge",))
+            self.schema_mode = schema_mode
 
     def open(self, context: TopologyContext) -> None:
         """Driver: remember under which name the micro-batches are counted."""

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import field_names, text, verify
 from sparkbolt.api.config import did_you_mean
 from sparkbolt.base.arrow_values import field_of, widens
 from sparkbolt.base.exceptions import printed
@@ -135,8 +135,8 @@ def columns_of(what: str, given: str | Sequence[str] | None) -> list[str]:
     if given is None:
         return []
     if isinstance(given, str):
-        return [arguments.text(what, given, "the name of a column")]
-    return arguments.fields(what, given, "['day']")
+        return [verify(what, given, text("the name of a column"))]
+    return field_names(what, given, "['day']")
 
 
 def types_of(schema: pa.Schema) -> str:
