@@ -110,6 +110,8 @@ class TextSpout(PicklesArguments, ColumnSource):
     ['line', 'path', 'offset']
     """
 
+    _opened = ("_planner", "_unpacked", "_places", "_warned")
+
     outputs = ["line", "path", "offset"]
     first_budget = 1024
 

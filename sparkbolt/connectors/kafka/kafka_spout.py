@@ -109,6 +109,8 @@ class KafkaSpout(PicklesArguments, ColumnSource):
     ['customer']
     """
 
+    _opened = ("_watcher", "_readers", "_shaper", "_reserved", "_single", "_chunk", "_planner", "_sizes")
+
     first_budget = 100
 
     @checked
