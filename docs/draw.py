@@ -28,7 +28,7 @@ from sparkbolt.spouts import GeneratorSpout
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
 from sparkbolt.wire.frames import Frame, FrameKind, Moment, collect, kind_of
 from sparkbolt.wire.plan import Piece
-from sparkbolt.worker.results import Row
+from sparkbolt.worker.routing import Row
 from sparkbolt.worker.source_reader import run_piece
 from sparkbolt.worker.stage import run_level
 

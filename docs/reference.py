@@ -102,9 +102,24 @@ def _inline(text: str) -> str:
 # Signatures and members.
 
 
+class _Plain(ast.NodeTransformer):
+    """Leaves the checks of ``Annotated`` out."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Name) and node.value.id == "Annotated":
+            assert isinstance(node.slice, ast.Tuple)
+            return node.slice.elts[0]
+        return node
+
+
+def _plain(node: ast.AST) -> str:
+    return ast.unparse(_Plain().visit(ast.parse(ast.unparse(node))))
+
+
 def signature_of(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str, *, bound: bool) -> str:
     """How a function is called; ``bound`` leaves ``self`` out."""
-    arguments = ast.parse(ast.unparse(node)).body[0].args  # type: ignore[attr-defined]
+    arguments = ast.parse(_plain(node)).body[0].args  # type: ignore[attr-defined]
     if bound:
         (arguments.posonlyargs or arguments.args)[:1] = []
     kind = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
@@ -165,7 +180,7 @@ def _member(name: str, part: ast.AST, text: str | None) -> str:
             head = signature_of(part, name, bound=bound)
             head = f"`{head}`" if "\n" not in head else f"`{name}`\n\n```python\n{head}\n```"
     else:
-        head = f"`{ast.unparse(part)}`"
+        head = f"`{_plain(part)}`"
     body = markdown_of(text)
     return f"#### {head}" + (f"\n\n{body}" if body else "")
 
@@ -210,7 +225,7 @@ def _call(name: str, thing: type) -> str:
     if "dataclass" not in decorators:
         return ""
     fields = [part for part in node.body if isinstance(part, ast.AnnAssign)]
-    lines = "".join(f"    {ast.unparse(field)},\n" for field in fields)
+    lines = "".join(f"    {_plain(field)},\n" for field in fields)
     return f"```python\n{name}(\n{lines})\n```"
 
 

@@ -1,8 +1,7 @@
 """Testing: runs a user's topology in one process, without Spark, with a clock that only the test moves.
 
-Rule 1: this module adds no rules of processing. Plans, tasks, frames and the ledger are the same as on Spark; the
-test only replaces the source of the tuples and the clock.
-Rule 2: time does not move unless ``advance`` moves it.
+Plans, tasks, frames and the ledger are the same as on Spark; the test only replaces the source of the tuples and the
+clock.
 """
 
 from __future__ import annotations
@@ -356,11 +355,11 @@ class TopologyTestDriver:
         """
         self._component(component)
         self._stream(component, stream)
-        found: list[list[Any]] = []
+        tuples: list[list[Any]] = []
         for who, where, columns in self._emitted:
             if (who, where) == (component, stream):
-                found += map(list, zip(*map(python_values, columns), strict=True))
-        return found
+                tuples += map(list, zip(*map(python_values, columns), strict=True))
+        return tuples
 
     def executed(self, component: str) -> int:
         """How many tuples, ticks included, ``execute`` of the component received; KeyError as in ``emitted``."""

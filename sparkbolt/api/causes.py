@@ -1,8 +1,6 @@
 """Causes and outcomes: why a tuple or a tree failed, and what happens to its message then.
 
-Rule 1: every failure names its cause by a ``Cause``, and every decision on a message is a ``MessageOutcome``; no other
-module contains their texts.
-Rule 2: files and plans contain the texts. Texts of a later version can be read too (``Word.of``).
+No other module contains their texts. A text of a later version can be read too (``Word.of``).
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ class CommittingBolt(BoltBase):
 
     def keep(self, row: Any) -> None:
         """Executor: keep a row for ``commit``; to be called by an ``execute`` of your own."""
-        kept = self.__dict__.setdefault("_kept_rows", [])
-        kept.append(pickle.dumps(row, protocol=5))
+        rows = self.__dict__.setdefault("_kept_rows", [])
+        rows.append(pickle.dumps(row, protocol=5))
 
     def begin(self, context: TopologyContext) -> None:
         """Driver: called before the first ``commit`` of each start; ``context.index`` is 0.

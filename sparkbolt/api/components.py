@@ -1,19 +1,20 @@
 """Components: the spouts and bolts that users write.
 
-Rule: ``__init__`` runs once, in the process that builds the topology; ``prepare`` (``open`` of a spout) runs where a
-task starts. Components are values: they are pickled with the topology.
+They are values: they are pickled with the topology. ``__init__`` runs once, in the process that builds the topology;
+``prepare`` (``open`` of a spout) runs where a task starts.
 """
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import pyarrow as pa
 
+from sparkbolt.api.arguments import Check, whole
 from sparkbolt.api.config import Config
 from sparkbolt.api.dead_letters import DeadLetters, DeadLetterSink, RawMessage
 from sparkbolt.api.pickling import never_durable
@@ -104,13 +105,19 @@ class TopologyContext:
         return self.tasks[component]
 
 
+NAMES = Check(
+    "a list of names, such as ['word']",
+    lambda value: isinstance(value, Sequence | Set) and not isinstance(value, str | bytes),
+)
+
+
 class Component(ABC):  # noqa: B024  spouts and bolts have no method in common
     """What spouts and bolts share."""
 
     outputs: Outputs | None = None
     """The declared streams: a list of fields, or a dict of them; ``Direct([...])`` marks a direct stream."""
 
-    transient: ClassVar[Sequence[str]] = ()
+    transient: ClassVar[Annotated[Sequence[str], NAMES]] = ()
     """Names of attributes that are not durable: ``prepare`` must set them again."""
 
 
@@ -199,7 +206,7 @@ class PartitionedSpout(UnreadSources, TracedSource, Component):
     """Whether each record is emitted at most once. If True, a failed record is given up, and ranges that were planned
     in an earlier life are not read again, even if they were not read in that life."""
 
-    max_uncommitted: int | None = None
+    max_uncommitted: Annotated[int, whole()] | None = None
     """A new range of a source is planned only while fewer than this many positions lie between the finished position of
     the source and the end of its planned positions. Retries are planned in any case. None: no limit."""
 
@@ -420,7 +427,7 @@ class AsyncBolt(BoltBase):
     cancelled fails its tuple. ``execute`` is the only method that may be a coroutine.
     """
 
-    concurrency: ClassVar[int] = 100
+    concurrency: ClassVar[Annotated[int, whole()]] = 100
     """The largest number of coroutines of one task that run at once."""
 
     @abstractmethod
@@ -439,7 +446,7 @@ class ColumnBolt(BoltBase):
     A message that is retried comes in a frame of its own, apart from those with which it has failed.
     """
 
-    dictionaries: Sequence[str] = ()
+    dictionaries: Annotated[Sequence[str], NAMES] = ()
     """Names of fields that are passed as ``pa.DictionaryArray``: ``dictionary`` has each distinct value of the frame
     once, and ``indices`` (integers of any width) has each row's index into it. It is much cheaper to work on the
     distinct values than on all rows, and strings that a grouping uses are sent in this form anyway. All other fields

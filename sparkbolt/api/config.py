@@ -1,11 +1,7 @@
 """The settings of a topology, and of one component in it.
 
-Rule 1: an unknown key is rejected by name, and the error suggests the nearest known key.
-Rule 2: every value is checked where it is set; the error names the key, the expected values and the given one.
-Rule 3: Storm's dotted names are aliases of the same settings; a Storm setting without a meaning on Spark is rejected,
-and the error explains what replaces it.
-
-Storm's defaults are those of its ``conf/defaults.yaml``.
+Storm's dotted names are aliases of the same settings, and the defaults are those of its ``conf/defaults.yaml``. A
+setting of Storm without a meaning on Spark is rejected, and the error explains what replaces it.
 """
 
 from __future__ import annotations
@@ -14,10 +10,10 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypedDict, Unpack, get_type_hints
+from functools import wraps
+from typing import Annotated, Any, Literal, TypedDict
 
-from sparkbolt.api import arguments
-from sparkbolt.api.arguments import Check, at_least, check_of
+from sparkbolt.api.arguments import POSITIVE, SHARE, Check, checks_of, whole
 from sparkbolt.api.dead_letters import DeadLetters, is_dead_letters
 from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.base.ids import MAX_TASK_NUMBER
@@ -42,29 +38,6 @@ class ComponentSettings(TypedDict, total=False):
     effects: Literal["once", "repeatable", "none"]
 
 
-class Settings(ComponentSettings, total=False):
-    """The keyword arguments of ``Config``, for type checkers; ``Config`` describes each of them."""
-
-    transactional: bool
-    message_timeout_secs: float
-    enable_message_timeouts: bool
-    acker_tasks: int | None
-    micro_batch_target_ms: int
-    frame_bytes_max: int
-    tuple_bytes_max: int
-    micro_batch_bytes_max: int
-    plan_bytes_max: int
-    state_warn_bytes: int
-    compact_every: int
-    stories_max: int
-    max_error_report_per_interval: int
-    error_throttle_interval_secs: float
-    restarts_max: int
-    restart_backoff_secs: float
-    restart_window_secs: float
-    outage_patience_secs: float
-
-
 COMPONENT_KEYS = frozenset(ComponentSettings.__annotations__)
 """The settings that a component may have for itself."""
 
@@ -73,24 +46,15 @@ TIMEOUT_SECS_MIN = 0.001
 """Plans count in whole milliseconds: no tree can time out sooner."""
 
 
-def _is_timeout(value: Any) -> bool:
-    return arguments.is_positive(value) and value >= TIMEOUT_SECS_MIN
-
-
-def _is_share_or_function(value: Any) -> bool:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return 0 <= value <= 1
-    return callable(value)
-
-
-SECONDS = Check("a number of seconds above 0", arguments.is_positive)
-TIMEOUT_SECONDS = Check(f"a number of seconds of at least {TIMEOUT_SECS_MIN:g}", _is_timeout)
-PENDING_TREES = Check("an int of at least 1", lambda value: arguments.is_int(value, 0))
-TASK_COUNT = Check(
-    f"an int from 0 to {MAX_TASK_NUMBER}, as many as a topology may have tasks",
-    lambda value: arguments.is_int(value, 0) and value <= MAX_TASK_NUMBER,
+SECONDS = Check("a number of seconds above 0", POSITIVE.accepts)
+TIMEOUT_SECONDS = Check(
+    f"a number of seconds of at least {TIMEOUT_SECS_MIN:g}",
+    lambda value: POSITIVE.accepts(value) and value >= TIMEOUT_SECS_MIN,
 )
-SHARE_OR_FUNCTION = Check("a share from 0 to 1, or a function of the spout's tuple", _is_share_or_function)
+PENDING_TREES = Check(whole(1).expected, whole(0).accepts)
+SHARE_OR_FUNCTION = Check(
+    f"{SHARE.expected}, or a function of the spout's tuple", lambda value: SHARE.accepts(value) or callable(value)
+)
 POLICY = Check("a RetryPolicy", lambda value: isinstance(value, RetryPolicy))
 DEAD_LETTERS = Check(
     "'checkpoint:', 'file:PATH', 'stream:NAME', 'log:', a name that the spout knows, a function, a DeadLetterSink",
@@ -98,9 +62,12 @@ DEAD_LETTERS = Check(
 )
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """The settings of a topology; keyword arguments only, all of them optional.
+
+    Keys are the names below or, at run time, Storm's dotted ones. A ``ConfigError`` names all keys that are unknown or
+    given twice, and all values that are invalid.
 
     >>> Config(message_timeout_secs=60).message_timeout_secs
     60
@@ -124,16 +91,16 @@ class Config:
     max_spout_pending: Annotated[int, PENDING_TREES] | None = None
     """How many trees of one task of a spout, or of a bolt that starts trees, may be open at once. None, or 0 as in
     Storm: for a spout, only the measured rate limits the number; for a bolt, there is no limit."""
-    acker_tasks: Annotated[int, TASK_COUNT] | None = None
+    acker_tasks: Annotated[int, whole(0, MAX_TASK_NUMBER)] | None = None
     """How many tasks combine acks on the executors; None: one for each spark_partition; 0: nothing is tracked."""
     debug: bool = False
     """Whether every emit is logged."""
     tick_tuple_freq_secs: Annotated[float, SECONDS] | None = None
     """The period of tick tuples for each task of each bolt, in seconds; None: there are no tick tuples."""
-    micro_batch_target_ms: Annotated[int, at_least(1)] = 2000
+    micro_batch_target_ms: Annotated[int, whole()] = 2000
     """How long a micro-batch should take, in milliseconds, if there is so much to read; the engine adapts how much one
     reads to it. With less to read a micro-batch takes less."""
-    max_attempts: Annotated[int, at_least(1)] | None = None
+    max_attempts: Annotated[int, whole()] | None = None
     """The largest number of attempts at a message of a ``PartitionedSpout``, or at a tuple of a bolt that starts trees,
     the first one included, without waits between them; ``retry`` overrides it. None: 10 attempts, with waits that begin
     at half a second and double each time, up to two minutes."""
@@ -149,28 +116,28 @@ class Config:
     trace: Annotated[float | Callable[[Any], Any], SHARE_OR_FUNCTION] = 0.0
     """Which trees of a spout are traced, besides those of retried messages: a share of all, from 0 to 1, or a function
     of the spout's tuple that returns True for them."""
-    frame_bytes_max: Annotated[int, at_least(KIB)] = 4 * MIB
+    frame_bytes_max: Annotated[int, whole(KIB)] = 4 * MIB
     """The approximate number of bytes of values after which a frame is cut."""
-    tuple_bytes_max: Annotated[int, at_least(KIB)] = 64 * MIB
+    tuple_bytes_max: Annotated[int, whole(KIB)] = 64 * MIB
     """The approximate largest number of bytes of a tuple that is sent to another task; the tree of a larger one
     fails."""
-    micro_batch_bytes_max: Annotated[int, at_least(KIB)] = 256 * MIB
+    micro_batch_bytes_max: Annotated[int, whole(KIB)] = 256 * MIB
     """How many bytes of records all spouts together may hold in the driver for one micro-batch."""
-    plan_bytes_max: Annotated[int, at_least(KIB)] = 64 * KIB
+    plan_bytes_max: Annotated[int, whole(KIB)] = 64 * KIB
     """The largest plan, in bytes, that is stored in the offsets; a larger one is written to a file beside them."""
-    state_warn_bytes: Annotated[int, at_least(1)] = 4 * MIB
+    state_warn_bytes: Annotated[int, whole()] = 4 * MIB
     """The size of a task's durable attributes, in bytes, from which a warning is logged, once."""
-    compact_every: Annotated[int, at_least(1)] = 20
+    compact_every: Annotated[int, whole()] = 20
     """How many entries of the ledger are compacted into one."""
-    stories_max: Annotated[int, at_least(1)] = 1000
+    stories_max: Annotated[int, whole()] = 1000
     """How many stories of failed trees the ledger keeps, and how many of traced trees that were acked; the newest."""
     fuse: bool = True
     """Whether a stateless bolt may run in its producer's stage, if its groupings allow that."""
-    max_error_report_per_interval: Annotated[int, at_least(1)] = 5
+    max_error_report_per_interval: Annotated[int, whole()] = 5
     """How many errors of one component are reported in an interval."""
     error_throttle_interval_secs: Annotated[float, SECONDS] = 10
     """The length of that interval, in seconds."""
-    restarts_max: Annotated[int, at_least(0)] = 5
+    restarts_max: Annotated[int, whole(0)] = 5
     """How often a failed query is restarted in the same driver within ``restart_window_secs``. Two kinds of failure do
     not count, and are retried for ``outage_patience_secs``: a Python process of Spark that does not start in time, and
     a source that is unavailable when its spout is opened."""
@@ -182,19 +149,6 @@ class Config:
     """How long, in seconds, an outage is tolerated. If a bolt fails nearly all its tuples, its failures cost no attempt
     for this time, and its spouts only probe it; after that, ``retry`` applies again. The engine also waits this long
     for a Python process of Spark that does not start."""
-
-    def __init__(self, **settings: Unpack[Settings]) -> None:
-        """Check and store the settings; a setting that is not given has its default.
-
-        Args:
-            settings: by their own names or, at run time, by Storm's dotted names.
-
-        Raises:
-            ConfigError: a key is unknown or given twice, or a value is invalid; the error names all mistakes at once.
-        """
-        given = _checked(settings, _CHECKS)
-        for field in dataclasses.fields(self):
-            object.__setattr__(self, field.name, given.get(field.name, field.default))
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, Any]) -> Config:
@@ -214,13 +168,20 @@ class Config:
         >>> Config(debug=True).with_component({"fuse": False}).fuse
         False
         """
-        own = _checked(overrides, {key: _CHECKS[key] for key in sorted(COMPONENT_KEYS)})
+        checks = checks_of(Config)
+        own = _checked(overrides, {key: checks[key] for key in sorted(COMPONENT_KEYS)})
         return dataclasses.replace(self, **own)
 
 
-_CHECKS: Mapping[str, Check] = {
-    name: check_of(annotation) for name, annotation in get_type_hints(Config, include_extras=True).items()
-}
+_store: Callable[..., None] = Config.__init__
+
+
+@wraps(_store)
+def _check_and_store(self: Config, **settings: Any) -> None:
+    _store(self, **_checked(settings, checks_of(Config)))
+
+
+Config.__init__ = _check_and_store  # type: ignore[method-assign]
 
 STORM_KEYS: Mapping[str, str] = {
     "topology.message.timeout.secs": "message_timeout_secs",
@@ -306,15 +267,14 @@ def _checked(settings: Mapping[str, Any], allowed: Mapping[str, Check]) -> dict[
     """Return the settings by their own names, after checking that all keys are allowed and all values are valid."""
     checked: dict[str, Any] = {}
     mistakes: list[str] = []
-    for given, value in settings.items():
-        key = STORM_KEYS.get(given, given)
-        check = allowed.get(key)
-        if check is None:
-            mistakes.append(_refusal(given, key, allowed))
+    for name, value in settings.items():
+        key = STORM_KEYS.get(name, name)
+        if key not in allowed:
+            mistakes.append(_refusal(name, key, allowed))
         elif key in checked:
             mistakes.append(f"setting {key!r} is given twice, once by Storm's name: expected one of the two")
-        elif not check.accepts(value):
-            mistakes.append(f"setting {given!r}: expected {check.expected}, got {value!r}")
+        elif mistake := allowed[key].mistake(name, value):
+            mistakes.append(mistake)
         else:
             checked[key] = None if key == "max_spout_pending" and value == 0 else value  # 0 is no limit, as in Storm
     if mistakes:
@@ -322,12 +282,12 @@ def _checked(settings: Mapping[str, Any], allowed: Mapping[str, Check]) -> dict[
     return checked
 
 
-def _refusal(given: object, key: object, allowed: Mapping[str, Any]) -> str:
+def _refusal(name: str, key: str, allowed: Mapping[str, Any]) -> str:
     """Explain why a key is not among the allowed ones."""
-    if key in _CHECKS:
-        return f"setting {given!r} belongs to the whole topology: set it in Config, not for one component"
-    if given in STORM_KEYS_WITHOUT_MEANING:
-        return f"Storm's setting {given!r} has no meaning here: {STORM_KEYS_WITHOUT_MEANING[str(given)]}"
-    dotted = [name for name, ours in STORM_KEYS.items() if ours in allowed]
-    hint = did_you_mean(given, [*allowed, *dotted, *([] if allowed is _CHECKS else ["parallelism"])])
-    return f"unknown setting {given!r}" + (hint or f": expected one of {', '.join(allowed)}")
+    if key in checks_of(Config):
+        return f"setting {name!r} belongs to the whole topology: set it in Config, not for one component"
+    if name in STORM_KEYS_WITHOUT_MEANING:
+        return f"Storm's setting {name!r} has no meaning here: {STORM_KEYS_WITHOUT_MEANING[name]}"
+    dotted = [storm for storm, ours in STORM_KEYS.items() if ours in allowed]
+    hint = did_you_mean(name, [*allowed, *dotted, *([] if allowed is checks_of(Config) else ["parallelism"])])
+    return f"unknown setting {name!r}" + (hint or f": expected one of {', '.join(allowed)}")

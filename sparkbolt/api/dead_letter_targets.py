@@ -1,11 +1,7 @@
 """Targets of dead letters: what ``dead_letters=`` means for one spout.
 
-Rule 1: the keyword of ``set_spout`` overrides the spout's own attribute, which overrides the topology's setting. If
-none of them is set, dead letters go to the checkpoint: no message is lost unless the user chooses ``log:``.
-Rule 2: the value is turned into a sink where the topology is built, so that mistakes are found there, and a relative
-path is relative to the working directory of the user's program.
-Rule 3: a stream of dead letters that the spout does not declare has the fields of its ``default`` stream and ``story``;
-a stream that it declares may have any selection of them.
+The keyword of ``set_spout`` overrides the spout's attribute, which overrides the topology's setting. Without any of
+them, dead letters go to the checkpoint, so that no message is lost unless the user chooses ``log:``.
 """
 
 from __future__ import annotations

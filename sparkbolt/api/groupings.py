@@ -214,12 +214,12 @@ class ShuffleGrouping(_BuiltIn):
     def _route(self, emitted: Emitted, targets: Sequence[int]) -> list[Delivery]:
         size = len(targets)
         begin = _start(emitted) + emitted.first
-        found = []
+        deliveries = []
         for target in range(size):
             rows = np.arange((target - begin) % size, emitted.count, size, dtype=np.intp)
             if len(rows):
-                found.append(_delivery(0, target, rows, emitted.count))
-        return found
+                deliveries.append(_delivery(0, target, rows, emitted.count))
+        return deliveries
 
     def describe(self) -> str:
         """``shuffle``."""

@@ -1,7 +1,4 @@
-"""Interfaces: the objects with which user code emits, acks, fails and stores state.
-
-Rule: declarations only. The classes that implement them are in ``collectors`` and ``keyvalue``.
-"""
+"""Interfaces: the objects with which user code emits, acks, fails and stores state."""
 
 from __future__ import annotations
 

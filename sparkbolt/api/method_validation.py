@@ -1,9 +1,7 @@
 """Method validation: finds mistakes in the methods of a component before any of them is called.
 
-Rule 1: the arguments of a call are read from the class of Sparkbolt that declares the method, so they are defined once.
-Rule 2: a wrapped method is checked by its wrapper, because the engine calls the wrapper.
-Rule 3: calling a coroutine function runs nothing, nor does calling a generator function whose result is not iterated;
-both are rejected here by name. One that is hidden in a wrapper is found after the call (``returned_values``).
+The arguments of a call are read from the class of Sparkbolt that declares the method. A coroutine that is hidden in a
+wrapper is found after the call (``returned_values``).
 """
 
 from __future__ import annotations
@@ -38,23 +36,23 @@ def method_mistakes(component: Component) -> list[str]:
     """Return one sentence for each method that cannot be called, or would do nothing."""
     if isinstance(component, FunctionBolt):
         return list(_of_function(component))
-    found = []
+    mistakes = []
     for name in _METHODS:
         declared = _declared(component, name)
         method = getattr(component, name, None)
         if declared is None or not _is_own(component, name):
             continue
         if not callable(method):
-            found.append(f"its {name} is {method!r:.60}, expected a method")
+            mistakes.append(f"its {name} is {method!r:.60}, expected a method")
             continue
         wrong = _laziness(component, name, method) or _wrong_signature(name, method, declared)
         if wrong:
-            found.append(wrong)
+            mistakes.append(wrong)
     if inspect.isfunction(inspect.getattr_static(component, "exhausted", None)):
-        found.append(
+        mistakes.append(
             "its exhausted is a method, expected a property, since a method is always true: put @property above it"
         )
-    return found
+    return mistakes
 
 
 def is_ours(cls: type) -> bool:

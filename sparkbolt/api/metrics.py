@@ -5,10 +5,10 @@ Rule: counts are sent with the micro-batch in which they arose, and are added on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -135,39 +135,8 @@ def span_text(duration_ms: float) -> str:
     return " ".join(parts) or "0 s"
 
 
-Counted: TypeAlias = list[tuple[str, tuple[int | float, ...]]]
-"""Encoded counts: (component, counts that are not 0), the counts as (index of the field, count), flattened."""
-
-
-_NAMES = [field_.name for field_ in fields(ComponentMetrics)]
 _ARROW_TYPES = {"int": pa.int64(), "float": pa.float64()}
 _NUMBERS = {one.name: _ARROW_TYPES[str(one.type)] for one in fields(ComponentMetrics) if str(one.type) in _ARROW_TYPES}
-
-
-def pack(metrics: Mapping[str, ComponentMetrics]) -> Counted:
-    """Encode counts in few bytes, because every spark_task sends some in every micro-batch.
-
-    >>> unpack(pack({"split": ComponentMetrics(emitted=10, executed=1)}))["split"].emitted
-    10
-    """
-    counted: Counted = []
-    for component, counts in metrics.items():
-        parts: list[int | float] = []
-        for index, count in enumerate(vars(counts).values()):
-            if count:
-                parts += (index, count)
-        counted.append((component, tuple(parts)))
-    return counted
-
-
-def unpack(counted: Counted) -> dict[str, ComponentMetrics]:
-    """The inverse of ``pack``."""
-    found = {}
-    for component, parts in counted:
-        counts = found[component] = ComponentMetrics()
-        for index, count in zip(parts[::2], parts[1::2], strict=True):
-            setattr(counts, _NAMES[int(index)], count)
-    return found
 
 
 class ComponentCounts(dict[str, ComponentMetrics]):

@@ -135,26 +135,26 @@ class Outage:
             probed: whether the micro-batch contained messages of the spouts that feed the bolt.
         """
         strained = self.strained + 1 if health.unavailable else 0 if health.got else self.strained
-        known = replace(self, strained=strained)
+        outage = replace(self, strained=strained)
         if health.got == 0:
             unreached = probed and self.phase is Phase.OUT
-            return known._unreached(now_ms, held=health.held > 0) if unreached else known
+            return outage._unreached(now_ms, held=health.held > 0) if unreached else outage
         if self.phase is Phase.OUT:
-            return known._after_probe(health, now_ms, patience_ms)
+            return outage._after_probe(health, now_ms, patience_ms)
         if health.away:
-            return known._gone_out(now_ms)
+            return outage._gone_out(now_ms)
         if not health.broken:
             return Outage(tuples=health.trailing, raised=health.trailing, strained=strained)
         if self.phase is Phase.SPENT:
-            return known
-        known = replace(
-            known,
+            return outage
+        outage = replace(
+            outage,
             tuples=self.tuples + health.trailing,
             raised=self.raised + health.raised,
             micro_batches=self.micro_batches + 1,
         )
-        enough = known.tuples >= TUPLES_MIN and known.micro_batches >= MICRO_BATCHES_MIN
-        return known._gone_out(now_ms) if enough else known
+        enough = outage.tuples >= TUPLES_MIN and outage.micro_batches >= MICRO_BATCHES_MIN
+        return outage._gone_out(now_ms) if enough else outage
 
     def _gone_out(self, now_ms: int) -> Outage:
         wait_ms = PROBE_WAITS.delay_ms(1, 0)

@@ -32,7 +32,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from sparkbolt.api.tuples import Origin, Tuple, restore
-from sparkbolt.base.exceptions import is_of, line_of, pass_on
+from sparkbolt.base.exceptions import line_of, pass_on
 from sparkbolt.errors import StateError
 
 _PROTOCOL = 5
@@ -80,7 +80,7 @@ def never_durable(cls: Marked) -> Marked:
 
 def is_never_durable(value: object) -> bool:
     """Whether a value is an object of a class marked by ``never_durable``, or a method of one."""
-    if is_of(value, FunctionType, BuiltinFunctionType, MethodType):
+    if isinstance(value, FunctionType | BuiltinFunctionType | MethodType):
         value = getattr(value, "__self__", None)
     return type(value) in _NEVER_DURABLE
 
@@ -128,8 +128,8 @@ class _Pickler(pickle.Pickler):
         if token is not None:
             return _owned, (token,)
         if isinstance(obj, type | FunctionType) and obj.__module__ == _MAIN:
-            found = self.pickling.find_main(obj.__qualname__)
-            if getattr(found, "__qualname__", None) != obj.__qualname__:
+            code = self.pickling.find_main(obj.__qualname__)
+            if getattr(code, "__qualname__", None) != obj.__qualname__:
                 raise pickle.PicklingError(f"__main__.{obj.__qualname__} cannot be found by its name")
             return _main, (obj.__qualname__,)
         return NotImplemented
@@ -235,15 +235,15 @@ class Pickling:
         """
         first, *rest = qualname.split(".")
         try:
-            found = self.namespace[first]
+            code = self.namespace[first]
             for name in rest:
-                found = getattr(found, name)
+                code = getattr(code, name)
         except (KeyError, AttributeError):
             raise pickle.PicklingError(
                 f"__main__.{qualname} cannot be found by its name: define it at the top level of the module, "
                 "or in a module that is imported"
             ) from None
-        return found
+        return code
 
 
 def attributes_of(instance: object) -> dict[str, Any]:
@@ -257,13 +257,13 @@ def attributes_of(instance: object) -> dict[str, Any]:
     >>> attributes_of(slotted)
     {'other': 2, 'count': 1}
     """
-    found = dict(getattr(instance, "__dict__", ()))
+    attributes = dict(getattr(instance, "__dict__", ()))
     for name in slots_of(type(instance)):
         try:
-            found[name] = getattr(instance, name)
+            attributes[name] = getattr(instance, name)
         except AttributeError:  # it was never set
             continue
-    return found
+    return attributes
 
 
 def slots_of(cls: type) -> list[str]:

@@ -1,12 +1,9 @@
-"""Reports: what a running topology reports about its trees.
-
-Rule: values only; ``acker``, ``outcomes`` and ``ledger`` create them.
-"""
+"""Reports: what a running topology reports about its trees."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 import numpy as np
@@ -123,25 +120,10 @@ class FailedTree:
 
     def to_story(self) -> Story:
         """Return the story of the tree."""
-        return Story(
-            key=self.key,
-            component=self.component,
-            task=self.task,
-            state=TreeState.FAILED,
-            source=self.source,
-            position=self.position if self.source is not None else None,
-            message_id=self.message_id,
-            attempt=self.attempt,
-            started_in=self.started_in,
-            started_ms=self.started_ms,
-            ended_in=self.ended_in,
-            ended_ms=self.ended_ms,
-            why=why(self.fail),
-            cause=self.fail.cause,
-            outcome=self.outcome,
-            traceback=self.fail.traceback,
-            hops=self.hops,
-        )
+        own = {part.name: getattr(self, part.name) for part in fields(Story) if hasattr(self, part.name)}
+        fail, position = self.fail, self.position if self.source is not None else None
+        ended = {"state": TreeState.FAILED, "why": why(fail), "cause": fail.cause, "traceback": fail.traceback}
+        return Story(**{**own, **ended, "position": position})
 
 
 class Completed(NamedTuple):
@@ -210,9 +192,9 @@ class Promotion:
 
     def fail(self, trees: Iterable[FailedTree]) -> list[FailedTree]:
         """Store the failed trees; return those in ``failed``: all but the dead letters that are retried."""
-        found = list(trees)
-        self.letters_failed += [tree for tree in found if tree.letter and tree.due_ms is not None]
-        failed = [tree for tree in found if not tree.letter or tree.due_ms is None]
+        all_trees = list(trees)
+        self.letters_failed += [tree for tree in all_trees if tree.letter and tree.due_ms is not None]
+        failed = [tree for tree in all_trees if not tree.letter or tree.due_ms is None]
         self.failed += failed
         return failed
 

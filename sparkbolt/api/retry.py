@@ -1,12 +1,7 @@
 """Retries: how often a failed message is retried, and after which wait.
 
-Rule 1: a wait depends only on the policy, on the number of the message's failures, and on the tree that failed:
-replaying the ledger's log gives the same waits.
-Rule 2: a wait delays only the message that failed.
-Rule 3: without any setting, a message is retried for minutes (``DEFAULT``), because most dependencies that become
-unavailable come back.
-
-Prior art: ``KafkaSpoutRetryExponentialBackoff`` of Storm's Kafka spout, whose waits double from the first failure on.
+A wait depends only on the policy, on the number of the message's failures and on the tree that failed, so replaying the
+ledger's log gives the same waits. Prior art: ``KafkaSpoutRetryExponentialBackoff`` of Storm's Kafka spout.
 """
 
 from __future__ import annotations
@@ -14,14 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
+from sparkbolt.api.arguments import SHARE, Check, verify_fields, whole
 from sparkbolt.base.ids import MASK64, mix64
 from sparkbolt.errors import ConfigError
 
 _MS = timedelta(milliseconds=1)
 _DOUBLINGS_MAX = 62
 """After this many doublings even a wait of 1 ms is longer than any allowed wait."""
+
+
+WAIT = Check(
+    "a timedelta of at least 0, such as timedelta(seconds=5)",
+    lambda value: isinstance(value, timedelta) and value >= timedelta(0),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,37 +41,24 @@ class RetryPolicy:
     (True, False)
     """
 
-    max_retries: int | None = None
+    max_retries: Annotated[int, whole(0)] | None = None
     """How often a message is retried after its first attempt; 0: never; None: until it is acked."""
-    min_backoff: timedelta = timedelta(milliseconds=100)
+    min_backoff: Annotated[timedelta, WAIT] = timedelta(milliseconds=100)
     """The wait after the first failure; 0: each retry is in the next micro-batch."""
-    max_backoff: timedelta = timedelta(seconds=30)
+    max_backoff: Annotated[timedelta, WAIT] = timedelta(seconds=30)
     """The longest wait."""
-    jitter: float = 0.1
+    jitter: Annotated[float, SHARE] = 0.1
     """The largest share of a wait, from 0 to 1, by which it is shortened at random."""
 
     def __post_init__(self) -> None:
-        """Reject invalid values.
+        """Check the fields.
 
         Raises:
-            ConfigError: a number is out of range; the message names it.
+            ConfigError: a value is invalid.
         """
-        retries, jitter = self.max_retries, self.jitter
-        if retries is not None and not _is_number(retries, int, least=0):
-            raise ConfigError(f"RetryPolicy: max_retries is {retries!r}, expected an int of at least 0, or None")
-        for name in ("min_backoff", "max_backoff"):
-            value = getattr(self, name)
-            if not isinstance(value, timedelta) or value < timedelta(0):
-                raise ConfigError(
-                    f"RetryPolicy: {name} is {value!r}, expected a timedelta of at least 0: did you mean "
-                    "timedelta(seconds=...)?"
-                )
+        verify_fields(self)
         if self.max_backoff < self.min_backoff:
-            raise ConfigError(
-                f"RetryPolicy: max_backoff is {self.max_backoff}, expected at least min_backoff, {self.min_backoff}"
-            )
-        if not _is_number(jitter, (int, float), least=0) or jitter > 1:
-            raise ConfigError(f"RetryPolicy: jitter is {jitter!r}, expected a share from 0 to 1")
+            raise ConfigError(f"max_backoff={self.max_backoff}: expected at least min_backoff, {self.min_backoff}")
 
     def allows(self, failures: int) -> bool:
         """Whether a message that has failed ``failures`` times, at least once, is retried."""
@@ -102,10 +91,6 @@ class RetryPolicy:
             max_backoff=timedelta(microseconds=longest),
             jitter=jitter,
         )
-
-
-def _is_number(value: object, kind: Any, least: int) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool) and value >= least
 
 
 Policies = Mapping[str, RetryPolicy | None]

@@ -1,7 +1,4 @@
-"""Runtime bolts: bolts that bring their own bolt runtime, which runs their user code in a task.
-
-Rule: a topology treats it like any other bolt. The bolt creates its runtime itself, in its task (``bolt_runtime``).
-"""
+"""Runtime bolts: bolts that bring their own bolt runtime, which runs their user code in a task."""
 
 from __future__ import annotations
 

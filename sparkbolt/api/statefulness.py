@@ -1,8 +1,7 @@
 """Statefulness: decides whether a bolt has anything to keep from one micro-batch to the next.
 
-Rule: a bolt counts as stateless only if it cannot store anything. This is decided by reading its byte code, without
-running it. Code that cannot be read (a decorator's wrapper, which hides the function in it) counts as storing
-something, and so does code that passes ``self`` to other code, which may store something on it.
+It reads the byte code of the class. Code that cannot be read (a decorator's wrapper hides the function in it), and code
+that passes ``self`` to other code, counts as storing something.
 """
 
 from __future__ import annotations
@@ -57,50 +56,10 @@ def _may_keep(cls: type) -> bool:
     return any(_may_store(member) for _, member in _members(cls))
 
 
-def lasting_attributes(bolt: BoltBase) -> dict[str, Any]:
-    """Return the durable attributes that ``__init__`` sets and that do not change before the first tuple.
-
-    Attributes that ``prepare`` or ``init_state`` might set are not included.
-    """
-    before = [inspect.getattr_static(bolt, name, None) for name in ("prepare", "init_state")]
-    transient = frozenset(bolt.transient)
-    return {
-        name: value
-        for name, value in attributes_of(bolt).items()
-        if name not in transient and not any(_may_set(type(bolt), member, name) for member in before)
-    }
-
-
-def _may_set(cls: type, member: Any, attribute: str) -> bool:
-    """Whether a method of a class may set or delete an attribute, judged by its code; None does not."""
-    if member is None:
-        return False
-    if not isinstance(member, types.FunctionType) or hasattr(member, "__wrapped__"):
-        return True
-    code = member.__code__
-    if not code.co_argcount or (_ATTRIBUTE_WRITERS | {"super"}).intersection(code.co_names):
-        return True
-    own = code.co_varnames[0]
-    if own in code.co_cellvars:
-        return True
-    for step, following in pairwise(dis.get_instructions(code)):
-        if not _loads(step, own):
-            continue
-        if isinstance(step.argval, tuple) and (step.argval[-1] != own or step.argval.count(own) > 1):
-            return True
-        name = following.argval
-        stores, reads = following.opname in _STORES, following.opname in ("LOAD_ATTR", "LOAD_METHOD")
-        # A name that the class defines may be a method, which gets self.
-        harmless = name != attribute if stores else not hasattr(cls, name) if reads else following.opname == "POP_TOP"
-        if not harmless:
-            return True
-    return False
-
-
 def storing_methods(cls: type) -> list[str]:
     """Return the methods of a bolt's class that may store an attribute, except ``__init__``."""
-    found = [name for name, member in _members(cls) if name != "__init__" and _may_store(member)]
-    return list(dict.fromkeys(found))
+    names = [name for name, member in _members(cls) if name != "__init__" and _may_store(member)]
+    return list(dict.fromkeys(names))
 
 
 def _members(cls: type) -> Iterator[tuple[str, Any]]:

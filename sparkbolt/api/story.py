@@ -1,10 +1,7 @@
 """Stories: the recorded path of one tree through the topology, as data and as text.
 
-Rule 1: a story contains only what was recorded. It does not guess the rest, such as the siblings of a tuple that failed
-at the first attempt.
-Rule 2: the time of a hop is the ``now_ms`` of its micro-batch, which is in the plan: if the micro-batch runs again, the
-story is the same.
-Rule 3: a story has at most ``HOPS_MAX`` hops, and values are shortened.
+A story contains only what was recorded, and the times of its hops are those of their micro-batches, so a micro-batch
+that runs again gives the same story.
 """
 
 from __future__ import annotations
@@ -300,11 +297,11 @@ def merged(hops: Iterable[Hop]) -> list[Hop]:
     """
     groups: dict[tuple[int, int, str, int, int], Hop] = {}
     for hop in sorted(hops, key=lambda hop: (*_place(hop), hop.is_passage, -hop.failed, hop.values, hop.emitted)):
-        known = groups.get(_place(hop))
-        if known is None:
+        first = groups.get(_place(hop))
+        if first is None:
             groups[_place(hop)] = hop
         elif not hop.is_passage or hop.trace_parent:
-            groups[_place(hop)] = _added(known, hop)
+            groups[_place(hop)] = _added(first, hop)
     return list(groups.values())
 
 

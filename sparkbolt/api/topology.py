@@ -1,9 +1,7 @@
 """The topology: which component emits what, and which components receive it.
 
-Rule 1: a ``Topology`` is valid: ``build`` either reports all mistakes or returns a topology that can run.
-Rule 2: numbers of tasks, streams and subscriptions depend on names alone, never on the order of declaration.
-Task numbers start at 1 and follow the order of component ids (Storm's ``StormCommon.stormTaskInfo``).
-Rule 3: a topology is a value: it is pickled whole, with classes of ``__main__`` by value.
+Numbers of tasks, streams and subscriptions depend on names alone, never on the order of declaration. Task numbers start
+at 1 and follow the order of component ids (Storm's ``StormCommon.stormTaskInfo``).
 """
 
 from __future__ import annotations
@@ -186,11 +184,11 @@ class Topology:
             ((spec.id, sub.source, sub.stream, sub) for spec in self.components.values() for sub in spec.subscriptions),
             key=lambda entry: entry[:3],
         )
-        found: dict[tuple[str, str], tuple[tuple[ComponentSpec, int, Grouping], ...]] = {}
+        consumers: dict[tuple[str, str], tuple[tuple[ComponentSpec, int, Grouping], ...]] = {}
         for index, (id_, source, stream, subscription) in enumerate(every):
             entry = (self.components[id_], index, subscription.grouping)
-            found[source, stream] = (*found.get((source, stream), ()), entry)
-        return found
+            consumers[source, stream] = (*consumers.get((source, stream), ()), entry)
+        return consumers
 
     @cached_property
     def _streams(self) -> tuple[tuple[str, StreamDef], ...]:
@@ -300,12 +298,12 @@ class Topology:
                 ends like `sparkbolt run`, with exit code 130 (4 if ``stop_after_secs`` expired) and no traceback.
         """
         options = {"master": master, "spark": spark, "settings": settings, "py_files": py_files}
-        given = _given(checkpoint=checkpoint, telemetry=telemetry, **options)
+        arguments = _given(checkpoint=checkpoint, telemetry=telemetry, **options)
         if drain_secs is not None:
-            given["drain_secs"] = drain_secs
-        given = {"stop_after_secs": stop_after_secs, "display": display, "log_dir": log_dir, **given}
+            arguments["drain_secs"] = drain_secs
+        arguments = {"stop_after_secs": stop_after_secs, "display": display, "log_dir": log_dir, **arguments}
         check_not_imported(self.name)
-        metrics: TopologyMetrics = engine("run")(self, **given)
+        metrics: TopologyMetrics = engine("run")(self, **arguments)
         return metrics
 
     @folded
@@ -346,9 +344,9 @@ class Topology:
             CheckpointError: the checkpoint is corrupt, belongs to another topology, or is in use.
         """
         options = {"master": master, "spark": spark, "settings": settings, "py_files": py_files, "open_secs": open_secs}
-        given = _given(checkpoint=checkpoint, telemetry=telemetry, **options)
+        arguments = _given(checkpoint=checkpoint, telemetry=telemetry, **options)
         check_not_imported(self.name)
-        running: RunningTopology = engine("start")(self, **given)
+        running: RunningTopology = engine("start")(self, **arguments)
         return running
 
     def _repr_html_(self) -> str:
@@ -487,8 +485,8 @@ class TopologyBuilder:
         **settings: Unpack[ComponentSettings],
     ) -> None:
         """Declare a spout with ``parallelism`` tasks; ``settings`` override the topology's for this component."""
-        given = given_for(spout, settings.get("dead_letters"), self._config.dead_letters)
-        self._declarations.append(Declaration(Role.SPOUT, id, spout, parallelism, dict(settings), dead_letters=given))
+        target = given_for(spout, settings.get("dead_letters"), self._config.dead_letters)
+        self._declarations.append(Declaration(Role.SPOUT, id, spout, parallelism, dict(settings), dead_letters=target))
 
     def set_bolt(
         self,
@@ -522,9 +520,9 @@ class TopologyBuilder:
         config = self._config.with_component(declaration.own_settings())
         if getattr(declaration.component, "ignores_ticks", False):
             config = replace(config, tick_tuple_freq_secs=None)
-        given = declaration.dead_letters
-        if given is None and declaration.kind == Role.SPOUT:
-            given = where_nothing_is_said(declaration.component, config.retry)
+        target = declaration.dead_letters
+        if target is None and declaration.kind == Role.SPOUT:
+            target = where_nothing_is_said(declaration.component, config.retry)
         return ComponentSpec(
             declaration.id,
             declaration.component,
@@ -532,7 +530,7 @@ class TopologyBuilder:
             declaration.streams(),
             tuple(declaration.subscriptions),
             config,
-            way_of(given, declaration.component),
+            way_of(target, declaration.component),
         )
 
 

@@ -12,30 +12,30 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     >>> changes({"name": "a", "components": {}}, {"name": "b", "components": {}})
     ["the name was 'a' and is now 'b'"]
     """
-    found = []
+    sentences = []
     if old["name"] != new["name"]:
-        found.append(f"the name was {old['name']!r} and is now {new['name']!r}")
+        sentences.append(f"the name was {old['name']!r} and is now {new['name']!r}")
     before, after = old["components"], new["components"]
-    found += [f"component {id_!r} is gone" for id_ in before if id_ not in after]
-    found += [f"component {id_!r} is new" for id_ in after if id_ not in before]
+    sentences += [f"component {id_!r} is gone" for id_ in before if id_ not in after]
+    sentences += [f"component {id_!r} is new" for id_ in after if id_ not in before]
     for id_ in sorted(set(before) & set(after)):
         for key in ("kind", "parallelism"):
             if before[id_][key] != after[id_][key]:
-                found.append(f"{key} of {id_!r} was {before[id_][key]!r} and is now {after[id_][key]!r}")
+                sentences.append(f"{key} of {id_!r} was {before[id_][key]!r} and is now {after[id_][key]!r}")
         if after[id_].get("starts_trees", False) != before[id_].get("starts_trees", False):
             said = "started no trees and would start trees of its own"
             if before[id_].get("starts_trees", False):
                 said = "started trees of its own and would start none any more"
-            found.append(f"bolt {id_!r} {said}")
+            sentences.append(f"bolt {id_!r} {said}")
         was, now = (one[id_].get("settings", {}) for one in (before, after))
-        found += [
+        sentences += [
             f"{name} of {id_!r} was {was[name]} and is now {now[name]}"
             for name in was
             if name in now and was[name] != now[name]
         ]
         for key, word in (("streams", "stream"), ("subscriptions", "subscription")):
-            found += _entry_changes(f"{word} {{!r}} of {id_!r}", before[id_][key], after[id_][key])
-    return found
+            sentences += _entry_changes(f"{word} {{!r}} of {id_!r}", before[id_][key], after[id_][key])
+    return sentences
 
 
 def differs(directory: str, differences: Sequence[str]) -> str:
@@ -53,11 +53,11 @@ def differs(directory: str, differences: Sequence[str]) -> str:
 
 
 def _entry_changes(what: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    found = [f"{what.format(name)} is gone" for name in old if name not in new]
-    found += [f"{what.format(name)} is new" for name in new if name not in old]
-    found += [
+    sentences = [f"{what.format(name)} is gone" for name in old if name not in new]
+    sentences += [f"{what.format(name)} is new" for name in new if name not in old]
+    sentences += [
         f"{what.format(name)} was {old[name]} and is now {new[name]}"
         for name in old
         if name in new and old[name] != new[name]
     ]
-    return found
+    return sentences

@@ -1,7 +1,4 @@
-"""Trace context: what a spout knows of its records for the traces of their trees.
-
-Rule: only records of trees that are followed hop by hop (traced, or retried) are asked for their ``traceparent``;
-all others cost nothing.
+"""Trace context: the ``traceparent`` of messages, for the traces of their trees.
 
 The header is that of W3C Trace Context (https://www.w3.org/TR/trace-context/): version, trace id, span id, flags.
 """

@@ -1,8 +1,7 @@
 """The life of a tree: its states, and the transitions between them.
 
-Rule 1: this table is the only definition. The drawing in the documentation is generated from it, and the simulator and
-the tests with random trees check the engine against it.
-Rule 2: a tree's state is its state at the last promotion. The effects of a micro-batch count when it is committed.
+This table is the only definition: the drawing in the documentation is generated from it, and the simulator and the
+tests with random trees check the engine against it.
 """
 
 from __future__ import annotations

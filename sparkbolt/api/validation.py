@@ -1,9 +1,7 @@
-"""Validation: finds all mistakes of a topology at once.
+"""Validation: finds all mistakes of a topology at once, one sentence each.
 
-Rule 1: each mistake is one sentence that names the component; no error is raised before all mistakes are found.
-Rule 2: a grouping field must be declared in the stream that the bolt subscribes to. Storm checks the union of all
-streams of the source (``StormCommon.validateStructure``) and fails at the first emit; here the build fails.
-Rule 3: a second subscription to the same stream is rejected. In Storm it silently replaces the first one.
+Two checks are stricter than Storm's. A grouping field must be declared in the very stream that the bolt subscribes to
+(Storm fails at the first emit), and a second subscription to a stream is rejected (in Storm it replaces the first).
 """
 
 from __future__ import annotations
@@ -12,14 +10,14 @@ import inspect
 import pickle
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
 import cloudpickle
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import field_mistakes, is_writable, whole
 from sparkbolt.api.class_attributes import changed_class_attributes
 from sparkbolt.api.committers import CommittingBolt
 from sparkbolt.api.components import AsyncBolt, BoltBase, ColumnBolt, Component, PartitionedSpout, Spout
@@ -28,11 +26,10 @@ from sparkbolt.api.dead_letter_targets import stream_for, stream_mistakes, way_o
 from sparkbolt.api.dead_letters import CHECKPOINT
 from sparkbolt.api.groupings import DirectGrouping, Grouping
 from sparkbolt.api.method_validation import method_mistakes
-from sparkbolt.api.pickling import CannotKeepError, Pickling
+from sparkbolt.api.pickling import CannotKeepError, Pickling, attributes_of
 from sparkbolt.api.runtime_bolts import RuntimeBolt
-from sparkbolt.api.statefulness import keeps_state, lasting_attributes
+from sparkbolt.api.statefulness import keeps_state
 from sparkbolt.api.tuples import DEFAULT_STREAM, StreamDef, parse_outputs
-from sparkbolt.base.exceptions import printed
 from sparkbolt.base.ids import MAX_TASK_NUMBER
 from sparkbolt.base.words import Word
 from sparkbolt.errors import ConfigError
@@ -94,18 +91,18 @@ class Declaration:
 def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) -> list[str]:
     """Return all mistakes of a topology, one sentence each, in the order of declaration; empty if it can run."""
     mistakes = [f"the topology's name: {why}" for why in _name_mistakes(name)]
-    known: dict[Any, Declaration] = {}
+    declared: dict[Any, Declaration] = {}
     for declaration in declarations:
         if isinstance(declaration.id, str):
-            if declaration.id in known:
-                mistakes.append(f"{declaration}: the id is already that of a {known[declaration.id].kind}")
-            known.setdefault(declaration.id, declaration)
+            if declaration.id in declared:
+                mistakes.append(f"{declaration}: the id is already that of a {declared[declaration.id].kind}")
+            declared.setdefault(declaration.id, declaration)
     for declaration in declarations:
         mistakes += [f"{declaration}: {why}" for why in _own_mistakes(declaration, config)]
-        mistakes += [f"{declaration}: {why}" for why in _subscription_mistakes(declaration, known)]
-        mistakes += [f"{declaration}: {why}" for why in _dictionary_mistakes(declaration, known)]
-        mistakes += [f"{declaration}: {why}" for why in _field_mistakes(declaration, known)]
-        mistakes += [f"{declaration}: {why}" for why in _runtime_mistakes(declaration, known, config)]
+        mistakes += [f"{declaration}: {why}" for why in _subscription_mistakes(declaration, declared)]
+        mistakes += [f"{declaration}: {why}" for why in _dictionary_mistakes(declaration, declared)]
+        mistakes += [f"{declaration}: {why}" for why in _field_mistakes(declaration, declared)]
+        mistakes += [f"{declaration}: {why}" for why in _runtime_mistakes(declaration, declared, config)]
         mistakes += [f"{declaration}: {why}" for why in _dead_letter_mistakes(declaration, declarations)]
         mistakes += [f"{declaration}: {why}" for why in _transactional_mistakes(declaration, config)]
     if config.transactional and config.acker_tasks == 0:
@@ -119,7 +116,7 @@ def mistakes_of(name: Any, config: Config, declarations: Sequence[Declaration]) 
         mistakes.append(f"all components together have {total} tasks, expected at most {MAX_TASK_NUMBER}")
     mistakes += [
         f"bolt {cycle[0]!r}: its tuples come back to it, {' -> '.join(cycle)}: cycles are not possible"
-        for cycle in cycles(known)
+        for cycle in cycles(declared)
     ]
     return mistakes
 
@@ -146,23 +143,8 @@ def _own_mistakes(declaration: Declaration, config: Config) -> list[str]:
 
 def _attribute_mistakes(component: Component) -> list[str]:
     """Return the mistakes in the attributes that describe a component."""
-    mistakes = []
-    for name in ("stateless", "flush_anywhere", "starts_trees", "tracked", "once"):
-        value = getattr(component, name, False)
-        if not isinstance(value, bool):
-            mistakes.append(f"its {name} is {printed(value)}, expected True or False")
-    limits = {"concurrency": "a whole number above 0"} if isinstance(component, AsyncBolt) else {}
-    if isinstance(component, PartitionedSpout):
-        limits["max_uncommitted"] = "a whole number above 0, or None"
-    for name, expected in limits.items():
-        value = getattr(component, name, None)
-        if not (arguments.is_int(value, 1) or (value is None and name == "max_uncommitted")):
-            mistakes.append(f"its {name} is {printed(value)}, expected {expected}")
-    transient: object = getattr(component, "transient", ())
-    if isinstance(transient, str | bytes) or not isinstance(transient, Sequence | Set):
-        hint = f": did you mean [{transient!r}]?" if isinstance(transient, str) else ""
-        mistakes.append(f"its transient is {printed(transient)}, expected a list of names of attributes{hint}")
-    return mistakes
+    declaring = next(cls for cls in type(component).__mro__ if cls.__module__ == Component.__module__)
+    return [f"its {mistake}" for mistake in field_mistakes(component, declaring)]
 
 
 def _name_mistakes(name: object) -> list[str]:
@@ -173,9 +155,9 @@ def _name_mistakes(name: object) -> list[str]:
         mistakes.append(f"{name!r} begins with '__', which names of the system do: choose another name")
     if any(character in name for character in _FORBIDDEN):
         mistakes.append(f"{name!r} has one of {' '.join(_FORBIDDEN)} in it, which names may not have")
-    if not name.isprintable() and arguments.is_writable(name):
+    if not name.isprintable() and is_writable(name):
         mistakes.append(f"{name!r} has a character in it that cannot be printed, such as a newline")
-    if not arguments.is_writable(name):
+    if not is_writable(name):
         mistakes.append(f"{name!r} has half of a pair of characters in it (a lone surrogate), which no file can hold")
     elif len(name.encode()) > NAME_BYTES_MAX:
         mistakes.append(f"{name[:40]!r}... is {len(name.encode())} bytes long, and {NAME_BYTES_MAX} is the most")
@@ -183,9 +165,8 @@ def _name_mistakes(name: object) -> list[str]:
 
 
 def _parallelism_mistakes(parallelism: object) -> list[str]:
-    if isinstance(parallelism, int) and not isinstance(parallelism, bool) and parallelism >= 1:
-        return []
-    return [f"its parallelism: expected an int of at least 1, got {parallelism!r}"]
+    mistake = whole().mistake("parallelism", parallelism)
+    return [f"its {mistake}"] if mistake else []
 
 
 def _component_mistake(declaration: Declaration) -> str | None:
@@ -234,26 +215,21 @@ def _pickle_mistakes(declaration: Declaration) -> list[str]:
 
 
 def _statefulness_mistakes(bolt: BoltBase) -> Iterator[str]:
-    """Yield mistakes for state that a class holds, and for attributes of ``__init__`` that cannot be stored.
-
-    Only attributes that must fail there are rejected: ``prepare`` does not set them, a copy that was pickled and
-    unpickled has them too, and pickle itself cannot store them.
-    """
+    """Yield mistakes for state that a class holds, and for attributes of ``__init__`` that cannot be stored."""
     if not bolt.stateless:
         for name, method in changed_class_attributes(bolt):
             yield (
                 f"{method} changes {name!r}, which its class holds: all tasks of a process share that, and it is not "
                 f"stored. Set self.{name} in prepare, or write transient = [{name!r}] if it may be lost"
             )
-    if not keeps_state(bolt) or all(_unkept(bolt, value) is None for value in lasting_attributes(bolt).values()):
+    if not keeps_state(bolt):
         return
     try:
-        sent = cloudpickle.loads(cloudpickle.dumps(bolt))
-        attributes = lasting_attributes(sent)
+        sent = cloudpickle.loads(cloudpickle.dumps(bolt))  # the copy that tasks get
     except Exception:  # noqa: BLE001  a user's __setstate__ may raise anything, perhaps only in this process
         return
-    for name, value in attributes.items():
-        error = _unkept(sent, value)
+    for name, value in attributes_of(sent).items():
+        error = _unkept(sent, value) if name not in sent.transient else None
         if error is not None:
             kind = f"{type(value).__module__}.{type(value).__qualname__}"
             left_out = f"write transient = [{name!r}] in its class, which leaves it out"
@@ -368,9 +344,8 @@ def _dictionary_mistakes(declaration: Declaration, known: Mapping[Any, Declarati
     bolt = declaration.component
     if not isinstance(bolt, ColumnBolt):
         return []
-    if isinstance(bolt.dictionaries, str):
-        name = bolt.dictionaries
-        return [f"its dictionaries: expected a list of names of fields, got {name!r}: did you mean [{name!r}]?"]
+    if field_mistakes(bolt, ColumnBolt):
+        return []
     fields = [field_ for names in _inputs(declaration, known).values() for field_ in names]
     return [
         f"its dictionaries name {name!r}, which no stream that it subscribes to declares"
@@ -442,14 +417,14 @@ def cycles(known: Mapping[str, Declaration]) -> list[list[str]]:
         for subscription in declaration.subscriptions:
             if subscription.source in consumers:
                 consumers[subscription.source].append(id_)
-    found: list[list[str]] = []
+    shortest: list[list[str]] = []
     reported: set[str] = set()
     for id_ in known:
         cycle = _way_back(id_, consumers.__getitem__) if id_ not in reported else None
         if cycle and not reported.intersection(cycle):
-            found.append(cycle)
+            shortest.append(cycle)
             reported.update(cycle)
-    return found
+    return shortest
 
 
 def _way_back(start: str, consumers: Callable[[str], Sequence[str]]) -> list[str] | None:

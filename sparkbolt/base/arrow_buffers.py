@@ -1,10 +1,7 @@
 """Arrow buffers: encodes Arrow arrays as their raw buffers, without Arrow's messages around them.
 
-Rule: the decoded column equals the encoded one, including its type. A column that is not plain (it has nulls, is a
-slice, or has a nested type) is sent as an Arrow stream instead.
-
-An Arrow stream costs 40 us to write and 30 us to read, however few rows it has, because it describes its schema in each
-frame; with many rows it also costs two more copies. A plain column costs 2 us to write, 3 us to read, and one copy.
+A plain column (no nulls, no slice, not nested) costs 2 us to write and 3 us to read, an Arrow stream 40 us and 30 us,
+however few rows it has, because it describes its schema in each frame.
 """
 
 from __future__ import annotations

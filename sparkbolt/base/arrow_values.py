@@ -1,7 +1,7 @@
 """Python values in Arrow columns, with nothing of them lost.
 
-Rule: whether a value fits a type depends on the value and the type alone, never on its neighbours. Arrow itself takes
-the type of a column from some of its values and cuts the others: a datetime beside a date loses its time.
+Whether a value fits a type depends on the value and the type alone. Arrow itself takes the type of a column from some
+of its values and cuts the others: a datetime beside a date loses its time.
 """
 
 from __future__ import annotations
@@ -250,15 +250,15 @@ def _date(value: Any, _kind: _Kind) -> dt.date:
 
 
 def _timestamp(value: Any, kind: _Kind) -> int:
-    given, more = _python(value), getattr(value, "nanosecond", 0)  # a pandas.Timestamp has them
-    if isinstance(given, np.datetime64):
-        return _count(_nanoseconds(given), kind, given)
-    if not isinstance(given, dt.datetime) or given != given:  # NaT equals nothing
+    moment, more = _python(value), getattr(value, "nanosecond", 0)  # a pandas.Timestamp has them
+    if isinstance(moment, np.datetime64):
+        return _count(_nanoseconds(moment), kind, moment)
+    if not isinstance(moment, dt.datetime) or moment != moment:  # NaT equals nothing
         raise _wrong(value, "a datetime")
-    if (given.tzinfo is None) != (kind.tz is None):
+    if (moment.tzinfo is None) != (kind.tz is None):
         raise _wrong(value, f"a datetime {'without' if kind.tz is None else 'with'} a time zone")
-    given = given.to_pydatetime(warn=False) if hasattr(given, "to_pydatetime") else given
-    passed = given - (_EPOCH if kind.tz is None else _EPOCH_UTC)
+    moment = moment.to_pydatetime(warn=False) if hasattr(moment, "to_pydatetime") else moment
+    passed = moment - (_EPOCH if kind.tz is None else _EPOCH_UTC)
     return _count(passed // _MICROSECOND * 1000 + more, kind, value)
 
 
@@ -270,13 +270,13 @@ def _time(value: Any, kind: _Kind) -> int:
 
 
 def _duration(value: Any, kind: _Kind) -> int:
-    given = _python(value)
-    if isinstance(given, np.timedelta64):
-        return _count(_nanoseconds(given), kind, given)
-    if not isinstance(given, dt.timedelta):
+    lapse = _python(value)
+    if isinstance(lapse, np.timedelta64):
+        return _count(_nanoseconds(lapse), kind, lapse)
+    if not isinstance(lapse, dt.timedelta):
         raise _wrong(value, "a timedelta")
-    microseconds = ((given.days * 86400 + given.seconds) * 10**6) + given.microseconds
-    return _count(microseconds * 1000 + getattr(given, "nanoseconds", 0), kind, value)
+    microseconds = ((lapse.days * 86400 + lapse.seconds) * 10**6) + lapse.microseconds
+    return _count(microseconds * 1000 + getattr(lapse, "nanoseconds", 0), kind, value)
 
 
 def _nanoseconds(value: Any) -> int:

@@ -1,11 +1,7 @@
-"""Records as JSON values and back, by the annotations of their classes.
+"""Records (dataclasses, ``TypedDict``) as JSON values and back, by the annotations of their fields.
 
-A record is a dataclass or a ``TypedDict``, written as an object with all its fields; a dataclass whose class has
-``JSON = SPARSE`` is written without the fields that equal their defaults. A class with
-``to_json`` and ``from_json`` is written and read by them, and a field ``Annotated[TYPE, Coder(...)]`` by that coder.
-
-Rule: a value that is read is checked against its annotation, and a field that the record does not have is a mistake;
-``salvage`` reads what it can.
+A dataclass with ``JSON = SPARSE`` is written without the fields that equal their defaults. A class with ``to_json`` and
+``from_json`` is written and read by them, and a field ``Annotated[TYPE, Coder(...)]`` by that coder.
 """
 
 from __future__ import annotations
@@ -88,17 +84,17 @@ def salvage(kind: type[T], value: Mapping[str, Any]) -> T:
     >>> salvage(Point, {"x": "one", "z": 2})
     {'x': 0, 'label': None}
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, hint in _hints(cast(Any, kind)).items():
         inner = value.get(name)
         if is_typeddict(hint):
-            found[name] = salvage(hint, inner if isinstance(inner, dict) else {})
+            values[name] = salvage(hint, inner if isinstance(inner, dict) else {})
             continue
         try:
-            found[name] = coder(hint).decode(inner)
+            values[name] = coder(hint).decode(inner)
         except MismatchError:
-            found[name] = None if type(None) in get_args(hint) else (get_origin(hint) or hint)()
-    return cast(T, found)
+            values[name] = None if type(None) in get_args(hint) else (get_origin(hint) or hint)()
+    return cast(T, values)
 
 
 def coder(kind: Any) -> Coder:
@@ -164,10 +160,10 @@ def record(kind: Any) -> Coder:
         return {name: one.encode(own[name]) for name, one in coders.items() if name in own}
 
     def read(value: Any) -> Any:
-        found = _read_fields(value, decoders.get, names)
-        if missing := required - found.keys():
+        values = _read_fields(value, decoders.get, names)
+        if missing := required - values.keys():
             raise MismatchError(f"has no {min(missing)}")
-        return make(**found)
+        return make(**values)
 
     return Coder(write, read)
 
@@ -180,15 +176,15 @@ def _defaults(kind: Any) -> dict[str, Any]:
 def _read_fields(value: Any, decoder: Callable[[str], Convert | None], names: Sequence[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise MismatchError("is not an object")
-    found, name = {}, ""
+    values, name = {}, ""
     try:
         for name, inner in value.items():
             convert = decoder(name)
             if convert is None:
                 break
-            found[name] = convert(inner)
+            values[name] = convert(inner)
         else:
-            return found
+            return values
     except MismatchError as mismatch:
         raise mismatch.below(name) from None
     raise MismatchError(f"has {name!r}, which is not one of {', '.join(names) or 'none'}")

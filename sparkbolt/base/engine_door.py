@@ -1,7 +1,6 @@
-"""The engine door: how the core calls the packages above it, which it may not import.
+"""The engine door: how a topology calls the packages that run it, which it may not import.
 
-Rule: ``sparkbolt.launch`` sets the door, and loading any public name of Sparkbolt loads ``sparkbolt.launch``. While a
-module is imported to find a topology in it, no topology starts.
+``sparkbolt.launch`` sets the door, and loading any public name of Sparkbolt loads ``sparkbolt.launch``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Exceptions of user code as text: how a story, the log and a dead letter describe them.
 
-Rule 1: the text is short and can be encoded as UTF-8, whatever user code puts into it.
-Rule 2: no function here fails because an exception, a reason or a value raises when it is printed.
-Rule 3: Ctrl-C ends the program, and an ``Interruption`` ends the process; no other exception of user code ends either.
+Rule 1: a text is short and can be encoded as UTF-8, also if the exception or the value raises when it is printed.
+Rule 2: Ctrl-C ends the program, and an ``Interruption`` ends the process; no other exception of user code ends either.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from sparkbolt.base.tracebacks import OURS, lines_of
@@ -33,29 +31,15 @@ class Interruption(BaseException):
     """Ends the process that runs user code; the simulator raises it where a process dies."""
 
 
-def is_of(error: object, *kinds: type) -> bool:
-    """Whether an object of user code is of one of these classes, by its type alone.
-
-    ``isinstance`` asks the object for its ``__class__``, too, and user code may raise then.
-    """
-    return issubclass(type(error), kinds)
-
-
-def traceback_of(error: BaseException) -> TracebackType | None:
-    """The traceback of an exception, whatever user code makes of its attributes."""
-    found: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(error)
-    return found
-
-
-def said(thing: Any) -> tuple[str, str | None]:
+def reason_of(thing: Any) -> tuple[str, str | None]:
     """Return the reason that was given to a collector as text, and the traceback if it is an exception with one.
 
     A str is returned whole. A value of any other type is shown by its ``repr``; None gives an empty text.
     """
-    if is_of(thing, str):
+    if isinstance(thing, str):
         return printable(thing), None
-    if is_of(thing, BaseException):
-        return line_of(thing), text_of(thing) if traceback_of(thing) is not None else None
+    if isinstance(thing, BaseException):
+        return line_of(thing), text_of(thing) if thing.__traceback__ is not None else None
     return ("", None) if thing is None else (printed(thing), None)
 
 
@@ -66,15 +50,10 @@ def line_of(error: BaseException) -> str:
     except BaseException as raised:  # noqa: BLE001  user code may raise anything, here too
         pass_on(raised)
         text = "<its text raises>"
-    if is_of(error, SparkboltError):
+    if isinstance(error, SparkboltError):
         return text
     text = text.strip().split("\n", 1)[0]
-    return f"{name_of(type(error))}: {text}" if text else name_of(type(error))
-
-
-def name_of(kind: type) -> str:
-    """Return the name of a class, whatever a metaclass of user code makes of ``__name__``."""
-    return str(type.__dict__["__name__"].__get__(kind))
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def cause_in_jvm(error: BaseException) -> str | None:
@@ -98,10 +77,10 @@ def text_of(error: BaseException) -> str:
     Sparkbolt's own frames are folded (``tracebacks``).
     """
     try:
-        return printable("".join(lines_of(error, traceback_of(error)))[-TRACEBACK_CHARACTERS_MAX:])
+        return printable("".join(lines_of(error))[-TRACEBACK_CHARACTERS_MAX:])
     except BaseException as raised:  # noqa: BLE001  the text of an exception is made by user code
         pass_on(raised)
-        return f"{line_of(error)} (its traceback cannot be printed: {name_of(type(raised))})"
+        return f"{line_of(error)} (its traceback cannot be printed: {type(raised).__name__})"
 
 
 def printed(value: Any) -> str:
@@ -117,7 +96,7 @@ def printed(value: Any) -> str:
         text = printable(repr(value))
     except BaseException as error:  # noqa: BLE001  user code may raise anything
         pass_on(error)
-        return f"<{name_of(type(value))} whose repr raised {name_of(type(error))}>"
+        return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
     return text if len(text) <= REASON_CHARACTERS_MAX else f"{text[: REASON_CHARACTERS_MAX - 3]}..."
 
 
@@ -147,10 +126,10 @@ def own_process() -> None:
 
 
 def pass_on(error: BaseException) -> None:
-    """Raise the exception again if it must not be handled as the failure of a tuple (rule 3)."""
+    """Raise the exception again if it must not be handled as the failure of a tuple (rule 2)."""
     if _process is not None:
         end_if_forked(_process)
-    if is_of(error, KeyboardInterrupt, Interruption):
+    if isinstance(error, KeyboardInterrupt | Interruption):
         raise error
 
 
@@ -219,7 +198,7 @@ def preparing(what: str) -> Iterator[None]:
         raise
     except BaseException as error:
         pass_on(error)
-        kind = f"{name_of(type(error))}: " if is_of(error, SparkboltError) else ""
+        kind = f"{type(error).__name__}: " if isinstance(error, SparkboltError) else ""
         raise PrepareError(f"{what} raised {kind}{line_of(error)}{_came_through(error)[1]}") from error
 
 
@@ -237,17 +216,17 @@ def raised_at(error: BaseException, *libraries: str) -> str:
         libraries: folders of code that is not the user's either.
     """
     others = tuple(os.path.join(folder, "") for folder in (str(OURS), *libraries))
-    places = [place for place in traceback.extract_tb(traceback_of(error)) if not place.filename.startswith(others)]
+    places = [place for place in traceback.extract_tb(error.__traceback__) if not place.filename.startswith(others)]
     return f" ({places[-1].filename}, line {places[-1].lineno})" if places else ""
 
 
 def _came_through(error: BaseException) -> tuple[str, str]:
     """Return the user's method that raised, the last one that Sparkbolt's code called, and its file and line."""
-    found, is_called = ("", ""), True
-    for frame, line in traceback.walk_tb(traceback_of(error)):
+    last, is_called = ("", ""), True
+    for frame, line in traceback.walk_tb(error.__traceback__):
         path = Path(frame.f_code.co_filename)
         is_ours = path.is_relative_to(OURS)
         if is_called and not is_ours:
-            found = frame.f_code.co_qualname.rpartition("<locals>.")[2], f", at {path.name}:{line}"
+            last = frame.f_code.co_qualname.rpartition("<locals>.")[2], f", at {path.name}:{line}"
         is_called = is_ours
-    return found
+    return last

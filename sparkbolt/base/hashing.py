@@ -1,15 +1,14 @@
 """Hashing: turns values into 64-bit numbers that are the same in every process.
 
 Rule 1: the same value gives the same number in every process, on every machine, today and after a restart.
-Rule 2: values that are equal in Python (1, 1.0, True and Decimal(1); a datetime in two zones; numpy's times in any
-unit) give the same number; a column gives the same numbers as an Arrow array and as a list. One exception: a numpy
-``datetime64`` of a day equals both the date and the datetime at which the day begins, though these two are not equal to
-each other. It gets the number of the datetime, just as it has the ``hash`` of the datetime.
+Rule 2: values that are equal in Python (1, 1.0, True and Decimal(1); a datetime in two zones) give the same number, and
+a column gives the same numbers as an Arrow array and as a list. A numpy ``datetime64`` of a day equals both a date and
+a datetime, which are not equal to each other; it gets the number of the datetime, as it has its ``hash``.
 Rule 3: a value without a stable identity (an object of the user's own class) is rejected with an error.
 
-How: texts and bytes of at most 256 bytes are read as 64-bit words, which are mixed one after the other, for all rows
-of a column at once; longer ones are hashed by blake2b. A tuple and a list of the same elements give the same number,
-because Arrow has one type for both. Prior art: Storm's ``TupleUtils.listHashCode``; the numbers here are different.
+Texts and bytes of at most 256 bytes are read as 64-bit words, which are mixed one after the other, for all rows of a
+column at once; longer ones are hashed by blake2b. A tuple and a list of the same elements give the same number, because
+Arrow has one type for both. Prior art: Storm's ``TupleUtils.listHashCode``; the numbers here are different.
 """
 
 from __future__ import annotations
@@ -67,13 +66,6 @@ _DECIMAL = mix64(18)
 _MEMOISED = frozenset({str, int, float, bool, bytes, datetime, date, UUID})
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
-_MONTHS = {"Y": 12, "M": 1}
-_NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_NANOSECONDS |= {"D": 86_400 * 10**9, "W": 604_800 * 10**9}
-_NANOSECOND = {"ps": 10**3, "fs": 10**6, "as": 10**9}
-_MONTHS_OF_CYCLE = 4800
-_DAYS_OF_CYCLE = 146_097
-"""After 400 years the calendar repeats."""
 
 
 class UnroutableError(EmitError):
@@ -222,28 +214,14 @@ def _hash_datetime(value: datetime) -> int:
 
 
 def _hash_numpy_time(value: np.datetime64 | np.timedelta64) -> int:
-    """Hash like a datetime without a zone, or like a timedelta, in any unit, also outside the range of these types.
-
-    Months and years have no fixed length in days, so a ``timedelta64`` in these units is hashed as a number of months.
-    A ``timedelta64`` without a unit is hashed as its number. NaT is hashed like None, since numpy converts it to None.
-    """
+    """Hash like a datetime without a zone, or like a timedelta; NaT is hashed like None, to which numpy converts it."""
     if np.isnat(value):
         return _NONE
-    unit, step = np.datetime_data(value.dtype)
-    count = int(value.astype(np.int64)) * step
-    is_lapse = isinstance(value, np.timedelta64)
-    if unit == "generic":
-        return _hash_int(count)
-    if unit in _MONTHS:
-        count *= _MONTHS[unit]
-        if is_lapse:
-            return _hash_int(count)
-        cycles, month = divmod(count, _MONTHS_OF_CYCLE)
-        first = np.datetime64(month, "M").astype("datetime64[D]").astype(np.int64)
-        count, unit = cycles * _DAYS_OF_CYCLE + int(first), "D"
-    nanos = count * _NANOSECONDS[unit] if unit in _NANOSECONDS else count // _NANOSECOND[unit]
-    micros, nanos = divmod(nanos, 1000)
-    return mix64(micros ^ _LAPSE) if is_lapse else mix64((micros ^ _NAIVE) + nanos * _STEP)
+    if isinstance(value, np.timedelta64):
+        return mix64(int(value.astype("timedelta64[us]").astype(np.int64)) ^ _LAPSE)
+    micros = int(value.astype("datetime64[us]").astype(np.int64))
+    nanos = int(value.astype(np.int64)) % 1000 if np.datetime_data(value.dtype) == ("ns", 1) else 0
+    return mix64((micros ^ _NAIVE) + nanos * _STEP)
 
 
 def hash_column(column: Column, field: str = "") -> U64:
@@ -289,16 +267,16 @@ def _as_uniform(values: Sequence[Any]) -> pa.Array | None:
 
 def _hash_objects(values: Sequence[Any], field: str) -> U64:
     """Hash one value after the other; the number of a repeated value is looked up."""
-    known: dict[Any, int] = {}
+    numbers: dict[Any, int] = {}
     result = np.empty(len(values), dtype=np.uint64)
     for row, value in enumerate(values):
         memoised = type(value) in _MEMOISED
         try:
-            number = known.get(value) if memoised else None
+            number = numbers.get(value) if memoised else None
             if number is None:
                 number = hash_value(value)
                 if memoised:
-                    known[value] = number
+                    numbers[value] = number
         except BaseException as error:  # a mapping or a time zone of the user's own class may raise anything
             pass_on(error)
             what = str(error) if type(error) is TypeError else f"{type(value).__name__} ({line_of(error)})"

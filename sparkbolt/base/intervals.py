@@ -1,14 +1,7 @@
-"""Intervals: sets of whole numbers as a few intervals [start, end).
+"""Intervals: sets of whole numbers as a few intervals [start, end), ascending and apart, like Kafka's offsets.
 
-Rule 1: an interval includes its start and excludes its end, like ``range``, a slice, and Kafka's offsets; no interval
-is empty. Some files store both ends inclusive: only their codecs convert (``to_inclusive``, ``from_inclusive``).
-Rule 2: every function that returns intervals returns them ascending and apart: each ends before the next starts.
-Intervals that a function takes must be ascending, though one may end where the next starts; a function that accepts any
-order states it.
-
-What is not here: ranges of tree keys (``Verdicts.done_first`` to ``done_last``). Both their ends are inclusive, because
-the exclusive end of the last key does not fit into 64 bits; and two ranges are joined if no other tree lies between
-them, not only if they touch.
+Ranges of tree keys are not here: their ends are inclusive, because the exclusive end of the last key does not fit into
+64 bits.
 """
 
 from __future__ import annotations
@@ -121,13 +114,13 @@ def clip(intervals: Intervals, start: int | None = None, end: int | None = None)
     >>> clip([(0, 7), (9, 14)], start=5), clip([(0, 7), (9, 14)], end=9)
     ([(5, 7), (9, 14)], [(0, 7)])
     """
-    found = []
+    clipped = []
     for first, stop in intervals:
         first = first if start is None else max(first, start)
         stop = stop if end is None else min(stop, end)
         if first < stop:
-            found.append((first, stop))
-    return found
+            clipped.append((first, stop))
+    return clipped
 
 
 def first_outside(position: int, intervals: Intervals) -> int:

@@ -1,7 +1,7 @@
 """Locations: what the name of a checkpoint means.
 
-Rule: a name without a scheme, or with ``file:``, is a directory of this machine, whatever Hadoop's default file system
-is: so Spark's files and the ledger are in the same place.
+A name without a scheme, or with ``file:``, is a directory of this machine, whatever Hadoop's default file system is: so
+Spark's files and the ledger are in the same place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Native: the compiled kernels of ``sparkbolt[fast]``, if this process has them.
 
-Rule: a kernel has the same results as the Python that it stands for, which is the reference and runs wherever there are
-no kernels: they are not installed, they are of another version, or ``SPARKBOLT_FAST`` is ``off``.
+A kernel has the same results as the Python that it replaces, which runs wherever there are no kernels.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ def kernels() -> Any:
     if os.environ.get(FAST_ENV, "").strip() == "off":
         return None
     try:
-        found = importlib.import_module("sparkbolt_fast")
-        if found.KERNELS != KERNELS:
+        package = importlib.import_module("sparkbolt_fast")
+        if package.KERNELS != KERNELS:
             log.warning(
                 "sparkbolt-fast is of another version, and is not used: pip install --upgrade 'sparkbolt[fast]' "
                 "(it has kernels of version %s, expected %s)",
-                found.KERNELS,
+                package.KERNELS,
                 KERNELS,
             )
             return None

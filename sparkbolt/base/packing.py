@@ -1,6 +1,5 @@
 """Packing: encodes arrays of integers in few bytes, at the cost of one pass over them.
 
-Rule: the decoded values equal the encoded ones; only the width of the integers may differ.
 ``pack`` is for data that is read soon after, ``pack_keys`` for data that is stored on disk.
 """
 

@@ -1,16 +1,7 @@
-"""Salvage: reads a pickled column of which some values cannot be read.
+"""Salvage: reads a pickled column of which some values cannot be read, such as an exception with two arguments.
 
-Rule 1: a value is lost if, and only if, reading a part of it raises. Examples: an exception class whose ``__init__``
-takes two arguments, a ``__setstate__`` that raises, a class that this process cannot import, a ``__hash__`` that
-raises.
-Rule 2: it costs nothing where no value is lost: it reads the column only after ``pickle.loads`` has raised.
-
-Rejected: reading every column back where it is written, which doubles the cost of pickled columns and proves nothing
-about another process; one pickle for each value, which takes twice the time for small values.
-
-How: it runs the unpickler of the standard library that is written in Python, step by step. If a step raises, a
-``_Lost`` takes the place of its result, and of everything that is made from that result. Each value is then pickled
-again, which finds a ``_Lost`` anywhere within it.
+It runs the unpickler of the standard library that is written in Python. If a step raises, a ``_Lost`` takes the place
+of its result; each value is then pickled again, which finds a ``_Lost`` anywhere within it.
 """
 
 from __future__ import annotations
@@ -67,8 +58,8 @@ def _forgiving(step: Step, drops: int, *, replaces: bool) -> Step:
             if replaces:
                 broken = self.stack[-1]
                 self.stack[-1] = lost
-                for place, known in self.memo.items():
-                    if known is broken:
+                for place, thing in self.memo.items():
+                    if thing is broken:
                         self.memo[place] = lost
             else:
                 self.append(lost)

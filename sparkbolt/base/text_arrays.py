@@ -1,9 +1,7 @@
 """Text arrays: hashes, numbers, sorts and joins many strings at once.
 
-Rule: the hashes are those of ``zlib.crc32``, so a key has the same hash alone and among others.
-
 A loop over Python strings in the order of their hashes waits for memory at each string, 100 to 150 ns. So the strings
-are first copied into one Arrow array, in the order in which they were created, and everything else works on the array.
+are first copied into one Arrow array, in the order in which they were created.
 """
 
 from __future__ import annotations

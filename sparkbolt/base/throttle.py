@@ -1,8 +1,6 @@
 """Throttling: an error that occurs a million times is reported a few times, and counted every time.
 
-Rule: at most ``reports_max`` reports of one component pass in an interval; the next report that passes carries the
-number of those withheld (Storm's ``topology.max.error.report.per.interval`` and
-``topology.error.throttle.interval.secs``). If no further report comes, the number is reported when the interval ends.
+The limits are Storm's ``topology.max.error.report.per.interval`` and ``topology.error.throttle.interval.secs``.
 """
 
 from __future__ import annotations
@@ -61,9 +59,9 @@ class Throttle:
         >>> throttle.ended(9.0), throttle.ended(10.5), throttle.ended(11.0)
         ([], [('split', 2)], [])
         """
-        found = []
+        numbers = []
         for component, window in self._windows.items():
             if window[2] and mono_s - window[0] > self.interval_secs:
-                found.append((component, int(window[2])))
+                numbers.append((component, int(window[2])))
                 window[2] = 0
-        return found
+        return numbers

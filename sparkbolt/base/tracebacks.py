@@ -1,11 +1,7 @@
 """Tracebacks for people: the user's frames are shown, and Sparkbolt's frames are folded into one line.
 
-Rule 1: frames of the standard library and of PySpark that lead from Sparkbolt to the user's code are folded, too. What
-the user's code calls is shown.
-Rule 2: an exception that is only the cause or the context of another one is shown if it went through the user's code.
-Rule 3: an exception that went through no code of the user's is shown whole if it may be a defect: if it is neither a
-``SparkboltError`` nor a ``ValueError``, whose texts say what to do.
-Rule 4: with ``SPARKBOLT_DEBUG=1`` everything is shown.
+What may be a defect of Sparkbolt is shown whole: an exception that went through no code of the user's, and is neither a
+``SparkboltError`` nor a ``ValueError``. With ``SPARKBOLT_DEBUG=1`` everything is shown.
 """
 
 from __future__ import annotations
@@ -43,7 +39,7 @@ _HEAD = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^  File "(.+)", line (\d+)', re.MULTILINE)
 
 
-class _Whose(Enum):
+class _Owner(Enum):
     OURS = 1
     BETWEEN = 2
     """The standard library or PySpark: ours where it is between our frames."""
@@ -60,11 +56,11 @@ def is_ours(path: str) -> bool:
     return path.startswith(_OURS) or f"{os.sep}sparkbolt_fast{os.sep}" in path
 
 
-def lines_of(error: BaseException, traceback: TracebackType | None) -> list[str]:
+def lines_of(error: BaseException) -> list[str]:
     """Return the traceback of an exception for people, as lines that end with a line feed."""
     if is_debugging() or _may_be_defect(error):
-        return list(TracebackException(type(error), error, traceback, limit=-FRAMES_MAX, compact=True).format())
-    whole = TracebackException(type(error), error, traceback, limit=-FRAMES_READ_MAX, lookup_lines=False, compact=True)
+        return list(TracebackException.from_exception(error, limit=-FRAMES_MAX, compact=True).format())
+    whole = TracebackException.from_exception(error, limit=-FRAMES_READ_MAX, lookup_lines=False, compact=True)
     _fold_chain(whole)
     return list(whole.format())
 
@@ -77,7 +73,7 @@ def place_in(text: str | None) -> str:
     """
     last = (text or "").rpartition(_HEAD)[2]
     for path, line in _FRAME.findall(last):
-        if _whose(path) is _Whose.OTHER and not _is_installed(path):
+        if _owner_of(path) is _Owner.OTHER and not _is_installed(path):
             return f", at {os.path.basename(path)}:{line}"
     return ""
 
@@ -123,12 +119,12 @@ def folded(act: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     return call
 
 
-def _whose(path: str) -> _Whose:
+def _owner_of(path: str) -> _Owner:
     if is_ours(path):
-        return _Whose.OURS
+        return _Owner.OURS
     if path.startswith("<frozen ") or any(bridge in path for bridge in _BRIDGES):
-        return _Whose.BETWEEN
-    return _Whose.BETWEEN if path.startswith(_LIBRARY) and not _is_installed(path) else _Whose.OTHER
+        return _Owner.BETWEEN
+    return _Owner.BETWEEN if path.startswith(_LIBRARY) and not _is_installed(path) else _Owner.OTHER
 
 
 def _is_installed(path: str) -> bool:
@@ -137,19 +133,19 @@ def _is_installed(path: str) -> bool:
 
 def _are_folded(paths: Sequence[str]) -> list[bool]:
     """Whether each of some consecutive frames, from the outermost on, is folded; by the paths of their files."""
-    owners = [_whose(path) for path in paths]
+    owners = [_owner_of(path) for path in paths]
     folded, of_user = [], False
-    last = max((place for place, owner in enumerate(owners) if owner is not _Whose.BETWEEN), default=-1)
+    last = max((place for place, owner in enumerate(owners) if owner is not _Owner.BETWEEN), default=-1)
     for place, owner in enumerate(owners):
-        if owner is not _Whose.BETWEEN:
-            of_user = owner is _Whose.OTHER
+        if owner is not _Owner.BETWEEN:
+            of_user = owner is _Owner.OTHER
         folded.append(not of_user and place <= last)
     return folded
 
 
 def _is_users(paths: Sequence[str]) -> bool:
     """Whether an exception with these frames went through the user's code; one without frames is the user's, too."""
-    return not paths or any(_whose(path) is _Whose.OTHER for path in paths)
+    return not paths or any(_owner_of(path) is _Owner.OTHER for path in paths)
 
 
 class _Stack(StackSummary):
@@ -209,7 +205,7 @@ def _fold_line(count: int) -> Iterator[FrameSummary]:
 
 
 def _may_be_defect(error: BaseException) -> bool:
-    return not issubclass(type(error), SparkboltError | ValueError) and _users(error) is None
+    return not isinstance(error, SparkboltError | ValueError) and _users(error) is None
 
 
 def _users(link: BaseException | None) -> BaseException | None:
@@ -225,17 +221,17 @@ def _paths(traceback: TracebackType | None) -> list[str]:
 
 
 def _frames(traceback: TracebackType | None) -> list[TracebackType]:
-    found = []
+    frames = []
     while traceback is not None:
-        found.append(traceback)
+        frames.append(traceback)
         traceback = traceback.tb_next
-    return found
+    return frames
 
 
 def _without_ours(traceback: TracebackType | None) -> TracebackType | None:
     frames = _frames(traceback)
-    kept: TracebackType | None = None
+    shown: TracebackType | None = None
     for frame, is_folded in reversed(list(zip(frames, _are_folded(_paths(traceback)), strict=True))):
         if not is_folded:
-            kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return kept
+            shown = TracebackType(shown, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return shown

@@ -1,11 +1,7 @@
 """Words: enums whose members behave as plain text outside the code.
 
-Rule 1: a member equals its text, prints as its text (``repr`` too), sorts and hashes as its text, and is written to
-JSON as its text.
-Rule 2: a member is pickled as its text, so that no pickle names an enum of this version. Unpickling returns a str:
-compare with ``==``, never with ``is``, and call ``of`` where a member is needed.
-Rule 3: data of another version is read with ``of``, which accepts every word. Calling the class, which rejects unknown
-words, is only for data that this version wrote itself.
+A member is pickled as its text, and unpickling returns a str: compare with ``==``, never with ``is``, and call ``of``
+where a member is needed.
 """
 
 from __future__ import annotations
@@ -40,9 +36,9 @@ class Word(StrEnum):
         >>> Fruit.of("apple") is Fruit.APPLE, Fruit.of("pear"), Fruit.of("pear") in (Fruit.APPLE, "pear")
         (True, 'pear', True)
         """
-        known = cls._value2member_map_.get(text)
-        if isinstance(known, cls):
-            return known
+        member = cls._value2member_map_.get(text)
+        if isinstance(member, cls):
+            return member
         unknown = str.__new__(cls, text)
         unknown._name_, unknown._value_ = "", text
         return unknown

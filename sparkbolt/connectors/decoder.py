@@ -1,8 +1,4 @@
-"""Decoder: turns the bytes of a queue's message into values.
-
-Rule: a message that cannot be decoded raises a ``ValueError`` that gives the reason and shows the message's beginning;
-no other message is affected.
-"""
+"""Decoder: turns the bytes of a queue's message into values; a message that cannot be decoded fails alone."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import checked, field_names, function, verify
 from sparkbolt.api.config import did_you_mean
 from sparkbolt.errors import ConfigError
 
@@ -38,6 +34,7 @@ class Decoder:
     ['to be']
     """
 
+    @checked
     def __init__(self, value: str | Decode, outputs: Sequence[str]) -> None:
         """Check and store the arguments.
 
@@ -52,8 +49,8 @@ class Decoder:
         known = f"{', '.join(map(repr, NAMED))} or a function"
         if isinstance(value, str) and value not in NAMED:
             raise ConfigError(f"value={value!r}: expected {known}{did_you_mean(value, NAMED)}")
-        self.value = value if isinstance(value, str) else arguments.function("value", value, known)
-        self.fields = arguments.fields("outputs", outputs, "['id', 'task']")
+        self.value = value if isinstance(value, str) else verify("value", value, function(known))
+        self.fields = field_names("outputs", outputs, "['id', 'task']")
 
     def __call__(self, body: bytes) -> list[Any]:
         """Return the values of one message.

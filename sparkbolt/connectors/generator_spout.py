@@ -1,21 +1,19 @@
-"""GeneratorSpout: emits the items of an iterable that a Python function returns.
-
-Rule: an item's position is its index. To read it again, the spout creates the iterable again and skips the items
-before it, so the same arguments must always give the same items.
-"""
+"""GeneratorSpout: emits the items of an iterable that a function returns; an item's position is its index."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import checked, field_names, function, whole
 from sparkbolt.api.components import PartitionedSpout, TopologyContext
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.base.exceptions import pass_on
 from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.errors import ConfigError
+
+MAKER = function("a function that returns an iterable, which is called again after a crash (did you call it yourself?)")
 
 
 class GeneratorSpout(PicklesArguments, PartitionedSpout):
@@ -41,12 +39,13 @@ class GeneratorSpout(PicklesArguments, PartitionedSpout):
 
     first_budget = 100
 
+    @checked
     def __init__(
         self,
-        make: Callable[..., Iterable[Sequence[Any]]],
+        make: Annotated[Callable[..., Iterable[Sequence[Any]]], MAKER],
         outputs: Sequence[str],
         *,
-        count: int | None = None,
+        count: Annotated[int, whole(0)] | None = None,
     ) -> None:
         """Check and store the arguments.
 
@@ -54,15 +53,9 @@ class GeneratorSpout(PicklesArguments, PartitionedSpout):
             ConfigError: ``make`` accepts neither no arguments nor two, ``outputs`` is not a list of names, or
                 ``count`` is negative.
         """
-        if not callable(make):
-            raise ConfigError(
-                f"GeneratorSpout: make is a {type(make).__name__}, expected a function that returns an iterable: "
-                "it is called anew after a crash (did you call it yourself?)"
-            )
-        arguments.function("make", make, "a function that returns an iterable")
-        self.outputs = self.fields = arguments.fields("outputs", outputs)
+        self.outputs = self.fields = field_names("outputs", outputs)
         self.make = make
-        self.count: int | None = arguments.whole("count", count, 0, or_none=True)
+        self.count = count
         self.shares = _takes_share(make)
         self._begin()
 

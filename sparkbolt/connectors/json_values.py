@@ -1,6 +1,6 @@
-"""JSON values: how values of tuples become JSON, for each sink that writes it.
+"""How values of tuples become JSON, for each sink that writes it.
 
-Rule: nothing of a value is lost. What JSON cannot hold is a ``TypeError`` or ``ValueError`` that shows the value.
+Nothing of a value is lost: a value that JSON cannot hold is a ``TypeError`` or ``ValueError`` that shows it.
 """
 
 from __future__ import annotations

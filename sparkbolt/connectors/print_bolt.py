@@ -1,9 +1,4 @@
-"""PrintBolt: prints tuples to the terminal.
-
-Rule: one tuple is one line.
-
-It is apart because each bolt of the package has a module of its own.
-"""
+"""PrintBolt: prints tuples to the terminal, one line for each."""
 
 from __future__ import annotations
 

@@ -1,21 +1,19 @@
-"""Queues: what all queue spouts have in common.
+"""QueueSpout: what all queue spouts have in common.
 
 Rule 1: a message is confirmed only after its tree is complete and its work is committed.
 Rule 2: when a connection is lost, the queue takes back the messages that were open on it. The acks and fails of their
-tuples no longer reach the queue: they are dropped and counted.
+tuples are dropped and counted.
 Rule 3: at most ``max_spout_pending`` messages are open, and the spout takes no more than the topology can process
-soon, since all open messages come again when the driver dies.
+soon, since the queue delivers all open messages again when the driver dies.
 Rule 4: with a ``retry`` policy the engine retries a message from its memory, and the queue is notified when the message
 is done or given up. Without a policy each failure puts the message back into the queue.
-
-Prior art: Storm's Kestrel and JMS spouts, which keep open messages and confirm them in ``ack``.
 """
 
 from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparkbolt.api.components import Spout, TopologyContext
@@ -32,7 +30,7 @@ RECEIVE_MAX = 1000
 """The most messages that one call of ``receive`` is asked for: acks wait for the same thread."""
 RETRY = DEFAULT
 """The default retry policy of the spouts in this package. It is limited, because with unlimited retries a message that
-always fails would come again at once each time."""
+always fails would be retried at once each time."""
 OPEN_MAX = 10_000
 """The most messages of one task that are open if ``max_spout_pending`` is not set."""
 
@@ -120,12 +118,21 @@ class QueueSpout(PicklesArguments, Spout):
         self._open -= gone
         if gone or come_again:
             log.warning(
-                "%s: a connection was lost; the queue gives %d messages again, as new ones, and what becomes of the %d "
-                "that are under way is dropped",
+                "%s: a connection was lost; the queue delivers %d messages again, as new ones, and drops the results "
+                "of the %d in progress",
                 self,
                 len(gone) if come_again is None else come_again,
                 len(gone),
             )
+
+    def decoded(self, message_id: Hashable, decode: Callable[[], Sequence[Any]]) -> Any:
+        """Return a message for ``receive``: its values, or a ``BadMessage`` if they cannot be decoded."""
+        try:
+            return message_id, decode()
+        except ValueError as error:
+            return BadMessage(message_id, str(error))
+        except Exception as error:  # noqa: BLE001  the messages after it in this call must not be lost
+            return BadMessage(message_id, f"{type(error).__name__}: {error}")
 
     @property
     def open_messages(self) -> int:

@@ -189,7 +189,7 @@ def line_of(record: logging.LogRecord, topology: str) -> LogLine:
     if record.name != ENGINE and not record.name.startswith(f"{ENGINE}.") and record.levelname != PRINTED:
         text = f"{record.name}: {text}"
     if record.exc_info and record.exc_info[1] is not None:
-        text = f"{text}\n{''.join(lines_of(record.exc_info[1], record.exc_info[2])).rstrip()}"
+        text = f"{text}\n{''.join(lines_of(record.exc_info[1])).rstrip()}"
     if len(text) > TEXT_CHARACTERS_MAX:
         text = f"{text[:TEXT_CHARACTERS_MAX]} ... ({len(text):,} characters, cut)"
     return LogLine(

@@ -82,24 +82,24 @@ class Lane:
     @cached_property
     def level_of(self) -> Mapping[str, int]:
         """The level of each component that is not fused; 0 for spouts, but 1 for inlets."""
-        found = {spec.id: 0 for spec in self.topology.spouts}
-        found.update((name, level.number) for level in self.levels for name in level.components)
-        return found
+        by_component = {spec.id: 0 for spec in self.topology.spouts}
+        by_component.update((name, level.number) for level in self.levels for name in level.components)
+        return by_component
 
     @cached_property
     def depths(self) -> Mapping[str, int]:
         """The longest distance of each component, fused or not, from the spouts."""
-        found: dict[str, int] = {}
+        by_component: dict[str, int] = {}
 
         def depth(name: str) -> int:
-            if name not in found:
+            if name not in by_component:
                 sources = {subscription.source for subscription in self.topology.components[name].subscriptions}
-                found[name] = 1 + max(map(depth, sources)) if sources else 0
-            return found[name]
+                by_component[name] = 1 + max(map(depth, sources)) if sources else 0
+            return by_component[name]
 
         for name in self.topology.components:
             depth(name)
-        return found
+        return by_component
 
     @cached_property
     def traces(self) -> bool:
@@ -213,16 +213,16 @@ def moved(lane: Lane, placement: Mapping[str, Any]) -> list[str]:
     now = _stateful(lane.topology, lane.levels)
     before = placement["stateful"]
     was, is_now = _places(before), _places(now)
-    found = [
+    sentences = [
         f"bolt {name!r} was in the {_ordinal(was[name])} of the levels that keep state, and would be in the "
         f"{_ordinal(is_now[name])}"
         for name in was
         if name in is_now and was[name] != is_now[name]
     ]
     if len(before) != len(now):
-        found.append(f"there were {len(before)} levels that keep state, and there would be {len(now)}")
+        sentences.append(f"there were {len(before)} levels that keep state, and there would be {len(now)}")
     hint = "the likely reason is that fuse, tick_tuple_freq_secs or stateless of a bolt was changed"
-    return [f"{sentence}: {hint}" for sentence in found]
+    return [f"{sentence}: {hint}" for sentence in sentences]
 
 
 def _stateful(topology: Topology, levels: Sequence[Level]) -> list[list[str]]:
@@ -281,20 +281,20 @@ def _may_fuse(spec: ComponentSpec) -> bool:
 
 
 def _levels(topology: Topology, fused_into: Mapping[str, str]) -> tuple[Level, ...]:
-    found: dict[str, int] = {spec.id: int(isinstance(spec.component, InletSpout)) for spec in topology.spouts}
+    numbers: dict[str, int] = {spec.id: int(isinstance(spec.component, InletSpout)) for spec in topology.spouts}
 
     def level_of(name: str) -> int:
         if name in fused_into:
             return level_of(fused_into[name])
-        if name not in found:
+        if name not in numbers:
             subscriptions = topology.components[name].subscriptions
-            found[name] = 1 + max(level_of(subscription.source) for subscription in subscriptions)
-        return found[name]
+            numbers[name] = 1 + max(level_of(subscription.source) for subscription in subscriptions)
+        return numbers[name]
 
     by_level: dict[int, list[str]] = {}
     for spec in topology.spouts:
-        if found[spec.id]:
-            by_level.setdefault(found[spec.id], []).append(spec.id)
+        if numbers[spec.id]:
+            by_level.setdefault(numbers[spec.id], []).append(spec.id)
     for spec in topology.bolts:
         if spec.id not in fused_into:
             by_level.setdefault(level_of(spec.id), []).append(spec.id)

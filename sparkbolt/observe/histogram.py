@@ -30,7 +30,7 @@ class Histogram:
     >>> histogram.add(1000, count=2)
     >>> histogram.count, histogram.mean_ms, histogram.max_ms
     (100, 29.8, 1000)
-    >>> round(histogram.percentile(0.5)), round(histogram.percentile(0.99))  # of 10 and 1000: see rule 2
+    >>> round(histogram.percentile(0.5)), round(histogram.percentile(0.99))  # of 10 and 1000
     (10, 981)
     """
 

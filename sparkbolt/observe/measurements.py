@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
+from sparkbolt.api.metrics import ComponentMetrics
 from sparkbolt.observe.histogram import Histogram
 
 ANY = "*"
@@ -84,6 +85,23 @@ def add_flows(sums: dict[Flow, FlowCounts], flows: Mapping[Flow, FlowCounts]) ->
         if flow not in sums:
             sums[flow] = FlowCounts()
         sums[flow].add(counts)
+
+
+def add_totals(metrics: dict[str, ComponentMetrics], flows: Mapping[Flow, FlowCounts]) -> None:
+    """Add the totals of flows to the metrics of their components.
+
+    >>> metrics = {}
+    >>> add_totals(metrics, {Flow("split", task, "lines", "default"): FlowCounts(executed=2) for task in range(3)})
+    >>> metrics["split"].executed
+    6
+    """
+    for flow, counts in flows.items():
+        total = metrics.setdefault(flow.component, ComponentMetrics())
+        total.emitted += counts.emitted
+        total.executed += counts.executed
+        total.acked += counts.acked
+        total.failed += counts.failed
+        total.execute_ms += counts.execute_ms
 
 
 class TimeSpan(NamedTuple):
@@ -170,30 +188,6 @@ class Measurements:
         self.frames += other.frames
         self.frame_bytes += other.frame_bytes
         self.processes.update(other.processes)
-
-    def pack(self) -> list[Any]:
-        """The measurements as plain lists, since every spark_task sends some in every micro-batch."""
-        return [
-            flows_to_json(self.flows),
-            [(component, histogram.to_json()) for component, histogram in self.execute.items()],
-            [(part, *span) for part, span in self.spans.items()],
-            self.frames,
-            self.frame_bytes,
-            [(host, pid, size) for (host, pid), size in self.processes.items()],
-        ]
-
-    @classmethod
-    def unpack(cls, value: Sequence[Any]) -> Measurements:
-        """The inverse of ``pack``."""
-        flows, execute, spans, frames, frame_bytes, processes = value
-        return cls(
-            flows_from_json(flows),
-            {component: Histogram.from_json(histogram) for component, histogram in execute},
-            {part: TimeSpan(*span) for part, *span in spans},
-            frames,
-            frame_bytes,
-            {(host, pid): size for host, pid, size in processes},
-        )
 
 
 def add_histograms(sums: dict[str, Histogram], histograms: Mapping[str, Histogram]) -> None:

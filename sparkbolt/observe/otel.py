@@ -1,11 +1,7 @@
 """OpenTelemetry: sends the traces of trees to a collector.
 
-Rule 1: the engine never waits. A report puts its stories into a queue of a limited size, and a thread does the rest.
-Rule 2: what is not sent is counted, and logged when it begins and, with its number, at the end. Stories that do not fit
-into the queue are dropped, the newest first; the thread waits before the SDK's own queue would overflow.
-Rule 3: the standard variables of the environment decide where spans go and how (``OTEL_...``), but for what is given as
-an argument. Sparkbolt has chosen already which trees are traced, so every one is sampled unless
-``OTEL_TRACES_SAMPLER`` is set.
+The engine never waits: a thread sends what a queue of a limited size holds, and what is not sent is counted and logged.
+The standard variables of the environment (``OTEL_...``) apply where no argument is given.
 """
 
 from __future__ import annotations

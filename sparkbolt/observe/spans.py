@@ -1,15 +1,8 @@
 """Spans: the story of a tree as a trace.
 
-Rule 1: ids are arithmetic: they follow from the topology's name, the root, the attempt and the time of the tree's first
-micro-batch. So the same tree is the same trace, however often it is exported; and trees of other topologies, or of the
-same one with another checkpoint, which have the same roots, are other traces.
-Rule 2: if the message came with a ``traceparent``, that is the parent of the tree's span, and the trace is its trace.
-Rule 3: times are those of micro-batches. A hop's span is its micro-batch, from its plan to its promotion as far as
-known: the hop happened at some time within it.
-Rule 4: values of tuples are exported only on request.
-
-Attributes of messages have the names of OpenTelemetry's semantic conventions ``SCHEMA``; all others begin with
-``sparkbolt.``.
+Ids follow from the topology's name, the root, the attempt and the time of the tree's first micro-batch, so the same
+tree is the same trace, however often it is exported. Attributes have the names of OpenTelemetry's semantic conventions
+``SCHEMA``; all others begin with ``sparkbolt.``.
 """
 
 from __future__ import annotations
@@ -184,10 +177,10 @@ def _exception(story: Story) -> Attributes:
     kind, _, message = reason.partition(": ")
     if not kind.replace(".", "").isidentifier():
         kind, message = "", reason
-    found: Attributes = {"exception.type": kind, "exception.message": message}
+    parts: Attributes = {"exception.type": kind, "exception.message": message}
     if story.traceback:
-        found["exception.stacktrace"] = story.traceback
-    return {name: value for name, value in found.items() if value}
+        parts["exception.stacktrace"] = story.traceback
+    return {name: value for name, value in parts.items() if value}
 
 
 def _hop_spans(seed: bytes, tree: Span, story: Story, durations_ms: Mapping[int, float], values: bool) -> list[Span]:

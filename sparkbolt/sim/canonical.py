@@ -1,8 +1,4 @@
-"""Canonical bytes: compare values by their content.
-
-Rule: object identity has no effect. Pickles of equal values differ if one of them holds the same object twice; these
-bytes do not.
-"""
+"""Canonical bytes: compare values by their content, whatever objects in them are the same."""
 
 from __future__ import annotations
 

@@ -1,15 +1,13 @@
 """Changes: detects values that were changed after they had been emitted.
 
-Rule 1: the pickle of a value is compared at two times: when it is emitted and when it is sent; or when a fused bolt
-receives it and when that bolt has finished. A bolt that is not fused receives copies of its own.
-Rule 2: the component that changed a value is named, not those that passed it on or receive it.
+The pickle of a value is compared when it is emitted and when it is sent, or when a fused bolt receives it and when that
+bolt has finished. The component that changed the value is named.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +19,7 @@ from sparkbolt.api.tuples import Origin
 from sparkbolt.base.exceptions import pass_on, printed
 from sparkbolt.sim.canonical import stable_bytes
 from sparkbolt.worker.emissions import Output, RowBuffer, Rows
+from sparkbolt.worker.results import Work
 
 CHANGEABLE = (list, dict, set, bytearray, deque, tuple, np.ndarray)
 """Types whose values are watched; a tuple because of its elements."""
@@ -59,13 +58,14 @@ class Changes:
         """The changes since ``begin``."""
         self._emitted: dict[int, list[tuple[int, _Note]]] = {}
         """Emitted values by the id of their stream's buffer: (place in the buffer, value)."""
-        self._given: list[tuple[Origin, list[_Note]]] = []
-        """For each fused bolt at work, the innermost last: the origin of the values, and the values as received."""
+        self._given: dict[int, tuple[Origin, list[_Note]]] = {}
+        """By number of each fused task at work: the origin of the values that it received, and the values."""
 
     def begin(self) -> list[ValueChange]:
         """Start a new attempt; return the list that will hold its changes."""
         self.found = []
         self._emitted.clear()
+        self._given.clear()
         return self.found
 
     def watch(self, output: Output) -> None:
@@ -78,34 +78,28 @@ class Changes:
         notes += _notes(values, len(out.values))
         extend(values)
 
-    @contextmanager
-    def giving(self, rows: Rows) -> Iterator[None]:
-        """Watch the rows that a fused bolt receives, while it works on them."""
+    def giving(self, task: int, rows: Rows) -> None:
+        """Watch the rows that a fused bolt receives, until it has worked on them."""
         columns = [column for column in rows.columns if not isinstance(column, pa.Array)]
-        self._given.append((rows.origin, [note for column in columns for _, note in _notes(column)]))
-        try:
-            yield
-        finally:
-            self._given.pop()
+        self._given[task] = rows.origin, [note for column in columns for _, note in _notes(column)]
 
-    def sending(self, output: Output, who: str) -> None:
+    def sending(self, work: Work) -> None:
         """Find the values that a task has changed, when it has finished and its output is about to be sent."""
-        if self._given:
-            origin, notes = self._given[-1]
-            for note in notes:
-                if note.is_changed:
-                    giver = f"{origin.component}[{origin.task}]"
-                    text = f"{who} was given {note.text} by {giver}, and made {_text(note.value)} of it"
-                    self.found.append(ValueChange(output.component, True, text))
-            notes.clear()
-        for out in output.streams.values():
+        who, output = f"{work.component}[{work.index}]", work.output
+        origin, notes = self._given.pop(work.task, (work.rows.origin, []))
+        for note in notes:
+            if note.is_changed:
+                giver = f"{origin.component}[{origin.task}]"
+                text = f"{who} was given {note.text} by {giver}, and made {_text(note.value)} of it"
+                self.found.append(ValueChange(work.component, True, text))
+        for out in output.streams.values() if output is not None else ():
             emitted = out.rows.values
             for place, note in self._emitted.pop(id(out.rows), ()):
                 is_there = place < len(emitted) and emitted[place] is note.value  # an emit may have been undone
                 if is_there and note.is_changed:
                     field = f"field {out.routes.fields[place % out.width]!r} on stream {out.routes.name!r}"
                     text = f"{who} emitted {note.text} as {field}, which was {_text(note.value)} when it was sent"
-                    self.found.append(ValueChange(output.component, False, text))
+                    self.found.append(ValueChange(work.component, False, text))
 
 
 def _notes(values: Sequence[Any], start: int = 0) -> list[tuple[int, _Note]]:

@@ -1,7 +1,4 @@
-"""Committing: the committers of one life, called without threads.
-
-Rule: one copy for each life, opened with its first commit, as on Spark.
-"""
+"""Committing: the committers of one life, called without threads."""
 
 from __future__ import annotations
 

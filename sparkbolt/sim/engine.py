@@ -47,7 +47,7 @@ from sparkbolt.wire.frames import Column, Moment
 from sparkbolt.wire.plan import MicroBatchPlan, Offset
 from sparkbolt.wire.verdicts import Feedback
 from sparkbolt.worker.environment import Capture, WorkerEnvironment, environment_of
-from sparkbolt.worker.results import Row
+from sparkbolt.worker.routing import Row
 from sparkbolt.worker.source_reader import clock_rows, run_piece
 from sparkbolt.worker.stage import run_level
 from sparkbolt.worker.state.task_state import DictStore

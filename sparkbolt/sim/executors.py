@@ -1,8 +1,7 @@
 """Executors: worker processes that keep instances, run spark_tasks in attempts, and die.
 
-Rule 1: an attempt works on a copy of the committed segments; its writes count only if the attempt counts.
-Rule 2: an attempt that breaks off leaves nothing behind except what its worker keeps in memory, if the worker lives.
-Rule 3: rows reach a spark_task in any order.
+An attempt works on a copy of the committed segments, and its rows arrive in any order. If it breaks off, it leaves
+nothing behind except what its worker keeps in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from sparkbolt.wire.frames import Moment
 from sparkbolt.wire.plan import MicroBatchPlan, Piece
 from sparkbolt.wire.verdicts import KeptRows
 from sparkbolt.worker.environment import WorkerEnvironment
-from sparkbolt.worker.results import Row
+from sparkbolt.worker.routing import Row
 from sparkbolt.worker.source_reader import clock_rows, run_piece
 from sparkbolt.worker.stage import run_level
 from sparkbolt.worker.state.task_state import DictStore

@@ -161,9 +161,9 @@ class Fault:
         step, _, rest = rest.partition(":")
         kind, _, place = rest.partition(":")
         if not number.isdigit() or not (place or "0").isdigit() or (step, kind) not in _KNOWN:
-            known = ", ".join(f"{step}:{kind}" for step, kind in _KNOWN)
+            valid = ", ".join(f"{step}:{kind}" for step, kind in _KNOWN)
             raise ValueError(
-                f"{text!r} is no fault: expected MICRO_BATCH:STEP:KIND:PLACE, with STEP:KIND one of {known}"
+                f"{text!r} is no fault: expected MICRO_BATCH:STEP:KIND:PLACE, with STEP:KIND one of {valid}"
             )
         return cls(int(number), Step(step), FaultKind(kind), int(place or 0))
 
@@ -186,12 +186,12 @@ def draw(
         faults_max: The most faults that are drawn.
     """
     steps = [step for step in KINDS if committers or step != Step.COMMITTING]
-    found = []
+    faults = []
     for _ in range(random_.randint(0, faults_max)):
         step = random_.choice(steps)
         kinds = [kind for kind in KINDS[step] if queues or kind != FaultKind.QUEUE_GIVES_AGAIN]
-        found.append(Fault(random_.randrange(micro_batches), step, random_.choice(kinds), random_.randrange(PLACES)))
-    return tuple(sorted(found))
+        faults.append(Fault(random_.randrange(micro_batches), step, random_.choice(kinds), random_.randrange(PLACES)))
+    return tuple(sorted(faults))
 
 
 class Pending:

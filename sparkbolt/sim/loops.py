@@ -1,8 +1,4 @@
-"""Loops: a topology is run where no event loop runs.
-
-Rule: only what is called in a thread with a running loop moves to another thread; all else stays where it is. No user
-code is called inside an ``except``, whose exception would become the context of the user's.
-"""
+"""Loops: runs a topology in a thread of its own if an event loop runs in the caller's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Mistakes: what a topology does wrong by itself, without any fault; and which messages it would have sent.
+"""Mistakes: what a topology does wrong by itself, without any fault, and which messages it would have sent.
 
-Rule 1: a mistake is not a broken promise: the engine works as promised, but the topology will not work as expected.
-Rule 2: each mistake is reported once per component and kind, with the number of messages and the first example.
+A mistake is not a broken promise: the engine works as promised, but the topology will not work as expected.
 """
 
 from __future__ import annotations

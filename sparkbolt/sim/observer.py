@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +22,7 @@ from sparkbolt.sim.canonical import stable_bytes
 from sparkbolt.sim.changes import Changes, ValueChange
 from sparkbolt.wire.frames import python_values
 from sparkbolt.worker.emissions import Output, Rows
+from sparkbolt.worker.results import Work
 from sparkbolt.worker.routing import RoutedRows
 from sparkbolt.worker.tasks import BoltTask
 
@@ -100,7 +100,6 @@ class AttemptObserver:
         self.now = Sightings(-1)
         self._rows_left: int | None = None
         self._trees_left: int | None = None
-        self._running: tuple[str, int] = ("", 0)
         self.preparing = ""
         """The component of the task that was created last, until some task receives rows."""
         self._changes = Changes()
@@ -130,19 +129,11 @@ class AttemptObserver:
         if self._stories:
             self._changes.watch(output)
 
-    def sending(self, task: BoltTask) -> None:
-        """Record which emitted or received values the task has changed."""
-        if self._stories:
-            self._changes.sending(task.output, f"{task.context.component}[{task.context.index}]")
-
-    def giving(self, rows: Rows) -> AbstractContextManager[None]:
-        """Watch the rows that a fused task receives."""
-        return self._changes.giving(rows) if self._stories else nullcontext()
-
     def starting(self, task: BoltTask, rows: Rows) -> Rows:
-        """Record which task is at work; return its rows, or rows during which the worker dies."""
-        self._running = task.context.component, task.context.index
+        """Return the rows of a task, or rows during which the worker dies."""
         self.preparing = ""
+        if self._stories and task.context.component in self._lane.fused_into:  # its values are the very ones emitted
+            self._changes.giving(task.context.task, rows)
         if self._rows_left is None:
             return rows
         if rows.count <= self._rows_left:
@@ -154,8 +145,22 @@ class AttemptObserver:
         dying.died_at = self._rows_left
         return dying
 
-    def started(self, keys: U64) -> None:
-        """Record trees that begin (``keys: uint64[trees]``); the spout's connection may break after them."""
+    def worked(self, work: Work) -> None:
+        """Record what a task did, and which values it has changed."""
+        if self._stories and work.output is not None:
+            self._changes.sending(work)
+        for keys in work.started:
+            self._started(keys)
+        for acked in work.done.acks:
+            self._settled(work, acked.roots, acked.edges)
+        for fail in work.done.fails:
+            self._failed(fail)
+        for sent in work.sent:
+            for routed in sent.routed:
+                self._sent(work, routed)
+
+    def _started(self, keys: U64) -> None:
+        """Record trees that begin; the spout's connection may break after them."""
         self.now.started.append(keys)
         if self._trees_left is not None:
             self._trees_left -= len(keys)
@@ -169,29 +174,27 @@ class AttemptObserver:
             if self._rows_left < 0:
                 raise WorkerDied
 
-    def sent(self, sender: int, stream: int, routed: RoutedRows) -> None:
-        """Record rows that are sent."""
+    def _sent(self, work: Work, routed: RoutedRows) -> None:
         anchoring = routed.anchoring
         if anchoring is not None:
             self.now.sent.append((anchoring.roots, anchoring.edges))
         if self._trails or self._stories:
-            self._note_routed(sender, routed)
+            self._note_routed(work, routed)
 
-    def settled(self, roots: U64, edges: U64) -> None:
+    def _settled(self, work: Work, roots: U64, edges: U64) -> None:
         """Record rows that were acked: ``roots`` and ``edges`` are ``uint64[pairs]``."""
         self.now.settled.append((roots, edges))
+        who = f"{work.component}[{work.index}]"
         if self._trails:
-            self.now.trail.append((self._running[0], zlib.crc32(np.sort(edges).tobytes())))
+            self.now.trail.append((work.component, zlib.crc32(np.sort(edges).tobytes())))
             if self._stories:
-                self.now.details.append((f"{self._running[0]}[{self._running[1]}] acked {len(roots)} tuple(s)",))
+                self.now.details.append((f"{who} acked {len(roots)} tuple(s)",))
         if self._stories:
-            component, task = self._running
             for root in dict.fromkeys(roots.tolist()):
                 count = int(np.count_nonzero(roots == np.uint64(root)))
-                self._note(root, f"{component}[{task}] acked {count} tuple(s) of it")
+                self._note(root, f"{who} acked {count} tuple(s) of it")
 
-    def failed(self, fail: Fail) -> None:
-        """Record a tuple that failed."""
+    def _failed(self, fail: Fail) -> None:
         self.now.fails.append(fail)
         if self._trails:
             self.now.trail.append((fail.component, fail.key & 0xFFFFFFFF))
@@ -203,8 +206,8 @@ class AttemptObserver:
     def _note(self, root: int, words: str) -> None:
         self.now.hops.append(TreeStep(self.now.micro_batch_id, root, words))
 
-    def _note_routed(self, sender: int, routed: RoutedRows) -> None:
-        component, index = self._lane.topology.task_owner(sender)
+    def _note_routed(self, work: Work, routed: RoutedRows) -> None:
+        component, index = work.component, work.index
         columns = [python_values(column) for column in routed.columns]
         anchoring = routed.anchoring
         if self._trails:

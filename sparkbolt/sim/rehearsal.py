@@ -1,9 +1,7 @@
-"""Rehearsal: the place for files and messages of a topology that is only rehearsed.
+"""Rehearsal: the directory for files and messages of a topology that is only rehearsed.
 
-Rule 1: each rehearsal has a directory of its own. So it changes no real file, and two processes that rehearse the same
-topology do not interfere.
-Rule 2: the directory is removed with its rehearsal, or at the end of the process. A process that starts another one and
-will kill it creates the other's directory, and removes it.
+It is removed with its rehearsal, or at the end of the process. A process that starts another one and will kill it
+creates the other's directory, and removes it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Shrinking: finds a shortest history that still fails.
 
-Rule: a history only becomes shorter, and each shorter one is run. The result fails, and it no longer fails when any
-single one of its faults is left out.
-
-It is apart from ``report``, its only user, because it knows nothing of simulations: a history is any list of faults.
 Prior art: delta debugging (Zeller, "Yesterday, my program worked. Today, it does not. Why?", 1999).
 """
 

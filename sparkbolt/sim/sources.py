@@ -1,9 +1,7 @@
 """Sources: finite sources of a simulation's messages.
 
-Rule 1: a spout of the user reads as it is, but no further than a given number of first messages.
-Rule 2: a spout that is fed emits what it is fed. A fed ``PartitionedSpout`` is replaced by one that can read again. A
-fed ``Spout`` is replaced by one that reads from a queue; the queue outlives the driver and delivers a message again
-when it failed, or when the connection that received it is lost.
+A spout of the user reads as it is, up to a number of messages. A fed ``PartitionedSpout`` is replaced by one that can
+read again, a fed ``Spout`` by one that reads from a queue, which outlives the driver.
 """
 
 from __future__ import annotations
@@ -58,26 +56,26 @@ def survey(spout: PartitionedSpout, context: TopologyContext, messages_max: int)
     """
     spout.open(context)
     spout.prepare(context)
-    found: Survey = {}
+    messages: Survey = {}
     progress: dict[str, int] = {}
     total = 0
     try:
         for _ in range(SURVEY_ROUNDS_MAX):
             if spout.finished(progress):
-                return found, True
+                return messages, True
             ranges = spout.next_ranges(progress, spout.first_budget)
             if not ranges or total >= messages_max:
-                return found, not ranges
+                return messages, not ranges
             share = max(1, (messages_max - total) // len(ranges))
             for range_ in ranges:
                 positions, end = _read(spout, range_, share)
-                before = found.get(range_.source, (range_.task, 0, ()))[2]
-                found[range_.source] = (range_.task, end, (*before, *positions))
+                before = messages.get(range_.source, (range_.task, 0, ()))[2]
+                messages[range_.source] = (range_.task, end, (*before, *positions))
                 progress[range_.source] = end
                 total += len(positions)
                 if end < range_.end:
                     total = max(total, messages_max)
-        return found, False
+        return messages, False
     finally:
         spout.cleanup()
         spout.close()

@@ -1,8 +1,4 @@
-"""LocalSpout: runs spout tasks without threads: each has a turn before every plan and after every promotion.
-
-Rule: the order of calls is that of a spout task's thread on Spark: open, then verdicts, activation and ``next_tuple``
-in turn; an exception of user code is reported and never ends the topology.
-"""
+"""LocalSpout: runs spout tasks without threads: each has a turn before every plan and after every promotion."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from typing import Any
 
 from sparkbolt.api.components import PartitionedSpout, Spout, TopologyContext
 from sparkbolt.api.reports import ErrorReport
-from sparkbolt.base.exceptions import line_of, pass_on, said, text_of, user_code
+from sparkbolt.base.exceptions import line_of, pass_on, reason_of, text_of, user_code
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.spout_buffer import Emitted, SpoutBuffer
 from sparkbolt.layout.lane import Lane
@@ -116,7 +112,7 @@ class LocalSpout:
             self._buffer.waiting.append(Emitted(Record.of(stream, values, tracked, task, bytes_max), message_id))
         self._collector.records = []
         for error in self._output.errors:
-            self.reports.append(ErrorReport(self._context.component, self._context.index, *said(error)))
+            self.reports.append(ErrorReport(self._context.component, self._context.index, *reason_of(error)))
         self._output.errors.clear()
 
 

@@ -1,9 +1,5 @@
 """Subprocess runner: simulates in other processes: one with another hash seed, or several that share the work.
 
-Rule 1: a process receives one request at a time and answers it; what the topology prints there is discarded.
-Rule 2: a process that cannot load the topology reports this, and no caller waits for it any longer.
-Rule 3: files that the topology writes there go into a directory of that process, which is removed with it.
-
 ``python -m sparkbolt.sim.subprocess_runner`` runs the other process; only this module starts it.
 """
 

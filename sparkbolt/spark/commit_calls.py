@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from sparkbolt.api.committers import CommittingBolt
 from sparkbolt.api.retry import RetryPolicy
-from sparkbolt.base.exceptions import cause_in_jvm, is_of, line_of, raised_at
+from sparkbolt.base.exceptions import cause_in_jvm, line_of, raised_at
 from sparkbolt.driver.effects import Rows
 from sparkbolt.errors import EngineError, Unavailable
 from sparkbolt.layout.lane import Lane
@@ -137,7 +137,7 @@ class CommitCalls:
 
 def _said(error: BaseException) -> str:
     """An error of user code in one line, with the place where it was raised."""
-    text = query_failure(error).text if is_of(error, Py4JError) else line_of(error)
+    text = query_failure(error).text if isinstance(error, Py4JError) else line_of(error)
     why = cause_in_jvm(error)
     text = text if why is None or why in text else f"{text}: {why}"
     return text + raised_at(error, *_LIBRARIES)

@@ -37,7 +37,7 @@ from sparkbolt.base.exceptions import own_process
 from sparkbolt.errors import EngineError
 from sparkbolt.spark.executor import activity_of_child
 from sparkbolt.worker.crash_isolation import PLACE_BYTES, Crashes, Watch, WorkPlace
-from sparkbolt.worker.results import Row
+from sparkbolt.worker.routing import Row
 from sparkbolt.worker.state.segments import SegmentStore
 from sparkbolt.worker.worker import Worker
 

@@ -40,7 +40,7 @@ from sparkbolt.worker.environment import (
     pickled_components,
     pickled_definitions,
 )
-from sparkbolt.worker.results import Row
+from sparkbolt.worker.routing import Row
 from sparkbolt.worker.worker import Worker
 
 ARROW_SCHEMA = pa.schema([("dest", pa.int32()), ("frame", pa.binary())])

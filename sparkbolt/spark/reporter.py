@@ -7,7 +7,7 @@ from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.outage import OutageChange, Phase
 from sparkbolt.api.reports import ErrorReport, MicroBatchReport
 from sparkbolt.api.running import TelemetrySink
-from sparkbolt.base.exceptions import said
+from sparkbolt.base.exceptions import reason_of
 from sparkbolt.control.logs import LogFields
 from sparkbolt.control.presence import Presence
 from sparkbolt.control.steering import Steering
@@ -81,7 +81,7 @@ class Reporter:
         """Tell of an exception that a spout in the driver has raised."""
         fields: LogFields = {"component": failure.component, "task": failure.task}
         self._error_log.error(f"{failure.method} of {failure.component}[{failure.task}]", str(failure), fields)
-        self._count(metrics, ErrorReport(failure.component, failure.task, *said(failure.error)))
+        self._count(metrics, ErrorReport(failure.component, failure.task, *reason_of(failure.error)))
 
     def _count(self, metrics: TopologyMetrics, report: ErrorReport) -> None:
         self._book(report)

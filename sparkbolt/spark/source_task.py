@@ -18,7 +18,7 @@ from sparkbolt.spark.repetition import announced
 from sparkbolt.wire.exclusion import Exclusion
 from sparkbolt.wire.frames import Moment
 from sparkbolt.wire.plan import Piece
-from sparkbolt.worker.results import Row
+from sparkbolt.worker.routing import Row
 from sparkbolt.worker.source_reader import run_piece
 from sparkbolt.worker.worker import Worker
 

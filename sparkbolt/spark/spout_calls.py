@@ -16,7 +16,7 @@ from typing import Any
 import cloudpickle
 
 from sparkbolt.api.components import PartitionedSpout
-from sparkbolt.base.exceptions import is_of, line_of
+from sparkbolt.base.exceptions import line_of
 from sparkbolt.driver.effects import AskLag, CallSpout
 from sparkbolt.errors import SourceUnavailable, SparkboltError, SpoutAwayError, SpoutOpenError
 from sparkbolt.layout.lane import Lane
@@ -57,9 +57,9 @@ class SpoutCalls:
                 except NotReturned:
                     raise
                 except Exception as error:
-                    if is_of(error, SparkboltError) and not is_of(error, SourceUnavailable):
+                    if isinstance(error, SparkboltError) and not isinstance(error, SourceUnavailable):
                         raise  # its message is clear, and a retry would raise it again
-                    kind = SpoutAwayError if is_of(error, SourceUnavailable) else SpoutOpenError
+                    kind = SpoutAwayError if isinstance(error, SourceUnavailable) else SpoutOpenError
                     raise kind(f"spout {spec.id!r} could not be opened: {line_of(error)}") from error
         return self._spouts
 

@@ -18,7 +18,7 @@ import cloudpickle
 
 from sparkbolt.api.components import Spout, TopologyContext
 from sparkbolt.api.reports import ErrorReport
-from sparkbolt.base.exceptions import line_of, said
+from sparkbolt.base.exceptions import line_of, reason_of
 from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.spout_buffer import Emitted, SpoutBuffer
 from sparkbolt.layout.lane import Lane
@@ -292,5 +292,5 @@ class SpoutThread:
 
     def _tell_reported(self) -> None:
         for error in self._output.errors:
-            self._tell(ErrorReport(self._context.component, self._context.index, *said(error)))
+            self._tell(ErrorReport(self._context.component, self._context.index, *reason_of(error)))
         self._output.errors.clear()

@@ -1,9 +1,7 @@
 """Windows: by count, by time or mixed, for every tuple, on arrival or in event time; sessions; by key.
 
 Most programs need only ``WindowedBolt`` and ``Count``. The policies and ``WindowManager`` have Storm's names and rules,
-read no clock, and can be used on their own. Read in this order: ``policies``, ``triggers``, ``manager``,
-``watermarks``, ``content``, ``segments``, ``log``, ``firing``, ``arrival``, ``event_time``, ``by_policy``,
-``window``, ``settings``, ``bolt``, ``collector``, ``reading``, ``keyed``, ``task``.
+read no clock, and can be used on their own.
 """
 
 from sparkbolt.windows.bolt import LateTuple, WindowedBolt

@@ -1,12 +1,7 @@
 """Windows over tuples in the order in which they come, or in which the watermark passes them.
 
-Rule: such a window is a range of sequences. The new tuples and those that have expired since the last window are ranges
-too. So a window costs the same however many tuples it holds, and opens no segment until its tuples are read.
-
-All windows on arrival are of this kind, since tuples come in the order of their times. A window that slides with a
-timer holds the tuples that came in ``[T - length, T)``. In event time, windows with a count are of this kind: a tuple
-enters when the watermark passes it, and tuples that it passes at once enter in the order of arrival. So each tuple is
-counted once, also if it comes late or its timestamp equals another's. Storm counts from 0 at each watermark and can
+Such a window is a range of sequences, so it costs the same however many tuples it holds. In event time, a tuple enters
+a window with a count when the watermark passes it, and is counted once. Storm counts from 0 at each watermark and can
 lose such tuples (``docs/differences-from-storm.md``).
 """
 
@@ -327,6 +322,6 @@ def _drop_void(
     """
     log.end_void(is_void, log.between(head, shown))
     left = [log.select(BEFORE_ALL, AFTER_ALL, max(head, place)).count for place in (log.end - seen, shown)]
-    kept = log.select(BEFORE_ALL, AFTER_ALL, head)
-    log.restart(kept)
-    return left[0], kept.count - left[1]
+    live = log.select(BEFORE_ALL, AFTER_ALL, head)
+    log.restart(live)
+    return left[0], live.count - left[1]

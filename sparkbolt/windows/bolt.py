@@ -1,7 +1,4 @@
-"""The windowed bolt: the class that users subclass, and the methods that set its windows.
-
-Rule: a windowed bolt is a value like any other; ``task`` runs it.
-"""
+"""The windowed bolt: the class that users subclass, and the methods that set its windows."""
 
 from __future__ import annotations
 
@@ -9,16 +6,29 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from sparkbolt.api.arguments import Check, checked, function, text, verify, whole
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import Config
 from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.tuples import DEFAULT_STREAM, Tuple
-from sparkbolt.errors import UnknownNameError
+from sparkbolt.errors import ConfigError, UnknownNameError
 from sparkbolt.windows.firing import Count
 from sparkbolt.windows.policies import EvictionPolicy
-from sparkbolt.windows.settings import LATE_FIELD, Windowing, mistakes_of, ms, stored_settings
+from sparkbolt.windows.settings import (
+    FIELD,
+    FIELDS,
+    LATE_FIELD,
+    LENGTH,
+    Closed,
+    Unit,
+    Windowing,
+    duration,
+    mistakes_of,
+    ms,
+    stored_settings,
+)
 from sparkbolt.windows.triggers import TriggerPolicy
 from sparkbolt.worker.bolt_runtime import BoltRuntime
 
@@ -28,10 +38,8 @@ if TYPE_CHECKING:
     from sparkbolt.worker.emissions import Output
 
 Bolt = TypeVar("Bolt", bound="WindowedBolt")
-Closed: TypeAlias = Literal["left", "right"]
-"""Which of its two ends belongs to a window."""
-Unit: TypeAlias = Literal["s", "ms", "us", "ns"]
-"""What a timestamp counts: seconds, milliseconds, microseconds or nanoseconds."""
+EVICTION = Check("an EvictionPolicy", lambda value: isinstance(value, EvictionPolicy))
+TRIGGER = Check("a TriggerPolicy", lambda value: isinstance(value, TriggerPolicy))
 
 
 @dataclass(frozen=True)
@@ -93,10 +101,11 @@ class WindowedBolt(RuntimeBolt):
 
     # Which windows.
 
+    @checked
     def with_window(
         self: Bolt,
-        length: Count | timedelta,
-        slide: Count | timedelta | None = None,
+        length: Annotated[Count | timedelta, LENGTH],
+        slide: Annotated[Count | timedelta, LENGTH] | None = None,
         *,
         closed: Closed | None = None,
     ) -> Bolt:
@@ -113,26 +122,34 @@ class WindowedBolt(RuntimeBolt):
                 The default is ``"right"`` in event time, as in Storm, and ``"left"`` on arrival, where nothing else
                 is possible.
         """
-        return self._given("with_window", length=length)._with(slide=slide, closed=closed)
+        return self._with(length=length, slide=slide, closed=closed)
 
-    def with_tumbling_window(self: Bolt, length: Count | timedelta, *, closed: Closed | None = None) -> Bolt:
+    @checked
+    def with_tumbling_window(
+        self: Bolt, length: Annotated[Count | timedelta, LENGTH], *, closed: Closed | None = None
+    ) -> Bolt:
         """Use windows that follow one another without overlap: each tuple is in one window.
 
         Args:
             length: a ``Count`` of tuples, or a duration.
             closed: see ``with_window``.
         """
-        return self._given("with_tumbling_window", length=length)._with(slide=length, closed=closed)
+        return self._with(length=length, slide=length, closed=closed)
 
-    def with_session_gap(self: Bolt, gap: timedelta) -> Bolt:
+    @checked
+    def with_session_gap(self: Bolt, gap: Annotated[timedelta, duration()]) -> Bolt:
         """Use sessions: a window holds tuples that are less than ``gap`` apart and ends ``gap`` after the last one."""
-        return self._given("with_session_gap", gap=gap)
+        return self._with(gap=gap)
 
-    def with_policies(self: Bolt, eviction: EvictionPolicy, trigger: TriggerPolicy) -> Bolt:
+    @checked
+    def with_policies(
+        self: Bolt, eviction: Annotated[EvictionPolicy, EVICTION], trigger: Annotated[TriggerPolicy, TRIGGER]
+    ) -> Bolt:
         """Use your own policies to make windows; each task, or each key, works with copies of them."""
         return self._with(policies=(eviction, trigger))
 
-    def with_key(self: Bolt, *fields: str, idle_timeout: timedelta | None = None) -> Bolt:
+    @checked
+    def with_key(self: Bolt, *fields: str, idle_timeout: Annotated[timedelta, duration()] | None = None) -> Bolt:
         """Keep a separate window for each value of some fields, within each task: group the input by the same fields.
 
         ``window.key`` is the value, or a tuple of values if there are several fields. A key whose window is empty is
@@ -145,11 +162,12 @@ class WindowedBolt(RuntimeBolt):
                 the tuples of its window; a later window of this key shows none of them as expired. None: a key is kept
                 while its window has tuples; a window with a count may have tuples for ever.
         """
-        return self._with(key=fields, key_idle=idle_timeout)
+        return self._with(key=verify("fields", fields, FIELDS), key_idle=idle_timeout)
 
     # Event time.
 
-    def with_timestamp_field(self: Bolt, field: str, *, unit: Unit | None = None) -> Bolt:
+    @checked
+    def with_timestamp_field(self: Bolt, field: Annotated[str, FIELD], *, unit: Unit | None = None) -> Bolt:
         """Use event time, and read it from a field that every input stream has.
 
         The field holds a number that counts from the epoch, or a ``datetime`` with a zone. A tuple whose time is before
@@ -163,50 +181,55 @@ class WindowedBolt(RuntimeBolt):
         """
         before = self._windowing.timestamp_field
         if before is not None:
-            return self._refuse(
+            raise ConfigError(
                 f"with_timestamp_field was called twice, with {before!r} and {field!r}: a tuple has one time"
             )
-        return self._given("with_timestamp_field", timestamp_field=field)._with(timestamp_unit=unit)
+        return self._with(timestamp_field=field, timestamp_unit=unit)
 
+    @checked
     def with_timestamp_extractor(
-        self: Bolt, extractor: Callable[[Tuple], float | datetime], *, unit: Unit | None = None
+        self: Bolt,
+        extractor: Annotated[Callable[[Tuple], float | datetime], function("a function of a tuple")],
+        *,
+        unit: Unit | None = None,
     ) -> Bolt:
         """Use event time, and read it with a function of the tuple, which must be picklable.
 
         The function returns what the field of ``with_timestamp_field`` may hold; ``unit`` is the same, too.
         """
         if self._windowing.timestamp_extractor is not None:
-            return self._refuse("with_timestamp_extractor was called twice, expected one extractor")
-        given: object = extractor
-        if not callable(given):
-            return self._refuse(f"with_timestamp_extractor: expected a function of a tuple, got {given!r}")
+            raise ConfigError("with_timestamp_extractor was called twice, expected one extractor")
         return self._with(timestamp_extractor=extractor, timestamp_unit=unit)
 
-    def with_lag(self: Bolt, lag: timedelta) -> Bolt:
+    @checked
+    def with_lag(self: Bolt, lag: Annotated[timedelta, duration(0)]) -> Bolt:
         """Set how far out of order tuples may come: the watermark stays this far behind the newest tuple; default 0.
 
         Tuples of several files or kafka_partitions need no lag among one another: each of these sources has a newest
         tuple of its own.
         """
-        return self._given("with_lag", lag=lag)
+        return self._with(lag=lag)
 
-    def with_max_future(self: Bolt, max_future: timedelta) -> Bolt:
+    @checked
+    def with_max_future(self: Bolt, max_future: Annotated[timedelta, duration(0, None)]) -> Bolt:
         """Set how far ahead of the micro-batch's time a timestamp may be; ten years by default.
 
         A tuple whose timestamp is further ahead, for example because it counts microseconds and ``unit`` does not say
         so, fails for good with an error message that names the cause. It does not move the watermark: otherwise every
         later tuple would be late for ever.
         """
-        return self._given("with_max_future", max_future=max_future)
+        return self._with(max_future=max_future)
 
-    def with_watermark_interval(self: Bolt, interval: timedelta) -> Bolt:
+    @checked
+    def with_watermark_interval(self: Bolt, interval: Annotated[timedelta, duration()]) -> Bolt:
         """Set how often the watermark may move: at most once per interval (default one second).
 
         The watermark moves at the end of a micro-batch.
         """
-        return self._given("with_watermark_interval", watermark_interval=interval)
+        return self._with(watermark_interval=interval)
 
-    def with_late_tuple_stream(self: Bolt, stream: str) -> Bolt:
+    @checked
+    def with_late_tuple_stream(self: Bolt, stream: Annotated[str, text("the name of a stream")]) -> Bolt:
         """Send late tuples to a stream of this bolt, each anchored to itself.
 
         A tuple is late if it is older than the watermark, or if its time is the very end of a window that the watermark
@@ -214,20 +237,20 @@ class WindowedBolt(RuntimeBolt):
         which holds a ``LateTuple``. Without such a stream, late tuples are counted, logged once in a while, and acked.
         """
         declared: Any = self.outputs
-        name: object = stream
-        if isinstance(name, str) and (declared is None or isinstance(declared, list | tuple | Mapping)):
+        if declared is None or isinstance(declared, list | tuple | Mapping):
             streams = declared if isinstance(declared, Mapping) else {DEFAULT_STREAM: declared} if declared else {}
             self.outputs = {stream: [LATE_FIELD], **streams}
-        return self._given("with_late_tuple_stream", late_stream=stream)
+        return self._with(late_stream=stream)
 
-    def with_idle_stream_timeout(self: Bolt, timeout: timedelta) -> Bolt:
+    @checked
+    def with_idle_stream_timeout(self: Bolt, timeout: Annotated[timedelta, duration()]) -> Bolt:
         """Let the watermark ignore an input stream that was silent for this long, by the micro-batch's clock.
 
         It also ignores a followed file, or a kafka_partition, that had nothing to read for this long (by default ten
         seconds). If all streams are silent, the watermark goes on with the clock, to the end of the last window that
         holds a tuple; if all sources are read to their ends, it goes there at once.
         """
-        return self._given("with_idle_stream_timeout", idle_timeout=timeout)
+        return self._with(idle_timeout=timeout)
 
     # Reliability and memory.
 
@@ -239,18 +262,20 @@ class WindowedBolt(RuntimeBolt):
         self.starts_trees = False
         return self._with(ack_on_expiry=True)
 
-    def with_message_id_field(self: Bolt, field: str) -> Bolt:
+    @checked
+    def with_message_id_field(self: Bolt, field: Annotated[str, FIELD]) -> Bolt:
         """Drop tuples whose message id was seen before, also if that was before a restart.
 
         In every input stream, ``field`` holds a number that rises with each message of one source task and stream.
         Consecutive whole numbers are stored as one run. For each source, the 10,000 runs with the highest numbers are
         stored. A tuple whose number is not stored is never dropped.
         """
-        return self._given("with_message_id_field", message_id_field=field)
+        return self._with(message_id_field=field)
 
-    def with_max_events_in_memory(self: Bolt, tuples: int) -> Bolt:
+    @checked
+    def with_max_events_in_memory(self: Bolt, tuples: Annotated[int, whole()]) -> Bolt:
         """Keep about ``tuples`` tuples of a task's windows in memory; others are read back when they are needed."""
-        return self._given("with_max_events_in_memory", max_events_in_memory=tuples)
+        return self._with(max_events_in_memory=tuples)
 
     # What the engine calls.
 
@@ -261,15 +286,6 @@ class WindowedBolt(RuntimeBolt):
     def _with(self: Bolt, **settings: Any) -> Bolt:
         self._set = replace(self._windowing, **settings)
         return self
-
-    def _given(self: Bolt, method: str, **setting: object) -> Bolt:
-        """Store what a method was given; None is refused, since it would silently mean the default."""
-        if None in setting.values():
-            return self._refuse(f"{method}: got None: leave the call out")
-        return self._with(**setting)
-
-    def _refuse(self: Bolt, mistake: str) -> Bolt:
-        return self._with(mistakes=(*self._windowing.mistakes, mistake))
 
     def mistakes(
         self,

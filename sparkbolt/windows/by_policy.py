@@ -1,9 +1,7 @@
 """Windows by policies: a user's own policies, or Storm's.
 
-Rule 1: where a built-in kind of window has the same rules, the windows are the same, but they cost more: every
-evaluation looks at each waiting tuple, and after a restart the times of all waiting tuples are read.
-Rule 2: if a policy raises on a tuple, the tuple fails, and the window is as if the tuple had not come. If a policy
-raises when there is no tuple, for a timer or a watermark, the error names the policy's method.
+They cost more than the built-in kinds: every evaluation looks at each waiting tuple. If a policy raises on a tuple, the
+tuple fails, and the window is as if the tuple had not come.
 """
 
 from __future__ import annotations
@@ -180,7 +178,7 @@ class PolicyWindows(Windower):
 
     def load(self, state: Any) -> None:
         """See ``Windower``."""
-        log, kept, self._news, shown = state
+        log, manager_state, self._news, shown = state
         self.log.load(log)
         waiting: list[Event] = []
         for segment, rows in self.log.select(BEFORE_ALL, AFTER_ALL).parts():
@@ -190,4 +188,4 @@ class PolicyWindows(Windower):
         previous = [place for place, event in enumerate(waiting) if event.value in shown]
         self._shown = {waiting[place].value for place in previous}
         with self._named():
-            self._manager.set_state({**kept, "queue": waiting, "expired": [], "previous": previous})
+            self._manager.set_state({**manager_state, "queue": waiting, "expired": [], "previous": previous})

@@ -1,7 +1,4 @@
-"""Content: the tuples of a window, column by column.
-
-Rule 1: content never changes. Taking rows from it or joining it makes new content.
-Rule 2: values keep their types (``core.protocol.frames`` decides what may be Arrow).
+"""Content: the tuples of a window, column by column; it never changes.
 
 A window may hold tuples of several streams. If all streams have the same fields, there is one column for each field;
 otherwise there is one column of value tuples, and the origin of each row has its fields.
@@ -24,7 +21,7 @@ from sparkbolt.wire.edges import Anchoring
 from sparkbolt.wire.frames import Column, column_of, part, python_values, take
 
 I64: TypeAlias = npt.NDArray[np.int64]
-Picked: TypeAlias = npt.NDArray[np.intp] | None
+RowIndices: TypeAlias = npt.NDArray[np.intp] | None
 """Rows of some content: intp[rows], ascending; None: all rows."""
 
 SMALL_ROWS = 64
@@ -54,7 +51,7 @@ class Content:
         """Whether origins differ in their fields."""
         return any(origin.fields != self.origins[0].fields for origin in self.origins)
 
-    def take(self, rows: Picked) -> Content:
+    def take(self, rows: RowIndices) -> Content:
         """The content of some rows."""
         if rows is None:
             return self
@@ -104,7 +101,7 @@ class Content:
             return iter([()] * len(self))
         return zip(*map(python_values, self.columns), strict=True)
 
-    def tuples(self, rows: Picked) -> Iterator[Tuple]:
+    def tuples(self, rows: RowIndices) -> Iterator[Tuple]:
         """Some rows as tuples, created one after the other."""
         content = self.take(rows)
         origins, codes = content.origins, content.codes
@@ -115,7 +112,7 @@ class Content:
             for values, code in zip(content.value_rows(), codes.tolist(), strict=True):
                 yield Tuple.of(origins[code], values)
 
-    def column(self, name: str, rows: Picked) -> Column:
+    def column(self, name: str, rows: RowIndices) -> Column:
         """The values of a field.
 
         Raises:
@@ -132,10 +129,10 @@ class Content:
             return column if rows is None else take(column, rows)
         places = [origin.fields.index(name) for origin in self.origins]
         assert self.codes is not None
-        found = [values[places[code]] for values, code in zip(self.value_rows(), self.codes.tolist(), strict=True)]
-        return found if rows is None else [found[row] for row in rows.tolist()]
+        values = [row[places[code]] for row, code in zip(self.value_rows(), self.codes.tolist(), strict=True)]
+        return values if rows is None else [values[row] for row in rows.tolist()]
 
-    def pairs(self, rows: Picked) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    def pairs(self, rows: RowIndices) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
         """(roots, edges) of all trees of some rows, each uint64[pairs]; empty where nothing is tracked."""
         if self.trees is None:
             nothing = np.empty(0, dtype=np.uint64)
@@ -163,8 +160,8 @@ def join(parts: Sequence[Content]) -> Content:
 
 
 def _codes(part: Content, place: dict[Origin, int]) -> npt.NDArray[np.int32]:
-    known = np.array([place[origin] for origin in part.origins], dtype=np.int32)
-    return known[part.codes] if part.codes is not None else np.full(len(part), known[0], dtype=np.int32)
+    new_codes = np.array([place[origin] for origin in part.origins], dtype=np.int32)
+    return new_codes[part.codes] if part.codes is not None else np.full(len(part), new_codes[0], dtype=np.int32)
 
 
 def join_columns(columns: Sequence[Column]) -> Column:

@@ -1,10 +1,7 @@
 """Windows over event time, and sessions.
 
-Rule 1: a window ``(end - length, end]`` excludes its start and includes its end, as in Storm: a tuple right on a
-boundary belongs to the earlier window. A window that is closed on the left, ``[end - length, end)``, as in Spark and
-Flink, is the same window one millisecond earlier: the newest time in it is ``end - 1``.
-Rule 2: a window shows its tuples in the order of arrival, never sorted by time.
-Rule 3: windows end at multiples of the slide; those without tuples are skipped.
+A window ``(end - length, end]`` includes its end, as in Storm. One that is closed on the left, ``[end - length, end)``,
+as in Spark and Flink, is the same window one millisecond earlier: the newest time in it is ``end - 1``.
 """
 
 from __future__ import annotations

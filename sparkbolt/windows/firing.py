@@ -1,8 +1,6 @@
-"""Firing: what all kinds of windows have in common.
+"""What all kinds of windows have in common: they get the tuples, the time and the watermark, and yield due windows.
 
-Rule 1: a kind of window reads no clock. It gets the tuples that came, the time and the watermark, and yields the
-windows that are due, one after the other.
-Rule 2: a caller finishes its work on a window before it asks for the next one.
+A caller finishes its work on a window before it asks for the next one.
 """
 
 from __future__ import annotations
@@ -11,11 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from sparkbolt.api.arguments import verify_fields, whole
 from sparkbolt.base.ids import U64
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, WindowLog
@@ -31,7 +30,15 @@ class Count:
     Count(tuples=10)
     """
 
-    tuples: int
+    tuples: Annotated[int, whole()]
+
+    def __post_init__(self) -> None:
+        """Check the number.
+
+        Raises:
+            ConfigError: it is not a whole number of at least 1.
+        """
+        verify_fields(self)
 
 
 Extent: TypeAlias = Count | int

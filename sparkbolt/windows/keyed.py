@@ -1,9 +1,7 @@
 """Windows by key: one window for each value of some fields, within a task.
 
-Rule 1: the cost of a micro-batch depends on the keys that it touches: those that got tuples, and those that are due. A
-window is stored in the key-value state under its key, and keys are listed by the time at which they are due.
-Rule 2: a key is forgotten when its window is empty and the bolt does not ask for expired tuples, and when it was idle
-for as long as the bolt allows.
+The cost of a micro-batch depends on the keys that it touches: a window is stored in the key-value state under its key,
+and keys are listed by the time at which they are due.
 """
 
 from __future__ import annotations
@@ -72,15 +70,15 @@ class DueKeys:
     def pop(self, state: KeyValueTable, limit_ms: int) -> Iterator[tuple[int, Any]]:
         """Remove and yield the keys that are due at or before a time, as (slot, key), the earliest slot first."""
         for slot in sorted(slot for slot in {*self.lists, *self._fresh} if slot <= limit_ms):
-            found = self._read(state, slot) + self._fresh.pop(slot, [])
-            for key in dict.fromkeys(found):
+            keys = self._read(state, slot) + self._fresh.pop(slot, [])
+            for key in dict.fromkeys(keys):
                 yield slot, key
 
     def _read(self, state: KeyValueTable, slot: int) -> list[Any]:
-        found: list[Any] = []
+        keys: list[Any] = []
         for number in self.lists.pop(slot, ()):
-            found += pickle.loads(state.delete((self._name, slot, number)))
-        return found
+            keys += pickle.loads(state.delete((self._name, slot, number)))
+        return keys
 
     def save(self, state: KeyValueTable) -> Any:
         """Write new lists to the state; return what ``load`` needs."""
@@ -100,7 +98,7 @@ class DueKeys:
         self._fresh.clear()
 
 
-class _Kept:
+class _CachedWindow:
     """One key's window in memory."""
 
     __slots__ = ("data", "idle_slot", "slot", "touched_ms", "windower")
@@ -134,8 +132,10 @@ class KeyedWindows:
         self._now_ms = 0
         self._due = DueKeys("due", quantum_ms)
         self._idle = DueKeys("idle", (idle_ms or 8) // 8)
-        self._cached: OrderedDict[Any, _Kept] = OrderedDict()  # a dict looks at all that was deleted to find its first
-        self._touched: dict[Any, _Kept] = {}
+        self._cached: OrderedDict[Any, _CachedWindow] = (
+            OrderedDict()
+        )  # a dict looks at all that was deleted to find its first
+        self._touched: dict[Any, _CachedWindow] = {}
         self._state: KeyValueTable | None = None
 
     def attach(self, state: KeyValueTable, saved: Any | None, fresh: bool) -> None:
@@ -158,28 +158,28 @@ class KeyedWindows:
                 self._due.load((0, {}))
                 self._idle.load((0, {}))
 
-    def _of(self, key: Any) -> _Kept:
-        kept = self._touched.get(key)
-        if kept is not None:
-            return kept
+    def _of(self, key: Any) -> _CachedWindow:
+        cached = self._touched.get(key)
+        if cached is not None:
+            return cached
         assert self._state is not None
         data = self._state.get(("window", key))
-        kept = self._cached.pop(key, None)
-        if kept is None or kept.data is not data or data is None:
-            kept = _Kept(self._make(_KeyShelf(self._state, key)))
+        cached = self._cached.pop(key, None)
+        if cached is None or cached.data is not data or data is None:
+            cached = _CachedWindow(self._make(_KeyShelf(self._state, key)))
             if data is not None:
-                kept.slot, kept.idle_slot, kept.touched_ms, window = pickle.loads(data)
-                kept.windower.load(window)
-                kept.data = data
-        self._touched[key] = kept
-        return kept
+                cached.slot, cached.idle_slot, cached.touched_ms, window = pickle.loads(data)
+                cached.windower.load(window)
+                cached.data = data
+        self._touched[key] = cached
+        return cached
 
     def of(self, key: Any, now_ms: int) -> Windower:
         """The window of a key that gets tuples."""
-        kept = self._of(key)
-        kept.touched_ms = now_ms
+        cached = self._of(key)
+        cached.touched_ms = now_ms
         self._news = True
-        return kept.windower
+        return cached.windower
 
     def due(self, limit_ms: int) -> Iterator[tuple[Any, Windower]]:
         """Yield the keys, with their windows, that may have something to do at a time or at a watermark."""
@@ -187,10 +187,10 @@ class KeyedWindows:
         due = list(self._due.pop(self._state, limit_ms))
         self._news = self._news and not due
         for slot, key in due:
-            kept = self._of(key)
-            if kept.slot == slot:
-                kept.slot = None
-            yield key, kept.windower
+            cached = self._of(key)
+            if cached.slot == slot:
+                cached.slot = None
+            yield key, cached.windower
 
     def idle(self, now_ms: int) -> Iterator[tuple[Any, Windower]]:
         """Yield the keys that were idle for too long; they are forgotten when the micro-batch is saved."""
@@ -199,14 +199,14 @@ class KeyedWindows:
             return
         assert self._state is not None
         for slot, key in list(self._idle.pop(self._state, now_ms - self._idle_ms)):
-            kept = self._of(key)
-            if kept.idle_slot == slot:
-                kept.idle_slot = None
-            if kept.touched_ms + self._idle_ms <= now_ms:
-                yield key, kept.windower
-                kept.windower.log.drop_left()
-                kept.windower.save()  # this drops its segments
-                kept.windower = self._make(_KeyShelf(self._state, key))
+            cached = self._of(key)
+            if cached.idle_slot == slot:
+                cached.idle_slot = None
+            if cached.touched_ms + self._idle_ms <= now_ms:
+                yield key, cached.windower
+                cached.windower.log.drop_left()
+                cached.windower.save()  # this drops its segments
+                cached.windower = self._make(_KeyShelf(self._state, key))
 
     def next_due_ms(self) -> int | None:
         """The time before which no key is due; None if no key will be due."""
@@ -239,36 +239,36 @@ class KeyedWindows:
                 otherwise it would be checked again and again until then. The same holds for a key whose idle time ends
                 in a slot that has begun.
         """
-        for key, kept in self._touched.items():
-            due = None if kept.windower.is_empty else kept.windower.due_ms()
+        for key, cached in self._touched.items():
+            due = None if cached.windower.is_empty else cached.windower.due_ms()
             slot = None if due is None else self._due.slot_of(due)
             if due is not None and slot is not None and slot <= passed_ms:
                 slot = due
-            if slot is not None and (kept.slot is None or slot < kept.slot):
+            if slot is not None and (cached.slot is None or slot < cached.slot):
                 self._due.add(slot, key)
-                kept.slot = slot
-            if self._idle_ms is not None and kept.idle_slot is None and not kept.windower.is_replaceable:
-                slot = self._idle.slot_of(kept.touched_ms)
-                kept.idle_slot = kept.touched_ms if slot + self._idle_ms <= self._now_ms else slot
-                self._idle.add(kept.idle_slot, key)
+                cached.slot = slot
+            if self._idle_ms is not None and cached.idle_slot is None and not cached.windower.is_replaceable:
+                slot = self._idle.slot_of(cached.touched_ms)
+                cached.idle_slot = cached.touched_ms if slot + self._idle_ms <= self._now_ms else slot
+                self._idle.add(cached.idle_slot, key)
 
     def save(self) -> Any:
         """Write the touched windows; return what ``attach`` needs."""
         state = self._state
         assert state is not None
-        for key, kept in self._touched.items():
-            is_replaceable = kept.windower.is_replaceable
+        for key, cached in self._touched.items():
+            is_replaceable = cached.windower.is_replaceable
             if is_replaceable:
-                kept.windower.log.drop_left()
-            window = kept.windower.save()
+                cached.windower.log.drop_left()
+            window = cached.windower.save()
             if is_replaceable:
-                if kept.data is not None:
+                if cached.data is not None:
                     state.delete(("window", key))
-                kept.data = None
+                cached.data = None
                 continue
-            kept.data = pickle.dumps((kept.slot, kept.idle_slot, kept.touched_ms, window), 5)
-            state.put(("window", key), kept.data)
-            self._cached[key] = kept
+            cached.data = pickle.dumps((cached.slot, cached.idle_slot, cached.touched_ms, window), 5)
+            state.put(("window", key), cached.data)
+            self._cached[key] = cached
         self._touched.clear()
         while len(self._cached) > CACHED_KEYS_MAX:
             self._cached.popitem(last=False)

@@ -1,12 +1,7 @@
 """The log: the tuples of a window, as segments of columns in the order of arrival.
 
-Rule 1: a tuple has a sequence, which rises in the order of arrival and is its place in the log.
-Rule 2: no query reads every tuple: segments know the range of their sequences and of their times, and only the segments
-at the edges of a result are opened. So a window costs the same at a thousand and at a million tuples.
-Rule 3: expired tuples are removed in whole segments; a segment whose tuples have mostly expired is written again with
-the live ones. A tuple is live until it has expired.
-Rule 4: an expired tuple that the last window has shown is kept beside the log until the next window shows it as
-expired (``leave``).
+A tuple has a sequence, which is its place in the log. Segments know the ranges of their sequences and times, and only
+the segments at the edges of a result are opened, so a window costs the same at a thousand and at a million tuples.
 """
 
 from __future__ import annotations
@@ -19,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.base.ids import U64
-from sparkbolt.windows.content import I64, Content, Picked, decode, encode, join
+from sparkbolt.windows.content import I64, Content, RowIndices, decode, encode, join
 from sparkbolt.windows.segments import NOTHING, Part, Segment, Selection, Shelf, may_join, segment_of, stays
 
 MERGE_ROWS = 4096
@@ -217,8 +212,8 @@ class WindowLog:
             times = times if rows is None else times[rows]
             times = times[(times > after_ms) & (times <= upto_ms)]
             if len(times):
-                found = int(times.min())
-                best = found if best is None else min(best, found)
+                least = int(times.min())
+                best = least if best is None else min(best, least)
         return best
 
     def end_rows(self, selection: Selection) -> None:
@@ -228,7 +223,7 @@ class WindowLog:
             if self._index is not None:
                 self._index.lives[segment.place] = segment.live
 
-    def _end(self, segment: Segment, rows: Picked) -> None:
+    def _end(self, segment: Segment, rows: RowIndices) -> None:
         if rows is None or len(rows) == segment.live:
             segment.live = 0
             segment.alive = np.zeros(segment.count, dtype=bool)
@@ -294,8 +289,8 @@ class WindowLog:
     def drop_left(self) -> None:
         """Forget the tuples that were left: a window has shown them as expired, or none will."""
         left, self._left = self._left, []
-        kept = {segment.number for segment in self.segments}
-        self._discard({part[0].number: part[0] for part in left if part[0].number not in kept}.values())
+        numbers = {segment.number for segment in self.segments}
+        self._discard({part[0].number: part[0] for part in left if part[0].number not in numbers}.values())
 
     def _discard(self, segments: Iterable[Segment]) -> None:
         """Remove segments from the shelf that are in the log no more, except those with tuples that were left."""
@@ -367,10 +362,10 @@ class WindowLog:
         self.end, self._next_number, heads, left, self.expired_is_read = state
         self.segments = tuple(_segment_of(head) for head in heads)
         self._index = None
-        known = {segment.number: segment for segment in self.segments}
+        by_number = {segment.number: segment for segment in self.segments}
         self._left = []
         for head, rows in left:
-            segment = known.setdefault(head[0], _segment_of(head))
+            segment = by_number.setdefault(head[0], _segment_of(head))
             self._left.append((segment, None if rows is None else np.array(rows, dtype=np.intp)))
 
     def release(self, keep: int) -> None:

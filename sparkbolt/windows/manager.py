@@ -1,14 +1,7 @@
-"""The window manager: events in, windows out.
+"""The window manager: events in, windows out, by any eviction policy and trigger policy.
 
-Rule 1: events are kept and shown in the order of arrival, never sorted by time.
-Rule 2: ``on_expiry`` gets the expired events in one call, before ``on_activation`` gets the window of the same trigger;
-it is called only if events have expired.
-Rule 3: ``on_activation`` is not called for a window without events (as in Storm). The new and the expired events of a
-window compare it with the last one that had events, so that adding the new ones and subtracting the expired ones keeps
-a running value.
-
-This manager works with any policies: each evaluation looks at every waiting event. Bolts whose windows need no policies
-of their own use ``arrival`` and ``event_time`` instead, which make the same windows and look only at what changes.
+Each evaluation looks at every waiting event. Bolts without policies of their own use ``arrival`` and ``event_time``,
+which make the same windows and look only at what changes.
 """
 
 from __future__ import annotations
@@ -113,7 +106,7 @@ class WindowManager:
         """Call the eviction policy for each waiting event; without ``full`` stop at the first that does not expire."""
         inside: list[Event] = []
         expired: list[Event] = []
-        kept: list[Event] = []
+        waiting: list[Event] = []
         queue = self._queue
         for event in queue:
             action: object = self.eviction.evict(event)  # the policy may be the user's
@@ -121,9 +114,9 @@ class WindowManager:
                 expired.append(event)
             elif full and action is Action.PROCESS:
                 inside.append(event)
-                kept.append(event)
+                waiting.append(event)
             elif full and action is Action.KEEP:
-                kept.append(event)
+                waiting.append(event)
             elif isinstance(action, Action):
                 break
             else:
@@ -131,8 +124,8 @@ class WindowManager:
                 raise TypeError(f"{said}, expected one of {', '.join(map(str, Action))}")
         self._since_scan = 0
         if expired:  # new lists, since a ``mark`` may hold the old ones
-            self._queue = deque(kept)
-            self._queue.extend(islice(queue, len(kept) + len(expired), None))
+            self._queue = deque(waiting)
+            self._queue.extend(islice(queue, len(waiting) + len(expired), None))
             if self._on_expiry is not None:
                 self._on_expiry(expired)
         return inside
@@ -141,8 +134,8 @@ class WindowManager:
 
     def get_earliest_event_ts(self, start_ms: int, end_ms: int) -> int | None:
         """The least timestamp of waiting events with ``start_ms < timestamp <= end_ms``; None if there is none."""
-        found = (event.timestamp_ms for event in self._queue if start_ms < event.timestamp_ms <= end_ms)
-        return min(found, default=None)
+        times = (event.timestamp_ms for event in self._queue if start_ms < event.timestamp_ms <= end_ms)
+        return min(times, default=None)
 
     def get_event_count(self, reference_ms: int) -> int:
         """How many waiting events have a timestamp of at most ``reference_ms``."""
@@ -213,5 +206,5 @@ class WindowManager:
 
 def _without(events: Sequence[Event], others: Iterable[Event]) -> list[Event]:
     """The events that are not among others, in their order."""
-    known = set(map(id, others))
-    return [event for event in events if id(event) not in known]
+    ids = set(map(id, others))
+    return [event for event in events if id(event) not in ids]

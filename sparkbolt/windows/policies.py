@@ -1,8 +1,5 @@
 """Eviction: which events are in a window, and which have expired.
 
-Rule 1: a policy decides for one event at a time, in the order of arrival; it keeps counts, never events.
-Rule 2: a policy reads no clock: the trigger policy sets a context, and the context holds the time.
-
 The names and the actions are those of Storm (``storm-client``, ``org.apache.storm.windowing``), with one addition:
 every policy has ``get_state`` and ``set_state``, which Storm has for persistent windows only.
 """
@@ -12,9 +9,9 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import checked, whole
 
 FOREVER_MS = (1 << 31) - 1
 """Longer than any window: Storm's ``Integer.MAX_VALUE`` milliseconds."""
@@ -107,8 +104,9 @@ class CountEvictionPolicy(EvictionPolicy):
     (<Action.EXPIRE: 'expire'>, <Action.PROCESS: 'process'>)
     """
 
-    def __init__(self, threshold: int) -> None:
-        self.threshold = arguments.whole("threshold", threshold)
+    @checked
+    def __init__(self, threshold: Annotated[int, whole()]) -> None:
+        self.threshold = threshold
         self._count = 0
 
     def evict(self, event: Event) -> Action:
@@ -131,8 +129,9 @@ class TimeEvictionPolicy(EvictionPolicy):
     of a timer takes every waiting event, however old (Storm's ``delta``).
     """
 
-    def __init__(self, length_ms: int) -> None:
-        self.length_ms = arguments.whole("length_ms", length_ms)
+    @checked
+    def __init__(self, length_ms: Annotated[int, whole()]) -> None:
+        self.length_ms = length_ms
         self._delta = 0
 
     def evict(self, event: Event) -> Action:
@@ -160,8 +159,9 @@ class WatermarkCountEvictionPolicy(EvictionPolicy):
     which the window slides (``sliding_count``), which is added to the number that the previous window held.
     """
 
-    def __init__(self, threshold: int) -> None:
-        self.threshold = arguments.whole("threshold", threshold)
+    @checked
+    def __init__(self, threshold: Annotated[int, whole()]) -> None:
+        self.threshold = threshold
         self._limit = 0
         self._processed = 0
 
@@ -195,9 +195,10 @@ class WatermarkTimeEvictionPolicy(EvictionPolicy):
     came after such an event, is in no window. Without a ``lag_ms`` nothing ends an evaluation early.
     """
 
-    def __init__(self, length_ms: int, lag_ms: int = FOREVER_MS) -> None:
-        self.length_ms = arguments.whole("length_ms", length_ms)
-        self.lag_ms = arguments.whole("lag_ms", lag_ms, 0)
+    @checked
+    def __init__(self, length_ms: Annotated[int, whole()], lag_ms: Annotated[int, whole(0)] = FOREVER_MS) -> None:
+        self.length_ms = length_ms
+        self.lag_ms = lag_ms
 
     def evict(self, event: Event) -> Action:
         """Expire events before the window; keep events after it."""

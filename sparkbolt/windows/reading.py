@@ -1,14 +1,12 @@
-"""From rows to content: times, keys and message ids of the rows that came.
+"""Reads the times, keys and message ids of the rows that a windowed bolt gets.
 
-Rule: a row without a valid time or key fails alone, with a message that names its value. A row without a valid time
-fails for good, since a retry would have the same value.
+A row without a valid one fails alone, with a message that names its value; without a valid time it fails for good.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from types import FunctionType
@@ -18,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sparkbolt.api.arguments import is_number
 from sparkbolt.api.causes import Cause
 from sparkbolt.api.story import time_text
 from sparkbolt.api.tuples import Tuple
@@ -29,7 +28,7 @@ from sparkbolt.windows.settings import UNITS, Windowing
 from sparkbolt.wire.frames import python_values
 from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.failures import Failure, failure_of
-from sparkbolt.worker.results import TaskResult
+from sparkbolt.worker.results import Settlements
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = 1 << 63
@@ -38,13 +37,11 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _FRACTIONS = (float, Decimal, np.floating)
 SECONDS = 10**9, 10**10
 """Numbers from here to there (exclusive) count seconds, as it seems: as such they are of 2001 to 2286."""
-_WHOLE, _BROKEN = "whole", "broken"
-"""In saved state: whole ids are stored as runs with both ends inclusive, ids with a fraction are stored one by one."""
 MESSAGE_ID_RUNS_KEPT = 10_000
 """How many runs of message ids are stored for each source: those with the highest ids."""
 
 
-def times_of(rows: Rows, windowing: Windowing, now_ms: int, counts: TaskResult) -> tuple[I64, npt.NDArray[np.bool_]]:
+def times_of(rows: Rows, windowing: Windowing, now_ms: int, counts: Settlements) -> tuple[I64, npt.NDArray[np.bool_]]:
     """Read the timestamp of each row; rows without one are added to ``counts.failures``, and are not retried.
 
     Args:
@@ -70,60 +67,41 @@ def times_of(rows: Rows, windowing: Windowing, now_ms: int, counts: TaskResult) 
         numbers = good.copy()
     else:
         times, good, numbers = _each_time(python_values(column), windowing, counts)
-    if unit is None:
-        _refuse_seconds(times, good & numbers, now_ms, windowing, counts)
-    _refuse_before_1970(times, good, windowing, counts)
-    _refuse_far_future(times, good, now_ms, windowing, counts)
+    for wrong, why in _checks(times, numbers, now_ms, windowing):
+        for row in np.flatnonzero(good & wrong).tolist():
+            counts.failures[row] = Failure(Cause.UNREADABLE, f"{_giver(windowing)}: {why(int(times[row]))}")
     good[[row for row in counts.failures if row < rows.count]] = False
     return times, good
 
 
-def _refuse_seconds(
-    times: I64, good: npt.NDArray[np.bool_], now_ms: int, windowing: Windowing, counts: TaskResult
-) -> None:
-    """Fail good rows whose number is one of January to April 1970 as milliseconds, and of 2001 to 2286 as seconds.
-
-    A clock of before 2001 is one of a test, whose timestamps may be of any size.
-    """
+def _checks(
+    times: I64, numbers: npt.NDArray[np.bool_], now_ms: int, windowing: Windowing
+) -> Iterator[tuple[npt.NDArray[np.bool_], Callable[[int], str]]]:
+    """Yield which rows fail a check of their times, bool[rows], and what is wrong with such a time; the last counts."""
     first, last = SECONDS
-    for row in np.flatnonzero(good & (times >= first) & (times < last)).tolist() if now_ms >= 1000 * first else ():
-        time_ms = int(times[row])
-        reason = (
-            f"{_giver(windowing)}: {time_ms} ms is {time_text(time_ms)}. Did you give seconds? Then call "
-            f'{_with_unit(windowing, "s")}; if the number counts milliseconds, say unit="ms" there'
+    if windowing.timestamp_unit is None and now_ms >= 1000 * first:  # a clock of before 2001 belongs to a test
+        yield (
+            numbers & (times >= first) & (times < last),
+            lambda time_ms: (
+                f"{time_ms} ms is {time_text(time_ms)}. Did you give seconds? Then call "
+                f'{_with_unit(windowing, "s")}; if the number counts milliseconds, say unit="ms" there'
+            ),
         )
-        counts.failures[row] = Failure(Cause.UNREADABLE, reason)
-
-
-def _refuse_before_1970(times: I64, good: npt.NDArray[np.bool_], windowing: Windowing, counts: TaskResult) -> None:
-    """Fail good rows whose time is before the epoch, where watermarks begin.
-
-    In Storm, too, the first watermark is 0; there such tuples are late.
-    """
-    for row in np.flatnonzero(good & (times < 0)).tolist():
-        reason = (
-            f"{_giver(windowing)}: {int(times[row])} ms is before 1970-01-01T00:00:00Z, where event time begins. "
-            "Use windows on arrival for such tuples, or count the milliseconds from an earlier date"
-        )
-        counts.failures[row] = Failure(Cause.UNREADABLE, reason)
-
-
-def _refuse_far_future(
-    times: I64, good: npt.NDArray[np.bool_], now_ms: int, windowing: Windowing, counts: TaskResult
-) -> None:
-    """Fail good rows that are further ahead of ``now_ms`` than ``with_max_future`` allows.
-
-    Each would move the watermark so far that every later tuple would be late.
-    """
+    yield (  # watermarks begin at the epoch; in Storm, too, the first watermark is 0, and there such tuples are late
+        times < 0,
+        lambda time_ms: (
+            f"{time_ms} ms is before 1970-01-01T00:00:00Z, where event time begins. Use windows on arrival for such "
+            "tuples, or count the milliseconds from an earlier date"
+        ),
+    )
     limit_ms = windowing.max_future_ms
-    for row in np.flatnonzero(good & (times > now_ms + limit_ms)).tolist():
-        time_ms = int(times[row])
-        reason = (
-            f"{_giver(windowing)}: {time_ms} ms is {_span(time_ms - now_ms)} ahead of the micro-batch's time, and "
-            f"with_max_future allows {_span(limit_ms)}: everything after it would be late. "
-            f"{_likely(time_ms, now_ms, windowing)}"
-        )
-        counts.failures[row] = Failure(Cause.UNREADABLE, reason)
+    yield (  # such a tuple would move the watermark so far that every later one would be late
+        times > now_ms + limit_ms,
+        lambda time_ms: (
+            f"{time_ms} ms is {_span(time_ms - now_ms)} ahead of the micro-batch's time, and with_max_future allows "
+            f"{_span(limit_ms)}: everything after it would be late. {_likely(time_ms, now_ms, windowing)}"
+        ),
+    )
 
 
 def _giver(windowing: Windowing) -> str:
@@ -152,19 +130,19 @@ def _likely(time_ms: int, now_ms: int, windowing: Windowing) -> str:
     return "Is a clock wrong? If not, raise with_max_future"
 
 
-def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: TaskResult) -> list[Any]:
-    found: list[Any] = []
+def _extracted(rows: Rows, extractor: Callable[[Tuple], Any], counts: Settlements) -> list[Any]:
+    extracted: list[Any] = []
     for row, values in enumerate(rows.values()):
         try:
-            found.append(extractor(Tuple.of(rows.origin, values)))
+            extracted.append(extractor(Tuple.of(rows.origin, values)))
         except BaseException as error:  # noqa: BLE001  user code may raise anything
             counts.failures[row] = failure_of(error)
-            found.append(0)
-    return found
+            extracted.append(0)
+    return extracted
 
 
 def _each_time(
-    values: Sequence[Any], windowing: Windowing, counts: TaskResult
+    values: Sequence[Any], windowing: Windowing, counts: Settlements
 ) -> tuple[I64, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """The times of values; which values are times, and which are numbers, each bool[values]."""
     unit = windowing.timestamp_unit
@@ -221,7 +199,7 @@ def _scaled(numbers: I64, unit: str | None) -> I64:
 
 
 def groups_of(
-    rows: Rows, key: tuple[str, ...], good: npt.NDArray[np.bool_], counts: TaskResult
+    rows: Rows, key: tuple[str, ...], good: npt.NDArray[np.bool_], counts: Settlements
 ) -> dict[Any, npt.NDArray[np.intp]]:
     """The good rows of each key, intp[rows], in the order of the keys' first rows; rows without a valid key fail.
 
@@ -231,24 +209,24 @@ def groups_of(
     what = f"with_key({', '.join(map(repr, key))})"
     columns = [python_values(rows.columns[rows.origin.fields.index(name)]) for name in key]
     values: Sequence[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
-    found: dict[Any, list[int]] = {}
+    rows_by_key: dict[Any, list[int]] = {}
     for row in np.flatnonzero(good).tolist():
         try:
-            found.setdefault(values[row], []).append(row)
+            rows_by_key.setdefault(values[row], []).append(row)
         except BaseException as error:  # noqa: BLE001  the user's __hash__ and __eq__ may raise anything
             pass_on(error)
             good[row] = False
             text = f"{what}: expected values that can be keys of a dict, got {printed(values[row]):.60}"
             counts.failures[row] = failure_of(EmitError(text))
-    for value in [value for value in found if value.__class__ not in _EQUAL_AGAIN and not _equals_again(value)]:
+    for value in [value for value in rows_by_key if type(value) not in _EQUAL_AGAIN and not _equals_again(value)]:
         text = (
             f"{what}: {printed(value):.60} equals nothing but itself, so each tuple would have a window of its own: "
             "fail or replace such values before the window, or key by a field that names them"
         )
-        for row in found.pop(value):
+        for row in rows_by_key.pop(value):
             good[row] = False
             counts.failures[row] = failure_of(EmitError(text))
-    return {value: np.array(places, dtype=np.intp) for value, places in found.items()}
+    return {value: np.array(places, dtype=np.intp) for value, places in rows_by_key.items()}
 
 
 _EQUAL_AGAIN = frozenset({str, int, bool, bytes, type(None)})
@@ -257,78 +235,49 @@ _EQUAL_AGAIN = frozenset({str, int, bool, bytes, type(None)})
 def _equals_again(value: Any) -> bool:
     """Whether a value still equals itself after it was pickled and read again."""
     if isinstance(value, tuple | frozenset):
-        return all(part.__class__ in _EQUAL_AGAIN or _equals_again(part) for part in value)
+        return all(map(_equals_again, value))
     if isinstance(value, type | FunctionType):
         return True  # it is unpickled by its name, as the same object
-    try:
-        hashes: Any = type(value).__hash__
-        return hashes is not object.__hash__ and bool(value == value)
-    except BaseException as error:  # noqa: BLE001  as above
-        pass_on(error)
-        return False
+    hashes: Any = type(value).__hash__
+    return hashes is not object.__hash__ and bool(value == value)
 
 
-class SeenIds:
-    """The message ids that were seen, by source task and stream.
+class MessageIds:
+    """The message ids that came before, by source task and stream.
 
     An id that is not stored counts as new: a message that failed before it came here is retried after any number of
     newer messages, and it is better to show a tuple twice than to lose it.
     """
 
     def __init__(self) -> None:
-        self._whole: dict[tuple[str, int, str], tuple[list[int], list[int]]] = {}
-        """Whole numbers, as (starts, ends) of runs, the ends exclusive."""
-        self._broken: dict[tuple[str, int, str], list[float]] = {}
-        """Numbers with a fraction, ascending."""
+        self._runs: dict[tuple[str, int, str], tuple[list[int], list[int]]] = {}
+        """By source: (starts, ends) of runs of ids, the ends exclusive."""
 
-    def new_of(self, rows: Rows, field: str, good: npt.NDArray[np.bool_], counts: TaskResult) -> npt.NDArray[np.bool_]:
-        """Find the good rows whose id was not seen, bool[rows]; from now on these ids count as seen.
+    def new_of(self, rows: Rows, field: str, good: npt.NDArray[np.bool_], counts: Settlements) -> npt.NDArray[np.bool_]:
+        """Find the good rows whose id is new, bool[rows], and store their ids.
 
-        A row whose id is not a number fails, and ``good``, bool[rows], becomes false for it.
+        A row whose id is not a whole number fails, and ``good``, bool[rows], becomes false for it.
         """
         origin = rows.origin
-        source = (origin.component, origin.task, origin.stream)
-        starts, ends = self._whole.setdefault(source, ([], []))
-        broken = self._broken.setdefault(source, [])
-        fresh = good.copy()
+        starts, ends = self._runs.setdefault((origin.component, origin.task, origin.stream), ([], []))
+        new = good.copy()
         values = python_values(rows.columns[origin.fields.index(field)])
         for row in np.flatnonzero(good).tolist():
             value = values[row]
-            is_float = isinstance(value, float)
-            if (is_float and math.isnan(value)) or not (is_float or isinstance(value, int)) or isinstance(value, bool):
-                fresh[row] = good[row] = False
-                error = EmitError(f"the message id field {field!r}: expected a number, got {printed(value):.60}")
-                counts.failures[row] = failure_of(error)
-            elif not is_float or value.is_integer():
-                fresh[row] = add(starts, ends, int(value))
+            if is_number(value) and value % 1 == 0:
+                new[row] = add(starts, ends, int(value))
             else:
-                fresh[row] = _add(broken, value)
-        for column in (starts, ends, broken):
+                new[row] = good[row] = False
+                error = EmitError(f"the message id field {field!r}: expected a whole number, got {printed(value):.60}")
+                counts.failures[row] = failure_of(error)
+        for column in (starts, ends):
             del column[: max(0, len(column) - MESSAGE_ID_RUNS_KEPT)]
-        return fresh
+        return new
 
     def save(self) -> Any:
         """Return what ``load`` needs, as picklable values."""
-        whole = {
-            (*source, _WHOLE): (list(starts), [end - 1 for end in ends])
-            for source, (starts, ends) in self._whole.items()
-        }
-        return whole | {(*source, _BROKEN): (list(ids), list(ids)) for source, ids in self._broken.items()}
+        return {source: (list(starts), list(ends)) for source, (starts, ends) in self._runs.items()}
 
     def load(self, state: Any) -> None:
         """Restore what ``save`` returned."""
-        self._whole, self._broken = {}, {}
-        for (component, task, stream, kind), (firsts, lasts) in state.items():
-            if kind == _WHOLE:
-                self._whole[component, task, stream] = list(firsts), [last + 1 for last in lasts]
-            else:
-                self._broken[component, task, stream] = list(firsts)
-
-
-def _add(ids: list[float], value: float) -> bool:
-    """Insert an id into an ascending list; return whether it was not there."""
-    at = bisect_left(ids, value)
-    if at < len(ids) and ids[at] == value:
-        return False
-    ids.insert(at, value)
-    return True
+        self._runs = {source: (list(starts), list(ends)) for source, (starts, ends) in state.items()}

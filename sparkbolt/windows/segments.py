@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sparkbolt.windows.content import Content, Picked
+from sparkbolt.windows.content import Content, RowIndices
 
 
 class Shelf(Protocol):
@@ -58,7 +58,7 @@ class Segment:
         """The sequence behind the last row (exclusive end)."""
         return self.first + self.count
 
-    def live_rows(self, begin: int = 0, stop: int | None = None) -> Picked:
+    def live_rows(self, begin: int = 0, stop: int | None = None) -> RowIndices:
         """The live rows from ``begin`` to ``stop`` (exclusive): intp[rows], ascending; None: all of the segment."""
         stop = self.count if stop is None else min(stop, self.count)
         begin = max(begin, self.start)
@@ -69,7 +69,7 @@ class Segment:
         return np.arange(begin, max(begin, stop), dtype=np.intp)
 
 
-Part: TypeAlias = tuple[Segment, Picked]
+Part: TypeAlias = tuple[Segment, RowIndices]
 
 
 class Selection:
@@ -115,8 +115,8 @@ def segment_of(number: int, first: int, content: Content) -> Segment:
 
 def may_join(left: Segment, right: Segment, boundary: int | None) -> bool:
     """Whether two neighbours may be merged, or one segment may be rewritten; see ``WindowLog.tidy``."""
-    kept = stays(left) if left is right else stays(left, right)
-    return kept or (boundary is not None and not left.first < boundary < right.end)
+    in_place = stays(left) if left is right else stays(left, right)
+    return in_place or (boundary is not None and not left.first < boundary < right.end)
 
 
 def stays(*segments: Segment) -> bool:

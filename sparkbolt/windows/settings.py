@@ -1,7 +1,4 @@
-"""Settings: the settings of a windowed bolt, and the mistakes in them.
-
-Rule: a wrong value is stored as it was given; it is refused when the topology is built, together with all other
-mistakes.
+"""The settings of a windowed bolt: what each may be, and which of them fit together.
 
 The checks are those of Storm's ``WindowedBoltExecutor``.
 """
@@ -11,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias
 
+from sparkbolt.api.arguments import Check, text
 from sparkbolt.api.config import Config, did_you_mean
 from sparkbolt.api.method_validation import is_ours
 from sparkbolt.windows.firing import Count, Extent
@@ -26,34 +24,53 @@ stands still; a timestamp in a wrong unit is thousands of years ahead."""
 LATE_FIELD = "late_tuple"
 UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 """What a timestamp may count."""
+Closed: TypeAlias = Literal["left", "right"]
+"""Which of its two ends belongs to a window."""
+Unit: TypeAlias = Literal["s", "ms", "us", "ns"]
+"""What a timestamp counts: seconds, milliseconds, microseconds or nanoseconds."""
+
+
+def duration(least_ms: int = 1, most_ms: int | None = FOREVER_MS) -> Check:
+    """The check of a timedelta of at least ``least_ms``, and of at most ``most_ms`` (24 days, as in Storm)."""
+    end = float("inf") if most_ms is None else most_ms
+    return Check(
+        f"a timedelta of at least {least_ms} ms" + ("" if most_ms is None else " and at most 24 days"),
+        lambda value: isinstance(value, timedelta) and least_ms <= ms(value) <= end,
+    )
+
+
+LENGTH = Check(
+    f"a Count, such as Count(5), or {duration().expected}",
+    lambda value: isinstance(value, Count) or duration().accepts(value),
+)
+FIELD = text("the name of a field")
+FIELDS = Check("the names of fields", lambda value: bool(value) and all(map(FIELD.accepts, value)))
 
 
 @dataclass(frozen=True)
 class Windowing:
-    """The settings that the ``with_...`` methods have stored; values are as the user gave them."""
+    """The settings that the ``with_...`` methods have stored."""
 
-    length: Any = None
-    slide: Any = None
-    closed: Any = None
-    """Which end belongs to a window that slides by time: ``"left"`` or ``"right"``; None: as in Storm."""
+    length: Count | timedelta | None = None
+    slide: Count | timedelta | None = None
+    closed: Closed | None = None
+    """Which end belongs to a window that slides by time; None: as in Storm."""
     policies: tuple[EvictionPolicy, TriggerPolicy] | None = None
-    gap: Any = None
-    timestamp_field: Any = None
+    gap: timedelta | None = None
+    timestamp_field: str | None = None
     timestamp_extractor: Callable[[Any], Any] | None = None
-    timestamp_unit: Any = None
-    """One of ``UNITS``; None: milliseconds, and numbers that seem to count seconds are refused."""
-    lag: Any = None
-    max_future: Any = None
-    watermark_interval: Any = None
-    late_stream: Any = None
-    idle_timeout: Any = None
-    key: Any = None
-    key_idle: Any = None
+    timestamp_unit: Unit | None = None
+    """None: milliseconds, and numbers that seem to count seconds are refused."""
+    lag: timedelta | None = None
+    max_future: timedelta | None = None
+    watermark_interval: timedelta | None = None
+    late_stream: str | None = None
+    idle_timeout: timedelta | None = None
+    key: tuple[str, ...] | None = None
+    key_idle: timedelta | None = None
     ack_on_expiry: bool = False
-    message_id_field: Any = None
-    max_events_in_memory: Any = None
-    mistakes: tuple[str, ...] = ()
-    """The mistakes that a ``with_...`` method has already found."""
+    message_id_field: str | None = None
+    max_events_in_memory: int | None = None
 
     @property
     def in_event_time(self) -> bool:
@@ -67,18 +84,19 @@ class Windowing:
 
     @property
     def length_extent(self) -> Extent:
-        """The length, checked."""
+        """The length, which must be set."""
+        assert self.length is not None
         return _extent(self.length)
 
     @property
     def slide_extent(self) -> Extent:
-        """The slide, checked; one tuple unless it was set."""
+        """The slide; one tuple unless it was set."""
         return Count(1) if self.slide is None else _extent(self.slide)
 
     @property
     def closed_left(self) -> bool:
         """Whether a window in event time that slides by time includes its start and excludes its end."""
-        return bool(self.closed == "left")
+        return self.closed == "left"
 
     @property
     def watermark_interval_ms(self) -> int:
@@ -107,8 +125,8 @@ def ms(duration: timedelta) -> int:
     return duration // timedelta(milliseconds=1)
 
 
-def _extent(given: Count | timedelta) -> Extent:
-    return given if isinstance(given, Count) else ms(given)
+def _extent(length: Count | timedelta) -> Extent:
+    return length if isinstance(length, Count) else ms(length)
 
 
 def stored_settings(windowing: Windowing) -> dict[str, str]:
@@ -120,19 +138,19 @@ def stored_settings(windowing: Windowing) -> dict[str, str]:
     '60 s'
     """
     kinds = {"the window's length": windowing.length, "the session gap": windowing.gap}
-    found = {name: "not set" if extent is None else _words(extent) for name, extent in kinds.items()}
-    found["the window's slide"] = _words(Count(1) if windowing.slide is None else windowing.slide)
+    settings = {name: "not set" if extent is None else _words(extent) for name, extent in kinds.items()}
+    settings["the window's slide"] = _words(Count(1) if windowing.slide is None else windowing.slide)
     policies = [_policy(policy) for policy in windowing.policies or ()]
-    found["the pair of policies"] = ", ".join(policies) or "not set"
+    settings["the pair of policies"] = ", ".join(policies) or "not set"
     field = windowing.timestamp_field
     by = "that of an extractor" if windowing.in_event_time else "that of arrival"
-    found["the time"] = by if field is None else f"that of the field {field!r}"
+    settings["the time"] = by if field is None else f"that of the field {field!r}"
     if windowing.in_event_time and isinstance(windowing.slide, timedelta):
-        found["the closed side of the window"] = "left" if windowing.closed_left else "right"
-    found["the key of the windows"] = "not set" if windowing.key is None else ", ".join(map(repr, windowing.key))
+        settings["the closed side of the window"] = "left" if windowing.closed_left else "right"
+    settings["the key of the windows"] = "not set" if windowing.key is None else ", ".join(map(repr, windowing.key))
     if windowing.message_id_field is not None:
-        found["the message id field"] = repr(windowing.message_id_field)
-    return found
+        settings["the message id field"] = repr(windowing.message_id_field)
+    return settings
 
 
 def _words(extent: Count | timedelta) -> str:
@@ -144,8 +162,8 @@ def _words(extent: Count | timedelta) -> str:
 def _policy(policy: EvictionPolicy | TriggerPolicy) -> str:
     """The class of a policy; of our own ones also the arguments, whose old values the stored state would put back."""
     arguments = sorted(vars(policy).items()) if is_ours(type(policy)) else []
-    given = ", ".join(f"{name}={value!r}" for name, value in arguments if name[0] != "_")
-    return f"{type(policy).__qualname__}({given})"
+    settings = ", ".join(f"{name}={value!r}" for name, value in arguments if name[0] != "_")
+    return f"{type(policy).__qualname__}({settings})"
 
 
 def mistakes_of(
@@ -162,143 +180,64 @@ def mistakes_of(
         streams: the fields of the bolt's declared streams.
         inputs: the fields of the bolt's input streams, by (component, stream).
     """
-    yield from windowing.mistakes
-    yield from _shape_mistakes(windowing)
-    yield from _value_mistakes(windowing)
+    shape = list(_shape_mistakes(windowing))
+    yield from shape
     yield from _event_time_mistakes(windowing, streams)
     yield from _field_mistakes(windowing, inputs)
-    if windowing.ack_on_expiry and not list(_shape_mistakes(windowing)):
+    if windowing.ack_on_expiry and not shape:
         if windowing.length is not None:
             yield from _expiry_mistakes(windowing, config)
-        elif isinstance(windowing.gap, timedelta) and config.enable_message_timeouts:
+        elif windowing.gap is not None and config.enable_message_timeouts:
             yield from _gap_mistakes(ms(windowing.gap), config.message_timeout_secs * 1000)
 
 
 def _field_mistakes(windowing: Windowing, inputs: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[str]:
-    wanted: list[tuple[str, Any]] = [
+    names = [
         ("with_timestamp_field", windowing.timestamp_field),
         ("with_message_id_field", windowing.message_id_field),
+        *(("with_key", name) for name in windowing.key or ()),
     ]
-    if windowing.key is not None and _is_key(windowing.key):
-        wanted += [("with_key", name) for name in windowing.key]
-    for what, name in wanted:
+    for method, name in names:
         for (component, stream), fields in inputs.items():
-            if isinstance(name, str) and name and name not in fields:
+            if name is not None and name not in fields:
                 hint = did_you_mean(name, fields) or f": its fields are {list(fields)}"
-                yield f"{what}: {name!r} does not exist in stream {stream!r} of {component!r}{hint}"
+                yield f"{method}: {name!r} does not exist in stream {stream!r} of {component!r}{hint}"
 
 
 def _shape_mistakes(windowing: Windowing) -> Iterator[str]:
-    ways = {
-        "with_window": windowing.length is not None,
-        "with_session_gap": windowing.gap is not None,
-        "with_policies": windowing.policies is not None,
-    }
-    chosen = [name for name, used in ways.items() if used]
+    shapes = {"with_window": windowing.length, "with_session_gap": windowing.gap, "with_policies": windowing.policies}
+    chosen = [name for name, setting in shapes.items() if setting is not None]
     if not chosen:
         yield "Window length is not specified: call with_window, with_tumbling_window or with_session_gap"
     elif len(chosen) > 1:
         yield f"{' and '.join(chosen)} were both called, expected one: a window has one shape"
-    for what, given in (("length", windowing.length), ("sliding interval", windowing.slide)):
-        if given is not None:
-            yield from _extent_mistakes(f"the window's {what}", given)
-    if windowing.closed is not None:
-        yield from _side_mistakes(windowing)
-
-
-def _side_mistakes(windowing: Windowing) -> Iterator[str]:
-    closed = windowing.closed
-    if closed not in ("left", "right"):
-        yield f"the window's closed side: expected 'left' or 'right', got {closed!r}"
-    elif windowing.slide is None or isinstance(windowing.slide, Count):
+    if windowing.closed is not None and not isinstance(windowing.slide, timedelta):
         yield (
-            f"closed={closed!r} is for windows that slide by time: one that slides by tuples ends with a tuple, which "
-            "is in it: leave closed out"
+            f"closed={windowing.closed!r} is for windows that slide by time: one that slides by tuples ends with a "
+            "tuple, which is in it: leave closed out"
         )
-    elif closed == "right" and not windowing.in_event_time:
+    elif windowing.closed == "right" and not windowing.in_event_time:
         yield (
             "closed='right' is for windows in event time: on arrival a timer shows what came before it, [start, end): "
             "leave closed out, or call with_timestamp_field"
         )
 
 
-def _extent_mistakes(what: str, given: Any) -> Iterator[str]:
-    if isinstance(given, Count):
-        count: object = given.tuples
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            yield f"{what}: expected Count(n) with an int n of at least 1, got Count({count!r})"
-    elif isinstance(given, timedelta):
-        yield from _duration_mistakes(what, given, least_ms=1)
-    else:
-        hint = f": did you mean Count({given})?" if isinstance(given, int) else ""
-        yield f"{what}: expected a Count or a timedelta, got {given!r}{hint}"
-
-
-def _duration_mistakes(what: str, given: Any, least_ms: int, most_ms: int = FOREVER_MS) -> Iterator[str]:
-    if not isinstance(given, timedelta):
-        yield f"{what}: expected a timedelta, got {given!r}"
-    elif ms(given) < least_ms:
-        yield f"{what}: expected at least {least_ms} ms, got {ms(given)} ms"
-    elif ms(given) > most_ms:
-        yield f"{what}: expected at most {most_ms} ms (24 days), got {ms(given)} ms"
-
-
-def _value_mistakes(windowing: Windowing) -> Iterator[str]:
-    durations = (
-        ("the session gap", windowing.gap, 1),
-        ("the lag", windowing.lag, 0),
-        ("the watermark interval", windowing.watermark_interval, 1),
-        ("with_idle_stream_timeout", windowing.idle_timeout, 1),
-        ("the idle_timeout of with_key", windowing.key_idle, 1),
-    )
-    for what, given, least in durations:
-        if given is not None:
-            yield from _duration_mistakes(what, given, least)
-    if windowing.timestamp_unit is not None and windowing.timestamp_unit not in list(UNITS):
-        units = ", ".join(f"{unit!r} ({name})" for unit, name in UNITS.items())
-        yield f"the timestamp's unit: expected one of {units}, got {windowing.timestamp_unit!r}"
-    if windowing.max_future is not None:
-        yield from _duration_mistakes("with_max_future", windowing.max_future, 0, ms(timedelta.max))
-    names = (
-        ("with_timestamp_field", windowing.timestamp_field),
-        ("with_late_tuple_stream", windowing.late_stream),
-        ("with_message_id_field", windowing.message_id_field),
-    )
-    for what, given in names:
-        if given is not None and (not isinstance(given, str) or not given):
-            yield f"{what}: expected a non-empty str, got {given!r}"
-    if windowing.key is not None and not _is_key(windowing.key):
-        yield f"with_key: expected the names of fields, got {windowing.key!r}"
-    limit = windowing.max_events_in_memory
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        yield f"with_max_events_in_memory: expected an int of at least 1, got {limit!r}"
-    if windowing.policies is not None:
-        eviction, trigger = cast("tuple[object, object]", windowing.policies)
-        if not isinstance(eviction, EvictionPolicy) or not isinstance(trigger, TriggerPolicy):
-            yield f"with_policies: expected an EvictionPolicy and a TriggerPolicy, got {eviction!r} and {trigger!r}"
-
-
-def _is_key(key: Any) -> bool:
-    return bool(key) and isinstance(key, tuple) and all(isinstance(name, str) and name for name in key)
-
-
 def _event_time_mistakes(windowing: Windowing, streams: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    if not windowing.in_event_time:
-        hint = "can be defined only when specifying a timestamp field: call with_timestamp_field"
-        if windowing.late_stream is not None:
-            yield f"Late tuple stream {hint}"
-        for what, given in (
-            ("A lag", windowing.lag),
-            ("A watermark interval", windowing.watermark_interval),
-            ("An idle stream timeout", windowing.idle_timeout),
-            ("A longest way into the future", windowing.max_future),
-        ):
-            if given is not None:
-                yield f"{what} {hint}"
-    elif windowing.timestamp_field is not None and windowing.timestamp_extractor is not None:
+    settings = {
+        "Late tuple stream": windowing.late_stream,
+        "A lag": windowing.lag,
+        "A watermark interval": windowing.watermark_interval,
+        "An idle stream timeout": windowing.idle_timeout,
+        "A longest way into the future": windowing.max_future,
+    }
+    for what, setting in settings.items():
+        if setting is not None and not windowing.in_event_time:
+            yield f"{what} can be defined only when specifying a timestamp field: call with_timestamp_field"
+    if windowing.timestamp_field is not None and windowing.timestamp_extractor is not None:
         yield "with_timestamp_field and with_timestamp_extractor were both called, expected one of the two"
     late = windowing.late_stream
-    if isinstance(late, str) and late in streams and streams[late] != (LATE_FIELD,):
+    if late is not None and streams.get(late, (LATE_FIELD,)) != (LATE_FIELD,):
         yield (
             f"Stream for late tuples must be defined with with_late_tuple_stream alone: {late!r} is among the bolt's "
             f"outputs with the fields {list(streams[late])}"

@@ -1,7 +1,6 @@
 """Source times: how far the sources of a window's tuples have come in event time.
 
-Rule: a task knows a source by its own tuples of this micro-batch, and by what all tasks of the bolt saw in earlier
-ones. So a source whose tuples go to other tasks alone does not hold up this one for ever.
+A task knows a source by its own tuples of this micro-batch, and by what all tasks of the bolt saw in earlier ones.
 """
 
 from __future__ import annotations
@@ -47,23 +46,23 @@ class SourceTimes:
             times = np.repeat(times, np.diff(rows.anchoring.offsets))
             chosen = np.repeat(chosen, np.diff(rows.anchoring.offsets))
         codes = self._ranges.codes_of(rows.anchoring.roots[chosen])
-        found = np.full(int(codes.max(initial=-1)) + 1, NOTHING_YET, dtype=np.int64)
-        np.maximum.at(found, codes[codes >= 0], times[chosen][codes >= 0])
-        for code in np.flatnonzero(found != NOTHING_YET).tolist():
-            newest[code] = max(newest.get(code, NOTHING_YET), int(found[code]))
+        newest_of_code = np.full(int(codes.max(initial=-1)) + 1, NOTHING_YET, dtype=np.int64)
+        np.maximum.at(newest_of_code, codes[codes >= 0], times[chosen][codes >= 0])
+        for code in np.flatnonzero(newest_of_code != NOTHING_YET).tolist():
+            newest[code] = max(newest.get(code, NOTHING_YET), int(newest_of_code[code]))
 
     def hold(self, marks: WaterMarkEventGenerator, now_ms: int) -> None:
         """Tell the watermark of each stream how far its sources have come."""
-        for stream, told in self._streams.items():
+        for stream, sources in self._streams.items():
             newest = self._newest.get(stream, {})
-            if not told.has_sources and newest.keys() <= {-1}:  # no tuple of the stream belongs to any source
-                marks.hold(stream, None, unread=told.unread)
+            if not sources.has_sources and newest.keys() <= {-1}:  # no tuple of the stream belongs to any source
+                marks.hold(stream, None, unread=sources.unread)
                 continue
-            if told.newest_ms != NOTHING_YET:
-                marks.learn(stream, told.newest_ms, now_ms)
-            held = [max(mark_ms, newest.get(code, NOTHING_YET)) for code, mark_ms in told.planned]
-            held += [] if told.others_ms is None else [told.others_ms]
-            marks.hold(stream, min(held, default=None), unread=told.unread, ended=told.ended)
+            if sources.newest_ms != NOTHING_YET:
+                marks.learn(stream, sources.newest_ms, now_ms)
+            held = [max(mark_ms, newest.get(code, NOTHING_YET)) for code, mark_ms in sources.planned]
+            held += [] if sources.others_ms is None else [sources.others_ms]
+            marks.hold(stream, min(held, default=None), unread=sources.unread, ended=sources.ended)
 
     def reports(self, bolt: str) -> list[tuple[str, str, str, int, int]]:
         """What the driver has to know of this micro-batch (``source_marks.Report``)."""
@@ -76,10 +75,12 @@ class SourceTimes:
     @property
     def release_ms(self) -> int | None:
         """When the next source that has nothing at present stops to hold the watermark; None if none will."""
-        if any(told.unread for told in self._streams.values()):
+        if any(sources.unread for sources in self._streams.values()):
             return None
-        return min((told.release_ms for told in self._streams.values() if told.release_ms is not None), default=None)
+        return min(
+            (sources.release_ms for sources in self._streams.values() if sources.release_ms is not None), default=None
+        )
 
     def have_ended(self, streams: int) -> bool:
         """Whether the sources of all input streams, so many, are read to their ends."""
-        return len(self._streams) == streams and all(told.ended for told in self._streams.values())
+        return len(self._streams) == streams and all(sources.ended for sources in self._streams.values())

@@ -31,7 +31,7 @@ from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
 from sparkbolt.windows.firing import Count, Fired, Windower
 from sparkbolt.windows.keyed import KeyedWindows
 from sparkbolt.windows.log import WindowLog
-from sparkbolt.windows.reading import SeenIds, groups_of, times_of
+from sparkbolt.windows.reading import MessageIds, groups_of, times_of
 from sparkbolt.windows.segments import Selection, Shelf
 from sparkbolt.windows.settings import Windowing, ms
 from sparkbolt.windows.source_times import SourceTimes
@@ -47,7 +47,7 @@ from sparkbolt.worker.returned_values import emit_all
 
 if TYPE_CHECKING:
     from sparkbolt.windows.bolt import WindowedBolt
-    from sparkbolt.worker.results import TaskResult
+    from sparkbolt.worker.results import Settlements
     from sparkbolt.worker.state.task_state import TaskState
 
 HEAD = "__window"
@@ -107,7 +107,7 @@ class WindowTask(BoltRuntime):
         self._next_due_ms = self._context.now_ms
         """When the task ran last or, if that is later, when its timer is due next; in milliseconds."""
         self._marks: WaterMarkEventGenerator | None = None
-        self._seen = SeenIds()
+        self._seen = MessageIds()
         self._window: Windower | None = None
         self._keyed: KeyedWindows | None = None
         self._times = SourceTimes()
@@ -204,7 +204,7 @@ class WindowTask(BoltRuntime):
         assert self._window is not None
         return iter([(None, self._window)])
 
-    def begin(self, counts: TaskResult) -> None:
+    def begin(self, counts: Settlements) -> None:
         """See ``BoltRuntime``."""
         now_ms = self._context.now_ms
         if self._marks is None:
@@ -227,7 +227,7 @@ class WindowTask(BoltRuntime):
             log.end_rows(held)
         self._changed = True
 
-    def rows(self, rows: Rows, counts: TaskResult) -> npt.NDArray[np.bool_] | None:
+    def rows(self, rows: Rows, counts: Settlements) -> npt.NDArray[np.bool_] | None:
         """See ``BoltRuntime``."""
         if rows.origin.component == SYSTEM_COMPONENT:
             return None
@@ -308,7 +308,7 @@ class WindowTask(BoltRuntime):
             )
             self._late, self._late_told_ms = 0, now_ms
 
-    def end(self, counts: TaskResult) -> None:
+    def end(self, counts: Settlements) -> None:
         """See ``BoltRuntime``."""
         now_ms, marks = self._context.now_ms, self._marks
         if marks is not None:
@@ -470,7 +470,7 @@ class WindowTask(BoltRuntime):
             collector.end()
 
 
-def _refuse(window: Windower, places: npt.NDArray[np.intp], good: npt.NDArray[np.bool_], counts: TaskResult) -> None:
+def _refuse(window: Windower, places: npt.NDArray[np.intp], good: npt.NDArray[np.bool_], counts: Settlements) -> None:
     """Fail the rows that a window did not take; ``good``, bool[rows], becomes false for them."""
     for offset, failure in window.refused.items():
         row = int(places[offset])

@@ -1,18 +1,11 @@
-"""Triggers: when a window is evaluated.
-
-Rule 1: a trigger ignores events until ``start``.
-Rule 2: a trigger reads no clock: ``advance`` passes the time, and the trigger fires for each timer that was due by
-then, with the timer's own time.
-
-The names and the rules are those of Storm.
-"""
+"""Triggers: when a window is evaluated. The names and the rules are those of Storm."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import checked, whole
 from sparkbolt.windows.policies import Event, EvictionContext
 
 if TYPE_CHECKING:
@@ -84,8 +77,9 @@ class TriggerPolicy(ABC):
 class CountTriggerPolicy(TriggerPolicy):
     """Triggers a window after every ``count`` events; the window ends at the time of the last of them."""
 
-    def __init__(self, count: int) -> None:
-        self.count = arguments.whole("count", count)
+    @checked
+    def __init__(self, count: Annotated[int, whole()]) -> None:
+        self.count = count
         self._seen = 0
 
     def track(self, event: Event) -> None:
@@ -107,8 +101,9 @@ class TimeTriggerPolicy(TriggerPolicy):
     next window.
     """
 
-    def __init__(self, interval_ms: int) -> None:
-        self.interval_ms = arguments.whole("interval_ms", interval_ms)
+    @checked
+    def __init__(self, interval_ms: Annotated[int, whole()]) -> None:
+        self.interval_ms = interval_ms
         self._due_ms: int | None = None
 
     def start(self, now_ms: int) -> None:
@@ -134,8 +129,9 @@ class TimeTriggerPolicy(TriggerPolicy):
 class WatermarkCountTriggerPolicy(TriggerPolicy):
     """Triggers a window for every ``count`` events that a watermark has passed; it ends at the newest of them."""
 
-    def __init__(self, count: int) -> None:
-        self.count = arguments.whole("count", count)
+    @checked
+    def __init__(self, count: Annotated[int, whole()]) -> None:
+        self.count = count
         self._last_ms = 0
 
     def track(self, event: Event) -> None:
@@ -153,8 +149,9 @@ class WatermarkCountTriggerPolicy(TriggerPolicy):
 class WatermarkTimeTriggerPolicy(TriggerPolicy):
     """Triggers a window at each multiple of ``interval_ms`` that a watermark has reached; skips empty windows."""
 
-    def __init__(self, interval_ms: int) -> None:
-        self.interval_ms = arguments.whole("interval_ms", interval_ms)
+    @checked
+    def __init__(self, interval_ms: Annotated[int, whole()]) -> None:
+        self.interval_ms = interval_ms
         self._end_ms = 0
 
     def track(self, event: Event) -> None:

@@ -1,10 +1,7 @@
 """Watermarks: how far event time has come.
 
-Rule 1: the watermark is the least of the latest timestamps of the input streams, minus the lag. There is none until
-every input stream has had an event. It only rises.
-A stream whose sources have not come as far as its latest timestamp counts with the least of them (``hold``).
-Rule 2: an event is late if, and only if, it is older than the last watermark that was returned. An equal timestamp is
-not late.
+The watermark is the least of the latest timestamps of the input streams, minus the lag. There is none until every input
+stream has had an event, and it only rises. An event is late if it is older than the last watermark that was returned.
 """
 
 from __future__ import annotations
@@ -97,10 +94,10 @@ class WaterMarkEventGenerator:
         latest = [self._come_to(stream) for stream in going_on if not self._is_silent(stream, now_ms)]
         if not latest:  # all streams are silent or have ended: the newest timestamp of all counts
             latest = [self.newest_ms]
-        known = [timestamp for timestamp in latest if timestamp is not None]
-        if len(known) < len(latest):
+        times = [timestamp for timestamp in latest if timestamp is not None]
+        if len(times) < len(latest):
             return None
-        mark = min(known) - self.lag_ms
+        mark = min(times) - self.lag_ms
         return mark if mark > self.last else None
 
     def _come_to(self, stream: Hashable) -> int | None:
@@ -117,7 +114,7 @@ class WaterMarkEventGenerator:
     @property
     def newest_ms(self) -> int | None:
         """The newest timestamp of all streams; None if there was no event."""
-        return max((known for known in self._latest.values() if known is not None), default=None)
+        return max((time_ms for time_ms in self._latest.values() if time_ms is not None), default=None)
 
     def clock_mark(self, now_ms: int) -> int | None:
         """How far the watermark may rise with the clock: not quite as far as time has passed since the last event.

@@ -1,7 +1,4 @@
-"""The window: what a windowed bolt sees of it.
-
-Rule: nothing is copied or opened before it is asked for; a window counts its tuples without reading them.
-"""
+"""The window that a windowed bolt sees: nothing is copied or opened before the bolt asks for it."""
 
 from __future__ import annotations
 

@@ -30,8 +30,6 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.api.causes import Cause
-from sparkbolt.api.metrics import ComponentMetrics, unpack
-from sparkbolt.api.outage import add_healths
 from sparkbolt.api.reports import Fail
 from sparkbolt.api.story import merged
 from sparkbolt.base import packing
@@ -51,7 +49,7 @@ from sparkbolt.base.ids import (
 )
 from sparkbolt.base.packing import Buffer
 from sparkbolt.errors import InvariantError, check
-from sparkbolt.observe.measurements import Measurements
+from sparkbolt.observe.measurements import add_totals
 from sparkbolt.wire.edges import Anchoring
 from sparkbolt.wire.frames import (
     FrameKind,
@@ -400,15 +398,7 @@ def gather(frames: Iterable[Any]) -> Feedback:
             feedback.partials += int.from_bytes(body[:8], "little")
             verdicts.append(decode_verdicts(body[8:]))
         elif kind == FrameKind.FEEDBACK:
-            metrics, reports, hops, timers, marks, healths, measured = decode_control(data, FrameKind.FEEDBACK)
-            feedback.marks.extend(marks)
-            feedback.measured.add(Measurements.unpack(measured))
-            feedback.timers.update(timers)
-            add_healths(feedback.healths, healths)
-            for component, counts in unpack(metrics).items():
-                feedback.metrics.setdefault(component, ComponentMetrics()).add(counts)
-            feedback.reports.extend(reports)
-            feedback.hops.extend(hops)
+            feedback.add(decode_control(data, FrameKind.FEEDBACK))
         elif kind == FrameKind.READS:
             feedback.reads.append(decode_control(data, FrameKind.READS))
         elif kind == FrameKind.NAMES:
@@ -422,6 +412,7 @@ def gather(frames: Iterable[Any]) -> Feedback:
     if partials:
         feedback.partials += count_pairs(partials)
         verdicts.append(judge(partials))
+    add_totals(feedback.metrics, feedback.measured.flows)
     feedback.verdicts = merge(verdicts)
     feedback.hops = merged(feedback.hops)
     feedback.marks.sort()

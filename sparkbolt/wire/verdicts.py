@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkbolt.api.metrics import ComponentMetrics
+from sparkbolt.api.outage import Health, add_healths
 from sparkbolt.api.reports import ErrorReport, Fail
 from sparkbolt.api.story import Hop
 from sparkbolt.base.ids import (
@@ -99,26 +100,57 @@ class KeptRows(NamedTuple):
     """Each row, pickled."""
 
 
+@dataclass(kw_only=True)
+class StageFeedback:
+    """What a stage reports to the driver besides trees, from its own tasks and from the stages before it.
+
+    >>> feedback = StageFeedback()
+    >>> feedback.add(StageFeedback(metrics={"split": ComponentMetrics(errors=1)}))
+    >>> feedback.add(StageFeedback(metrics={"split": ComponentMetrics(errors=2)}))
+    >>> feedback.metrics["split"].errors
+    3
+    """
+
+    metrics: dict[str, ComponentMetrics] = field(default_factory=dict)
+    """By component: what ``measured`` does not count; in the driver also the totals of what it counts."""
+    measured: Measurements = field(default_factory=Measurements)
+    reports: list[ErrorReport] = field(default_factory=list)
+    hops: list[Hop] = field(default_factory=list)
+    """Hops of failed trees, of retried trees, and of trees that ``trace`` chose."""
+    timers: dict[int, Any] = field(default_factory=dict)
+    """Number of each task with a bolt runtime that ran, to its next timer (``plan.Timer``); None: it needs none."""
+    marks: list[tuple[str, str, str, int, int]] = field(default_factory=list)
+    """The newest timestamps that windowed bolts have seen (``source_marks.Report``)."""
+    healths: dict[str, Health] = field(default_factory=dict)
+    """Bolt to the results of the tuples that it received."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to report."""
+        counts = self.measured.flows or self.metrics
+        return not (counts or self.reports or self.hops or self.timers or self.healths)
+
+    def add(self, other: StageFeedback) -> None:
+        """Add the feedback of another stage."""
+        for component, counts in other.metrics.items():
+            self.metrics.setdefault(component, ComponentMetrics()).add(counts)
+        self.measured.add(other.measured)
+        self.reports += other.reports
+        self.hops += other.hops
+        self.timers.update(other.timers)
+        self.marks += other.marks
+        add_healths(self.healths, other.healths)
+
+
 @dataclass
-class Feedback:
+class Feedback(StageFeedback):
     """All that one micro-batch returns to the driver."""
 
     verdicts: Verdicts = field(default_factory=Verdicts)
-    metrics: dict[str, ComponentMetrics] = field(default_factory=dict)
-    measured: Measurements = field(default_factory=Measurements)
-    reports: list[ErrorReport] = field(default_factory=list)
     partials: int = 0
     """How many (key, xor) pairs the acker combined; this number decides where the next acker runs."""
-    hops: list[Hop] = field(default_factory=list)
-    """Hops of failed trees, of retried trees, and of trees that ``trace`` chose."""
     message_ids: dict[int, str] = field(default_factory=dict)
     """Tree key to the printed message id of a ``Spout`` or an inlet, for trees about which something is reported."""
-    timers: dict[int, Any] = field(default_factory=dict)
-    """Number of each task with a bolt runtime that ran, to its next timer (``plan.Timer``, or None)."""
-    marks: list[tuple[str, str, str, int, int]] = field(default_factory=list)
-    """The newest timestamps that windowed bolts have seen (``source_marks.Report``)."""
-    healths: dict[str, Any] = field(default_factory=dict)
-    """Bolt to the results of the tuples that it received (``outage.Health``)."""
     letters: list[bytes] = field(default_factory=list)
     """Dead letters for the checkpoint, sorted: lines of JSON that are not parsed on the way."""
     kept: list[KeptRows] = field(default_factory=list)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sparkbolt.api.metrics import ComponentMetrics
 from sparkbolt.api.progress import HUNG_SECS, Activity, Doing, Progress, Sight
+from sparkbolt.observe.measurements import Flow, FlowCounts
 
 if TYPE_CHECKING:
     from sparkbolt.layout.lane import Lane
@@ -66,12 +66,12 @@ class ActivityMonitor:
         self.working: Working | None = None
         """The task that is in ``execute``."""
         self._done: dict[str, tuple[int, int]] = {}
-        self._now: Mapping[str, ComponentMetrics] = {}
+        self._now: Mapping[Flow, FlowCounts] = {}
 
-    def stage(self, micro_batch_id: int, metrics: Mapping[str, ComponentMetrics]) -> None:
-        """Begin a stage, which counts its work in ``metrics``; the stage before it has ended."""
+    def stage(self, micro_batch_id: int, flows: Mapping[Flow, FlowCounts]) -> None:
+        """Begin a stage, which counts its work in ``flows``; the stage before it has ended."""
         self._done = self.counts if micro_batch_id == self.doing.micro_batch_id else {}
-        self._now = metrics
+        self._now = flows
         self._move(Activity.OTHER, 0, 0, micro_batch_id)
 
     def begin(self, activity: Activity, task: int, rows: int = 0, working: Working | None = None) -> tuple[Doing, Any]:
@@ -104,9 +104,9 @@ class ActivityMonitor:
     def counts(self) -> dict[str, tuple[int, int]]:
         """By component: how many tuples were emitted and executed in this process in this micro-batch."""
         counts = dict(self._done)
-        for component, own in list(self._now.items()):
-            emitted, executed = counts.get(component, (0, 0))
-            counts[component] = emitted + own.emitted, executed + own.executed
+        for flow, own in list(self._now.items()):
+            emitted, executed = counts.get(flow.component, (0, 0))
+            counts[flow.component] = emitted + own.emitted, executed + own.executed
         return counts
 
 

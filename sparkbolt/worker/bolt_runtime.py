@@ -22,7 +22,7 @@ from sparkbolt.wire.stream_sources import SourceRanges, StreamSources
 
 if TYPE_CHECKING:
     from sparkbolt.worker.emissions import Rows
-    from sparkbolt.worker.results import TaskResult
+    from sparkbolt.worker.results import Settlements
     from sparkbolt.worker.state.task_state import TaskState
 
 
@@ -75,11 +75,11 @@ class BoltRuntime(ABC):
         """
 
     @abstractmethod
-    def begin(self, result: TaskResult) -> None:
+    def begin(self, result: Settlements) -> None:
         """Do what is due at ``context.now_ms``, before this micro-batch's rows."""
 
     @abstractmethod
-    def rows(self, rows: Rows, result: TaskResult) -> npt.NDArray[np.bool_] | None:
+    def rows(self, rows: Rows, result: Settlements) -> npt.NDArray[np.bool_] | None:
         """Take in some rows; called once for each frame.
 
         Returns:
@@ -88,7 +88,7 @@ class BoltRuntime(ABC):
         """
 
     @abstractmethod
-    def end(self, result: TaskResult) -> None:
+    def end(self, result: Settlements) -> None:
         """Do what is due after this micro-batch's rows, and set ``timer``."""
 
     def begin_flush(self) -> None:  # noqa: B027  most emit nothing

@@ -24,7 +24,8 @@ from sparkbolt.base.exceptions import printed
 from sparkbolt.base.ids import OBJECT_ORDINAL
 from sparkbolt.errors import EmitError
 from sparkbolt.wire.frames import sound_column
-from sparkbolt.worker.emissions import NO_LISTS, UNANCHORED, Anchors, Emissions, Output, named
+from sparkbolt.worker.emissions import UNANCHORED, Anchors, Emissions, Output
+from sparkbolt.worker.returned_values import NO_LISTS, named
 
 if TYPE_CHECKING:
     from sparkbolt.worker.emissions import Rows

@@ -17,7 +17,7 @@ from sparkbolt.worker.collectors import ColumnBlockCollector
 from sparkbolt.worker.crash_isolation import TaskWatch
 from sparkbolt.worker.emissions import Output, Rows
 from sparkbolt.worker.failures import Failure, failure_of
-from sparkbolt.worker.results import TaskResult
+from sparkbolt.worker.results import Settlements
 from sparkbolt.worker.returned_values import refuse
 
 
@@ -31,7 +31,7 @@ class ColumnFrames:
         self._collector = collector
         self._who = who
 
-    def run(self, rows: Rows, result: TaskResult, watch: TaskWatch | None) -> None:
+    def run(self, rows: Rows, result: Settlements, watch: TaskWatch | None) -> None:
         """Execute a frame."""
         try:
             if watch is not None:
@@ -41,7 +41,7 @@ class ColumnFrames:
             return
         self._run(rows, 0, result)
 
-    def _run(self, rows: Rows, first: int, result: TaskResult) -> None:
+    def _run(self, rows: Rows, first: int, result: Settlements) -> None:
         """Execute a frame, or a part of one that begins with row ``first`` of it."""
         self._collector.begin(rows.count, first)
         before = [(out, out.mark()) for out in self._output.streams.values()]

@@ -202,7 +202,7 @@ class LetterReader(EntryReader):
             self._fail_letters(sequences, text, failure)
             return
         worker.refusals.pop(number, None)
-        self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
+        self._stage.start_trees(self._keys(sequences))
 
     def _hand_over(self, letters: Sequence[tuple[int, DeadLetter]]) -> None:
         """Send letters for the checkpoint to the driver, with the feedback."""
@@ -218,7 +218,7 @@ class LetterReader(EntryReader):
         if lines:
             row = wrap(FrameKind.LETTERS, b"".join(lines), self._stage.moment)
             self._stage.add_row((self._stage.lane.feedback_dest, row))
-            self._stage.start_trees(self._keys(done), np.zeros(len(done), dtype=np.uint64))
+            self._stage.start_trees(self._keys(done))
         if waiting:
             text = f"not written: the letters before it have {size} bytes already"
             self._fail_letters(waiting, text, Failure(Cause.LETTER, text))
@@ -245,7 +245,7 @@ class LetterReader(EntryReader):
         if failure.cause != Cause.LETTER:  # a letter that was not tried is not another error
             self._stage.counts(self._component).errors += 1
             self._stage.report(ErrorReport(self._component, self._index, text, failure.traceback))
-        self._stage.start_trees(self._keys(sequences), np.zeros(len(sequences), dtype=np.uint64))
+        self._stage.start_trees(self._keys(sequences))
         number = self._stage.moment.micro_batch_id
         for key in self._keys(sequences).tolist():
             self._stage.fail(Fail(key, self._component, self._index, Cause.LETTER, text, number, failure.traceback))

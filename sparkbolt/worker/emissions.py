@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 import operator
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +17,13 @@ import pyarrow as pa
 
 from sparkbolt.api.pickling import CannotKeepError, Pickling
 from sparkbolt.api.story import short
-from sparkbolt.api.tuples import DEFAULT_STREAM, TRACED, AnchorPairs, Origin, Tuple
+from sparkbolt.api.tuples import DEFAULT_STREAM, TRACED, AnchorPairs, Origin
 from sparkbolt.base.ids import U64, ordinals_within
 from sparkbolt.base.text_arrays import text_from
 from sparkbolt.errors import EmitError, check
 from sparkbolt.wire.edges import Anchoring, Parents, slotted
 from sparkbolt.wire.frames import Column, Path, column_of, part, python_values, spread
+from sparkbolt.worker.returned_values import NO_LISTS, misfit
 from sparkbolt.worker.routing import EmittedRows, StreamRoutes
 
 
@@ -136,6 +137,11 @@ class Rows:
         return anchoring.roots[chosen], anchoring.edges[chosen]
 
 
+NOWHERE = Origin("", -1, "", ())
+"""The origin of rows that no component sent: of a ``flush``, and of a step of a bolt runtime."""
+NO_ROWS = Rows(NOWHERE, 0, [], None, None)
+
+
 def _coded(codes: bytes, distinct: list[str], text: tuple[bytes, bytes] | None) -> Column:
     """What ``column_of`` makes of strings for a field that is sent as a dictionary.
 
@@ -198,8 +204,6 @@ def _starts(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 UNANCHORED = -1
-NO_LISTS: Final = (str, bytes, bytearray, memoryview, Mapping, Set)
-"""Types that have a length and can be iterated over, but are neither a list of values nor a column."""
 
 
 class Anchors(NamedTuple):
@@ -371,8 +375,9 @@ class Emissions:
         """
         self._chunks.append((columns, parents))
 
-    def blocks(self, rows: Rows, tracked: bool, task: int) -> Iterator[EmittedRows]:
-        """Yield what was emitted while task number ``task`` worked on ``rows``, as blocks of emitted rows."""
+    def blocks(self, rows: Rows, tracked: bool, task: int) -> list[EmittedRows]:
+        """What was emitted while task number ``task`` worked on ``rows``, as blocks of emitted rows."""
+        blocks = []
         path = (*(rows.path if not self._anchors else ()), (task, self.routes.index))
         first = self.first
         for columns, parents in self._parts():
@@ -383,8 +388,10 @@ class Emissions:
                 direct_to = direct_to[order] if direct_to is not None else None
             anchored = self._parents(rows, parents, first - self.first) if tracked else None
             attempts = self._attempts(rows, parents)
-            yield EmittedRows(self.routes, columns, len(parents), first, anchored, attempts, direct_to, path)
+            block = EmittedRows(self.routes, columns, len(parents), first, anchored, attempts, direct_to, path)
+            blocks.append(block)
             first += len(parents)
+        return blocks
 
     def _parts(self) -> Iterator[tuple[Sequence[Column], npt.NDArray[np.int64]]]:
         if self.rows.count:
@@ -462,29 +469,8 @@ class Emissions:
             raise self.refuse(values) from None
 
     def refuse(self, values: Any) -> EmitError:
-        """The error for values that do not fit the stream: it names what was emitted and what was expected."""
-        declared = f"stream {self.routes.name!r}, which declares {self.width} field(s) {self.routes.fields}"
-        what = None if isinstance(values, list | tuple) else named(values)
-        if what is not None:
-            return EmitError(f"{self.routes.component!r} emitted {what} on {declared}: {self._mend(values)}")
-        hint = (
-            ": one value that is itself a list is emitted as [the_list]" if self.width == 1 and len(values) > 1 else ""
-        )
-        return EmitError(f"{self.routes.component!r} emitted {len(values)} values on {declared}{hint}")
-
-    def _mend(self, values: Any) -> str:
-        if isinstance(values, Tuple):
-            return "did you mean tup.values?"
-        if isinstance(values, Mapping):
-            return f"emit its values as a list, in the order of the fields: [{_wanted(values, self.routes.fields)}]"
-        if isinstance(values, Set):
-            return "a set has no order: emit a list"
-        lazy = lazy_advice(values)
-        if lazy:
-            return lazy
-        if isinstance(values, str | bytes) or (self.width == 1 and values is not None):
-            return f"did you mean [{short(values)}]?"
-        return "emit a list of values"
+        """The error for values that do not fit the stream."""
+        return EmitError(misfit(values, self.routes.component, self.routes.name, self.routes.fields))
 
     def task(self, task: Any) -> int:
         """The number of the task of a direct emission, checked; 0 if the stream has no consumers.
@@ -561,6 +547,11 @@ class Output:
             "them: keep the values, and emit them in the next execute or flush"
         )
 
+    def clear(self) -> None:
+        """Forget what was emitted, which was sent."""
+        for out in self.streams.values():
+            out.clear()
+
     def begin(self) -> None:
         """Begin a micro-batch; all emissions of the one before must have been sent."""
         for name, out in self.streams.items():
@@ -568,28 +559,3 @@ class Output:
             out.clear()
             out.first = 0
         self.errors.clear()
-
-
-def named(values: Any) -> str:
-    """A name for what was emitted, for error messages: ``the str 'abc'``, ``a Tuple``, ``None``."""
-    if values is None:
-        return "None"
-    if isinstance(values, str | bytes | bool | int | float):
-        return f"the {type(values).__name__} {short(values)}"
-    name = type(values).__name__
-    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
-
-
-def _wanted(values: Mapping[Any, Any], fields: Sequence[str]) -> str:
-    return ", ".join(f"row[{field!r}]" for field in fields) or f"{len(values)} values"
-
-
-def lazy_advice(value: Any) -> str:
-    """Advice for a value that does nothing until it is awaited or iterated over; empty for any other value."""
-    if hasattr(value, "__await__"):
-        return "nothing awaits it here: only an AsyncBolt runs coroutines"
-    if hasattr(value, "__aiter__"):
-        return "nothing goes through it here: only an AsyncBolt runs asynchronous generators"
-    if isinstance(value, Iterator):
-        return "emit each list that it gives"
-    return ""

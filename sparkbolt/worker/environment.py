@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, Protocol, TypeAlias
@@ -16,13 +15,11 @@ from typing import Any, Protocol, TypeAlias
 import cloudpickle
 
 from sparkbolt.api.dead_letters import DeadLetterSink
-from sparkbolt.api.reports import Fail
-from sparkbolt.base.ids import U64
 from sparkbolt.layout.lane import Lane
 from sparkbolt.observe.measurements import Process
 from sparkbolt.wire.frames import Column
 from sparkbolt.worker.emissions import Output, Rows
-from sparkbolt.worker.routing import RoutedRows
+from sparkbolt.worker.results import Work
 from sparkbolt.worker.tasks import BoltTask
 
 MAIN = "__main__"
@@ -101,23 +98,8 @@ class Observer(Protocol):
     def starting(self, task: BoltTask, rows: Rows) -> Rows:
         """Called before a task runs on rows; the task runs on the rows that this returns."""
 
-    def sending(self, task: BoltTask) -> None:
-        """Called before the emissions of a task are sent."""
-
-    def giving(self, rows: Rows) -> AbstractContextManager[None]:
-        """Entered while a fused task works on rows, whose values are the very objects that were emitted."""
-
-    def started(self, keys: U64) -> None:
-        """Called when trees begin: their keys, uint64[trees]."""
-
-    def sent(self, sender: int, stream: int, routed: RoutedRows) -> None:
-        """Called when a task has sent rows to another task."""
-
-    def settled(self, roots: U64, edges: U64) -> None:
-        """Called when deliveries were acked, with a pair for each tree of each delivery; each uint64[pairs]."""
-
-    def failed(self, fail: Fail) -> None:
-        """Called when a tree fails."""
+    def worked(self, work: Work) -> None:
+        """See ``Subscriber``; called before any other subscriber."""
 
     def again(self) -> None:
         """Called when this attempt begins again: what was observed of it before does not count."""

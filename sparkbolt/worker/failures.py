@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkbolt.api.causes import NOT_TRIED, STOPPING, Cause
-from sparkbolt.base.exceptions import REASON_CHARACTERS_MAX, is_of, line_of, pass_on, said, text_of
+from sparkbolt.base.exceptions import REASON_CHARACTERS_MAX, line_of, pass_on, reason_of, text_of
 from sparkbolt.errors import (
     EmitError,
     EngineError,
@@ -47,19 +47,19 @@ def failure_of(error: BaseException) -> Failure:
         KeyboardInterrupt, Interruption: the exception is one of these, which belong to no tuple.
     """
     pass_on(error)
-    if is_of(error, ReportedFailedException):
+    if isinstance(error, ReportedFailedException):
         return Failure(Cause.FAIL, line_of(error), text_of(error))
-    if is_of(error, FailedException):
+    if isinstance(error, FailedException):
         return Failure(Cause.FAIL, line_of(error), reported=False)
-    if is_of(error, KilledWorkerError):
-        return Failure(Cause.STATE if is_of(error, UnkeptError) else Cause.KILLED, line_of(error))
-    if is_of(error, Unavailable):
+    if isinstance(error, KilledWorkerError):
+        return Failure(Cause.STATE if isinstance(error, UnkeptError) else Cause.KILLED, line_of(error))
+    if isinstance(error, Unavailable):
         return Failure(Cause.UNAVAILABLE, line_of(error) or "it depends on something that is away")
-    if is_of(error, PrepareError) and error.__cause__ is not None:
+    if isinstance(error, PrepareError) and error.__cause__ is not None:
         return Failure(failure_of(error.__cause__).cause, line_of(error), text_of(error))
-    if is_of(error, Reject):
+    if isinstance(error, Reject):
         return Failure(Cause.REJECTED, line_of(error) or "rejected by the bolt")
-    cause = Cause.EMIT if is_of(error, EmitError) else Cause.EXCEPTION
+    cause = Cause.EMIT if isinstance(error, EmitError) else Cause.EXCEPTION
     return Failure(cause, line_of(error), text_of(error))
 
 
@@ -84,7 +84,7 @@ def failure_said(reason: Any) -> Failure:
     """
     if isinstance(reason, Unavailable | Reject):  # as if it had been raised
         return replace(failure_of(reason), reported=False)
-    text, traceback_ = said(reason)
+    text, traceback_ = reason_of(reason)
     return Failure(Cause.FAIL, text or "failed by the bolt", traceback_, reported=False)
 
 

@@ -30,6 +30,7 @@ from sparkbolt.base.ids import U64, run_starts, unmix64
 from sparkbolt.layout.lane import Lane
 from sparkbolt.wire.frames import Column, Moment, Path, python_values
 from sparkbolt.worker.emissions import Rows
+from sparkbolt.worker.results import Work
 from sparkbolt.worker.routing import EmittedRows
 
 FAILED_MAX = 100
@@ -70,11 +71,26 @@ class HopRecorder:
 
     # What a stage records.
 
-    def worked(self, context: TopologyContext, rows: Rows, failures: Iterable[int], held: Mask | None) -> None:
+    def worked(self, work: Work) -> None:
+        """See ``Subscriber``; called only for work that is followed."""
+        done = work.done
+        if work.rows.attempts is not None or done.failures:
+            self._worked(work.task, work.rows, done.failures, done.held)
+        late_acks = done.late_acks if self._lane.traces else [tup for tup in done.late_acks if tup.mark & TRACED]
+        self._settled(work.task, late_acks, done.late_fails)
+        for sent in work.sent:
+            if sent.block.attempts is not None:
+                self._emitted(sent.block, work.task)
+        for refusal in work.refused:
+            for root in refusal.roots:  # they fail because an emission cannot be sent
+                if self._may_fail(root):
+                    self._pass(root, refusal.path)
+
+    def _worked(self, task: int, rows: Rows, failures: Iterable[int], held: Mask | None) -> None:
         """Record that a task has worked on rows, of which some are marked or some failed.
 
         Args:
-            context: the task's.
+            task: the number of the task.
             rows: the rows.
             failures: the rows that failed.
             held: bool[rows], the rows that were neither acked nor failed; None if there are none.
@@ -90,7 +106,7 @@ class HopRecorder:
             if not self._wants(root):
                 continue
             told.add(root)
-            action = self._action(root, context.task)
+            action = self._action(root, task)
             lost, kept = failed[of_root], held[of_root] if held is not None else np.zeros(len(of_root), dtype=bool)
             action.tuples += len(of_root)
             action.failed += int(lost.sum())
@@ -100,18 +116,12 @@ class HopRecorder:
         for row in np.flatnonzero(failed)[:FAILED_MAX].tolist():
             for root, _ in rows.anchors_of(row):
                 if self._may_fail(root) and root not in told:
-                    action = self._action(root, context.task)
+                    action = self._action(root, task)
                     action.failed += 1
                     self._show(action, rows, row, source)
                     self._pass(root, rows.path)
 
-    def refused(self, roots: Sequence[int], path: Path) -> None:
-        """Record that trees fail because an emission at the end of ``path`` cannot be sent."""
-        for root in roots:
-            if self._may_fail(root):
-                self._pass(root, path)
-
-    def emitted(self, block: EmittedRows, sender: int) -> None:
+    def _emitted(self, block: EmittedRows, sender: int) -> None:
         """Record that a task has emitted rows, some of which are marked."""
         parents, stream = block.parents, block.stream
         if parents is None or block.attempts is None:
@@ -130,16 +140,16 @@ class HopRecorder:
         """Record the ``traceparent`` of messages whose trees are followed, by root."""
         self._parents.update((root, text) for root, text in parents.items() if self._wants(root))
 
-    def settled(self, context: TopologyContext, acked: Iterable[Tuple], failed: Iterable[Tuple]) -> None:
+    def _settled(self, task: int, acked: Iterable[Tuple], failed: Iterable[Tuple]) -> None:
         """Record that a task has acked or failed tuples that it had kept."""
         for tup in acked:
             if tup.mark > 1:
                 for root in filter(self._wants, (root for root, _ in tup.anchors)):
-                    self._action(root, context.task).acked += 1
+                    self._action(root, task).acked += 1
         for tup in failed:
             for root, _ in tup.anchors:
                 if self._may_fail(root) or tup.mark > 1:
-                    action = self._action(root, context.task)
+                    action = self._action(root, task)
                     action.failed += 1
                     action.source = f"{tup.source_component}[{tup.source_task}]"
                     action.values = short_values(tup._origin.fields, tup.values)

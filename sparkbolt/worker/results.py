@@ -1,58 +1,47 @@
-"""Results: what a task returns, what a stage returns for all its tasks, and how that leaves the process.
+"""Results: what a task did with some rows, and what a stage reports to the driver about it.
 
-Rule 1: data flows one way. A task does not call the stage: it returns a ``TaskResult``, and its emissions are in its
-``Output``. The stage folds both into one ``StageResult``, which ``to_rows`` turns into rows of Spark at the very end.
-Rule 2: a row that cannot be sent is returned as a ``Refusal``: a value cannot be pickled, cannot be read back, or is
-too large. The caller decides what becomes of its trees.
-Rule 3: frames of one task on one stream are numbered in the order in which they are written.
+Rule 1: data flows one way. A task does not call the stage: it returns ``Settlements``, and its emissions are in its
+``Output``. The stage sends the emissions, and tells all subscribers about both at once, as one ``Work``.
+Rule 2: everything is counted once, by task and stream (``Counters``); the driver adds up the totals of components.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from sparkbolt.api.metrics import ComponentMetrics, pack
-from sparkbolt.api.outage import Health
+from sparkbolt.api.metrics import ComponentMetrics
+from sparkbolt.api.outage import Health, add_healths
 from sparkbolt.api.reports import ErrorReport, Fail
-from sparkbolt.api.story import Hop
-from sparkbolt.api.tuples import Origin, Tuple
-from sparkbolt.base.exceptions import pass_on
-from sparkbolt.base.ids import U64
+from sparkbolt.api.tuples import SYSTEM_COMPONENT, TRACED, Origin, Tuple
+from sparkbolt.base.exceptions import printed
+from sparkbolt.base.ids import U64, unmix64_array
 from sparkbolt.layout.lane import Lane
-from sparkbolt.observe.measurements import Measurements
-from sparkbolt.wire.acker import encode_partials, shards_of
+from sparkbolt.observe.measurements import ANY, FlowCounts, Measurements, TimeSpan
+from sparkbolt.wire.acker import Accounts, combine, encode_partials, shards_of
 from sparkbolt.wire.edges import Anchoring
-from sparkbolt.wire.frames import (
-    Column,
-    Frame,
-    FrameKind,
-    Moment,
-    Path,
-    encode,
-    encode_control,
-    part,
-    take,
-    unpicklable,
-    wrap,
-)
-from sparkbolt.wire.plan import Timer
-from sparkbolt.wire.verdicts import Partials
+from sparkbolt.wire.frames import Column, FrameKind, Moment, encode_control, python_values, wrap
+from sparkbolt.wire.verdicts import Partials, StageFeedback
+from sparkbolt.worker.emissions import NO_ROWS, NOWHERE, Output, Rows
 from sparkbolt.worker.failures import Failure
-from sparkbolt.worker.routing import RoutedRows
+from sparkbolt.worker.health import WorkSeen
+from sparkbolt.worker.routing import Refusal, Row, Sent
 
-Row: TypeAlias = tuple[int, bytes]
-"""(dest, frame): a row of Spark, as it moves between stages."""
+if TYPE_CHECKING:
+    from sparkbolt.worker.environment import WorkerEnvironment
+
+TRACEBACKS_MAX = 50
+"""How many failures of one stage in one micro-batch keep their traceback; all keep their reason."""
 
 
 @dataclass
-class TaskResult:
-    """What one task did with some rows, or in a ``flush``."""
+class Settlements:
+    """What one task settled: of the rows that it was called with, and of tuples that it had kept."""
 
     executed: int = 0
     acked: int = 0
@@ -62,10 +51,8 @@ class TaskResult:
     """By row that failed: why."""
     held: npt.NDArray[np.bool_] | None = None
     """bool[rows]: rows that were neither acked nor failed; None if there are none."""
-    acked_whole: Anchoring | None = None
-    """The anchoring of the rows, if all of them are acked and tracked; then ``acks`` does not have them."""
-    acks: list[tuple[U64, U64]] = field(default_factory=list)
-    """(roots, edges), each uint64[pairs], to be added to the accounts of the roots."""
+    acks: list[Anchoring] = field(default_factory=list)
+    """Pairs that are acked: each edge is added to the account of its root."""
     holds: list[U64] = field(default_factory=list)
     """Roots, uint64[pairs], of tuples that the task holds."""
     touched: list[U64] = field(default_factory=list)
@@ -74,15 +61,225 @@ class TaskResult:
     reports: list[ErrorReport] = field(default_factory=list)
     late_acks: list[Tuple] = field(default_factory=list)
     late_fails: list[Tuple] = field(default_factory=list)
-    """Tuples that the task had kept from earlier rows, and has acked or failed now."""
+    """Tuples that the task had kept from earlier rows, and has acked or failed now; ``acked`` and ``failed`` include
+    them."""
     of_windows: ComponentMetrics | None = None
     """The metrics that a bolt runtime counts itself."""
     of_trees: list[tuple[int, Failure]] = field(default_factory=list)
     """(number of trees, or of tuples kept from earlier rows, that failed besides the rows; why)."""
-    elapsed_ms: float = 0.0
-    """How long the call took."""
     flush_failure: Failure | None = None
     """Why ``flush`` failed, and with it all rows that the task got."""
+
+
+@dataclass
+class Work:
+    """One event of work: what one task did with some rows, and what it sent for them."""
+
+    task: int
+    """The number of the task; 0: none."""
+    component: str
+    index: int
+    rows: Rows = NO_ROWS
+    inputs: Sequence[tuple[str, str]] = ()
+    """(component, stream) of each stream that the task's bolt subscribes to."""
+    output: Output | None = None
+    """What the task emitted, as it emitted it; None for a source."""
+    done: Settlements = field(default_factory=Settlements)
+    started: list[U64] = field(default_factory=list)
+    """Keys, uint64[trees], of trees that begin."""
+    sent: list[Sent] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    elapsed_ms: float = 0.0
+    """How long the call took."""
+
+    def is_followed(self, lane: Lane) -> bool:
+        """Whether hops are recorded for it; any other work costs only these checks."""
+        done = self.done
+        return bool(
+            self.rows.attempts is not None
+            or done.failures
+            or done.late_fails
+            or self.refused
+            or any(sent.block.attempts is not None for sent in self.sent)
+            or (done.late_acks and (lane.traces or any(tup.mark & TRACED for tup in done.late_acks)))
+        )
+
+
+class Subscriber(Protocol):
+    """Is told about each event of work in a stage."""
+
+    def worked(self, work: Work) -> None:
+        """Called once for each event of work, before fused bolts work on what was sent."""
+
+
+class Reports:
+    """What a stage reports about trees, and the errors of its tasks."""
+
+    def __init__(self, reports_max: int) -> None:
+        """Begin empty; ``reports_max``: how many error reports of one task in a stage are passed on."""
+        self.parts: list[Partials] = []
+        """Partials besides accounts and fails: trees that begin, holders, reset timeouts, those of earlier stages."""
+        self.fails: list[Fail] = []
+        self.errors: list[ErrorReport] = []
+        self._reports_max = reports_max
+        self._reported: Counter[tuple[str, int]] = Counter()
+        self._accounts = Accounts()
+        self._tracebacks = 0
+
+    def worked(self, work: Work) -> None:
+        """See ``Subscriber``."""
+        done = work.done
+        self.parts += [Partials(init_keys=keys, init_xors=np.zeros_like(keys)) for keys in work.started]
+        for acked in done.acks:
+            self._accounts.add_all(acked)
+        for sent in work.sent:
+            if sent.account is not None and sent.block.parents is not None:
+                self._accounts.add(sent.block.parents.pair_roots, sent.account)
+        for roots in done.holds:
+            holders = np.full(len(roots), work.task, dtype=np.int32)
+            self.parts.append(Partials(held_keys=unmix64_array(roots), held_by=holders))
+        for roots in done.touched:
+            self.parts.append(Partials(touched_keys=unmix64_array(roots)))
+        for fail in done.fails:
+            self._tracebacks += fail.traceback is not None
+            self.fails.append(fail if self._tracebacks <= TRACEBACKS_MAX else replace(fail, traceback=None))
+        for report in done.reports:
+            self._reported[report.component, report.task] += 1
+            if self._reported[report.component, report.task] <= self._reports_max:
+                self.errors.append(report)
+
+    def failed_by(self, component: str) -> set[int]:
+        """The keys of the trees that a component has failed."""
+        return {fail.key for fail in self.fails if fail.component == component}
+
+    def partials(self) -> Partials:
+        """All partials, combined."""
+        fails = [Partials(fails=self.fails)] if self.fails else []
+        return combine([*self.parts, *self._accounts.partials(), *fails])
+
+
+class Counters:
+    """Counts what the tasks of one stage do, by task and stream, and measures how long the stage takes."""
+
+    def __init__(self, environment: WorkerEnvironment, part: str) -> None:
+        """Begin to measure; ``part`` is the name of the stage's part of the micro-batch."""
+        self.measured = Measurements()
+        self.others: dict[str, ComponentMetrics] = {}
+        """By component: what is not counted by task and stream."""
+        self._environment = environment
+        self._part = part
+        self._began_ms, self._began_s = environment.wall_ms(), environment.clock()
+
+    def of(self, component: str) -> ComponentMetrics:
+        """The counters of a component for what is not counted by task and stream."""
+        if component not in self.others:
+            self.others[component] = ComponentMetrics()
+        return self.others[component]
+
+    def worked(self, work: Work) -> None:
+        """See ``Subscriber``."""
+        done = work.done
+        if work.rows.count or done.acked or done.failed or work.elapsed_ms:
+            self._settled(work, done)
+        if done.errors:
+            self.of(work.component).errors += done.errors
+        if done.of_windows is not None:
+            self.of(work.component).add(done.of_windows)
+        for sent in work.sent:
+            flow = self.measured.flow(work.component, work.index, "", sent.whole.stream.name)
+            flow.emitted += sent.whole.count
+            flow.transferred += sum([rows.count for rows in sent.routed])
+
+    def _settled(self, work: Work, done: Settlements) -> None:
+        flow = self._input(work, work.rows.origin)
+        flow.executed += done.executed
+        flow.acked += done.acked
+        flow.failed += done.failed
+        flow.execute_ms += work.elapsed_ms
+        if done.executed:
+            self.measured.executed(work.component, work.elapsed_ms, done.executed)
+            at_once = done.acked - len(done.late_acks)
+            flow.process_ms += work.elapsed_ms / done.executed * at_once
+            flow.processed += at_once
+        if len(work.inputs) > 1:  # tuples that were kept may have come from another stream
+            for tup in done.late_acks:
+                flow.acked -= 1
+                self._input(work, tup._origin).acked += 1
+            for tup in done.late_fails:
+                flow.failed -= 1
+                self._input(work, tup._origin).failed += 1
+
+    def _input(self, work: Work, origin: Origin) -> FlowCounts:
+        """The flow by which a task got tuples; of its only input if they came from nowhere."""
+        sender, stream = origin.component, origin.stream
+        if origin is NOWHERE:
+            sender, stream = work.inputs[0] if len(work.inputs) == 1 else (ANY, ANY)
+        return self.measured.flow(work.component, work.index, sender, stream)
+
+    def end(self, frames: Sequence[Row]) -> None:
+        """End the stage, which has sent these frames to other stages."""
+        elapsed_ms = (self._environment.clock() - self._began_s) * 1000
+        self.measured.frames += len(frames)
+        self.measured.frame_bytes += sum(len(data) for _, data in frames)
+        span = TimeSpan(self._began_ms, self._began_ms + elapsed_ms, elapsed_ms)
+        self.measured.worked(self._part, span, self._environment.process())
+
+
+class Healths:
+    """Counts for how many of its tuples each task did its work (``health``)."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self.seen: defaultdict[int, WorkSeen] = defaultdict(WorkSeen)
+        """By task number: how its work goes."""
+
+    def worked(self, work: Work) -> None:
+        """See ``Subscriber``."""
+        done, rows = work.done, work.rows
+        given = rows.count if rows.origin.component != SYSTEM_COMPONENT else 0
+        if done.flush_failure is not None and work.task in self.seen:
+            self.seen[work.task].fail_all(done.flush_failure)
+        if not (given or done.of_trees or done.late_acks):
+            return
+        seen = self.seen[work.task]
+        if given:
+            seen.add(given, done.failures, rows.attempts, done.held)
+        seen.add(len(done.late_acks), {}, None)
+        for trees, failure in done.of_trees:
+            seen.add(trees, dict.fromkeys(range(trees), failure), None)
+
+    def by_bolt(self, task_owner: Callable[[int], tuple[str, int]]) -> dict[str, Health]:
+        """The health of each bolt: the sum of its tasks'."""
+        healths: dict[str, Health] = {}
+        for number, seen in self.seen.items():
+            add_healths(healths, {task_owner(number)[0]: seen.health()})
+        return healths
+
+
+class Listeners:
+    """Passes what is emitted on to ``capture`` and ``debug`` of the environment."""
+
+    def __init__(self, environment: WorkerEnvironment) -> None:
+        """Begin without any emission."""
+        self._environment = environment
+        self._captured: list[tuple[str, int, str, Sequence[Column]]] = []
+
+    def worked(self, work: Work) -> None:
+        """See ``Subscriber``."""
+        for sent in work.sent:
+            block, debug = sent.whole, self._environment.debug
+            stream = block.stream
+            if debug is not None and self._environment.lane.topology.components[stream.component].config.debug:
+                for values in zip(*map(python_values, block.columns), strict=True):
+                    debug(f"{stream.component} emits on {stream.name}: {printed(list(values))}")
+            if self._environment.capture is not None:
+                self._captured.append((stream.component, work.index, stream.name, block.columns))
+
+    def end(self) -> None:
+        """Pass on what is captured, now that the stage has finished."""
+        if self._environment.capture is not None:
+            for emitted in self._captured:
+                self._environment.capture(*emitted)
 
 
 @dataclass
@@ -95,18 +292,8 @@ class StageResult:
     rows: list[Row] = field(default_factory=list)
     """Frames for later levels, and rows that only pass through."""
     partials: Partials = field(default_factory=Partials)
-    metrics: dict[str, ComponentMetrics] = field(default_factory=dict)
-    """By component; includes the metrics of earlier stages that came here."""
-    hops: list[Hop] = field(default_factory=list)
-    reports: list[ErrorReport] = field(default_factory=list)
-    timers: dict[int, Timer | None] = field(default_factory=dict)
-    """By number of each task with a runtime that ran: its next timer; None: it needs none."""
-    marks: list[tuple[str, str, str, int, int]] = field(default_factory=list)
-    """As in ``Feedback``."""
-    healths: dict[str, Health] = field(default_factory=dict)
-    """By bolt: how its work went."""
-    measured: Measurements = field(default_factory=Measurements)
-    """What this stage and those before it have measured."""
+    feedback: StageFeedback = field(default_factory=StageFeedback)
+    """Includes the feedback of earlier stages that came here."""
 
     def to_rows(self, lane: Lane) -> list[Row]:
         """All rows that leave the stage: ``rows``, then the partials for each acker task, then one row of feedback.
@@ -121,180 +308,7 @@ class StageResult:
             for shard, partials in shards_of(self.partials, len(lane.acker_dests)).items():
                 dest = ride[shard % len(ride)] if ride else lane.acker_dests[shard]
                 rows.append((dest, wrap(FrameKind.PARTIALS, encode_partials(partials), self.moment)))
-        if self.metrics or self.reports or self.hops or self.timers or self.healths:
-            measured = self.measured.pack()
-            feedback = pack(self.metrics), self.reports, self.hops, self.timers, self.marks, self.healths, measured
+        if not self.feedback.empty:
             dest = ride[0] if ride else lane.feedback_dest
-            rows.append((dest, encode_control(FrameKind.FEEDBACK, feedback, self.moment)))
+            rows.append((dest, encode_control(FrameKind.FEEDBACK, self.feedback, self.moment)))
         return rows
-
-
-COLUMN_BYTES_GUESS = 64
-
-
-class Refusal(NamedTuple):
-    """A row that cannot be sent."""
-
-    task: int
-    """The number of the task that emitted it."""
-    roots: Sequence[int]
-    """The roots of the trees that it belongs to."""
-    reason: str
-    path: Path
-    """See ``Frame.path``."""
-
-
-class FrameWriter:
-    """Writes the frames of one process's part in one stage of a micro-batch."""
-
-    def __init__(self, lane: Lane, moment: Moment, piece: int, origin_of: Callable[[int, int], Origin]) -> None:
-        """Begin without any frames.
-
-        Args:
-            lane: the lane that runs the topology.
-            moment: the micro-batch.
-            piece: distinguishes this part of the sources' work from the other parts in the micro-batch.
-            origin_of: returns the origin of a task number and a stream index.
-        """
-        self.rows: list[Row] = []
-        """The frames that were written."""
-        self._lane = lane
-        self._config = lane.topology.config
-        self._moment = moment
-        self._piece = piece
-        self._origin_of = origin_of
-        self._sequences: dict[tuple[int, int], int] = {}
-        """By (task number, stream index): how many frames were written."""
-
-    def take(self) -> list[Row]:
-        """The frames that were written since the last call."""
-        rows, self.rows = self.rows, []
-        return rows
-
-    def write(self, routed: RoutedRows, sender: int, stream: int, path: Path) -> list[Refusal]:
-        """Write the rows that one task sends to another on one stream; rows that cannot be sent are returned."""
-        refusals: list[Refusal] = []
-        dest = self._lane.dests[routed.target]
-        for start, stop in self._pieces(routed):
-            frame = self._frame(routed, sender, stream, start, stop)
-            frame.path = path
-            self._write(dest, frame, refusals)
-        return refusals
-
-    def _write(self, dest: int, frame: Frame, refusals: list[Refusal]) -> None:
-        """Write a frame as one row of Spark, or as several if its encoded size is too large."""
-        try:
-            data = encode(frame, self._moment)
-        except BaseException as error:  # noqa: BLE001  pickling calls user code, which may raise anything
-            pass_on(error)
-            frame = self._without_unpicklable(frame, refusals)
-            data = encode(frame, self._moment)
-        config = self._config
-        most = min(config.frame_bytes_max, config.tuple_bytes_max)
-        if len(data) > min(2 * most, config.tuple_bytes_max) and frame.rows > 1:
-            pieces = min(frame.rows, -(-len(data) // most))
-            del data
-            for rows in np.array_split(np.arange(frame.rows), pieces):
-                part_ = frame.take(rows)
-                part_.sequence = self._next_sequence(frame.sender, frame.stream)
-                self._write(dest, part_, refusals)
-        elif len(data) > config.tuple_bytes_max and frame.rows:
-            text = (
-                f"a tuple of {len(data):,} bytes cannot be sent to another task: tuple_bytes_max is "
-                f"{config.tuple_bytes_max:,}; send a reference to what is large, such as a path, or raise the limit"
-            )
-            refusals.append(Refusal(frame.sender, frame.roots_of(0), text, frame.path))
-        else:
-            self.rows.append((dest, data))
-
-    def _without_unpicklable(self, frame: Frame, refusals: list[Refusal]) -> Frame:
-        """The frame without the rows that have an unpicklable value; these are added to ``refusals``."""
-        kept = []
-        fields = self._origin_of(frame.sender, frame.stream).fields
-        for row in range(frame.rows):
-            for name, column in zip(fields, frame.columns, strict=True):
-                reason = unpicklable(column, row)
-                if reason is not None:
-                    text = f"field {name!r} holds a value that cannot be sent to another task ({reason})"
-                    refusals.append(Refusal(frame.sender, frame.roots_of(row), text, frame.path))
-                    break
-            else:
-                kept.append(row)
-        return frame.take(np.array(kept, dtype=np.intp))
-
-    def _frame(self, routed: RoutedRows, sender: int, stream: int, start: int, stop: int) -> Frame:
-        sequence = self._next_sequence(sender, stream)
-        columns, anchoring, attempts = routed.columns, routed.anchoring, routed.attempts
-        if (start, stop) != (0, routed.count):
-            rows = np.arange(start, stop)
-            columns = [_part(column, rows) for column in columns]
-            anchoring = anchoring.take(rows) if anchoring is not None else None
-            attempts = attempts[start:stop] if attempts is not None else None
-        return Frame(sender, stream, self._piece, sequence, stop - start, columns, anchoring, attempts)
-
-    def _next_sequence(self, sender: int, stream: int) -> int:
-        sequence = self._sequences.get((sender, stream), 0)
-        self._sequences[sender, stream] = sequence + 1
-        return sequence
-
-    def _pieces(self, routed: RoutedRows) -> Iterator[tuple[int, int]]:
-        """Split rows, as (start, stop), so that no frame is much larger than ``frame_bytes_max``."""
-        most = self._config.frame_bytes_max
-        # The first estimate counts the whole buffers of slices: it takes a twentieth of the time of an exact one.
-        size = sum([_size(column, routed.count, whole=True) for column in routed.columns]) + 16 * routed.count
-        if size > most:
-            size = sum([_size(column, routed.count) for column in routed.columns]) + 16 * routed.count
-        pieces = max(1, -(-size // most))
-        step = max(1, -(-routed.count // pieces))
-        for start in range(0, routed.count, step):
-            yield start, min(start + step, routed.count)
-
-
-def _part(column: Column, rows: npt.NDArray[np.intp]) -> Column:
-    """Consecutive rows of a column, without values that only others use: one of them may be too large to be sent."""
-    if isinstance(column, pa.DictionaryArray):
-        return take(column, rows)
-    return part(column, int(rows[0]), int(rows[-1]) + 1)
-
-
-def parted(rows: Sequence[bytes], size_max: int) -> Iterator[list[bytes]]:
-    """Split rows into lists of not much more than ``size_max`` bytes, each with one row at least.
-
-    >>> list(parted([b"12", b"3", b"4567", b"8"], 3))
-    [[b'12', b'3'], [b'4567'], [b'8']]
-    """
-    some: list[bytes] = []
-    size = 0
-    for row in rows:
-        some.append(row)
-        size += len(row)
-        if size >= size_max:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
-
-
-def readable(frame: Frame, fields: Sequence[str]) -> tuple[Frame, list[Refusal]]:
-    """A received frame without the rows that have an unreadable value, and a refusal for each such row.
-
-    Args:
-        frame: the decoded frame; its ``unreadable`` names the rows.
-        fields: the fields of its stream.
-    """
-    refusals = []
-    for row, (column, reason) in sorted(frame.unreadable.items()):
-        text = (
-            f"field {fields[column]!r} holds a value that cannot be sent to another task (it can be pickled, and "
-            f"reading it back raises {reason})"
-        )
-        refusals.append(Refusal(frame.sender, frame.roots_of(row), text, frame.path))
-    return frame.take(np.delete(np.arange(frame.rows), list(frame.unreadable))), refusals
-
-
-def _size(column: Column, count: int, *, whole: bool = False) -> int:
-    """About how many bytes a column of ``count`` values takes; ``whole``: with the parts that a slice leaves out."""
-    if isinstance(column, pa.Array):
-        return int(column.get_total_buffer_size() if whole else column.nbytes)
-    texts = [len(value) for value in column if type(value) is str or type(value) is bytes]
-    return COLUMN_BYTES_GUESS * count + sum(texts)  # text of 2 GiB or more is a list, since Arrow makes no column of it

@@ -6,13 +6,16 @@ Rule 2: anything else fails the call instead of being ignored. For example, a co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from types import GeneratorType
-from typing import Any
+from typing import Any, Final
 
 from sparkbolt.api.story import short
+from sparkbolt.api.tuples import Tuple
 from sparkbolt.errors import EmitError
-from sparkbolt.worker.emissions import NO_LISTS, lazy_advice, named
+
+NO_LISTS: Final = (str, bytes, bytearray, memoryview, Mapping, Set)
+"""Types that have a length and can be iterated over, but are neither a list of values nor a column."""
 
 
 def emit_all(returned: Any, emit: Callable[[Any], None], who: str) -> None:
@@ -88,3 +91,53 @@ def _forget(returned: Any) -> None:
     close = getattr(returned, "close", None)
     if hasattr(returned, "__await__") and callable(close):
         close()
+
+
+def misfit(values: Any, component: str, stream: str, fields: Sequence[str]) -> str:
+    """What is wrong with values that do not fit a stream: what was emitted, and what was expected."""
+    width = len(fields)
+    declared = f"stream {stream!r}, which declares {width} field(s) {tuple(fields)}"
+    if not isinstance(values, list | tuple):
+        return f"{component!r} emitted {named(values)} on {declared}: {_mend(values, fields)}"
+    hint = ": one value that is itself a list is emitted as [the_list]" if width == 1 and len(values) > 1 else ""
+    return f"{component!r} emitted {len(values)} values on {declared}{hint}"
+
+
+def _mend(values: Any, fields: Sequence[str]) -> str:
+    if isinstance(values, Tuple):
+        return "did you mean tup.values?"
+    if isinstance(values, Mapping):
+        return f"emit its values as a list, in the order of the fields: [{_wanted(values, fields)}]"
+    if isinstance(values, Set):
+        return "a set has no order: emit a list"
+    lazy = lazy_advice(values)
+    if lazy:
+        return lazy
+    if isinstance(values, str | bytes) or (len(fields) == 1 and values is not None):
+        return f"did you mean [{short(values)}]?"
+    return "emit a list of values"
+
+
+def named(values: Any) -> str:
+    """A name for what was emitted, for error messages: ``the str 'abc'``, ``a Tuple``, ``None``."""
+    if values is None:
+        return "None"
+    if isinstance(values, str | bytes | bool | int | float):
+        return f"the {type(values).__name__} {short(values)}"
+    name = type(values).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _wanted(values: Mapping[Any, Any], fields: Sequence[str]) -> str:
+    return ", ".join(f"row[{field!r}]" for field in fields) or f"{len(values)} values"
+
+
+def lazy_advice(value: Any) -> str:
+    """Advice for a value that does nothing until it is awaited or iterated over; empty for any other value."""
+    if hasattr(value, "__await__"):
+        return "nothing awaits it here: only an AsyncBolt runs coroutines"
+    if hasattr(value, "__aiter__"):
+        return "nothing goes through it here: only an AsyncBolt runs asynchronous generators"
+    if isinstance(value, Iterator):
+        return "emit each list that it gives"
+    return ""

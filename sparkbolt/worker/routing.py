@@ -1,15 +1,19 @@
-"""Routing: from the rows that a task emitted to the rows that each consuming task gets.
+"""Routing: from the rows that a task emitted to the frames, or the rows, that each consuming task gets.
 
-Rule: routing only decides, and returns its decision; ``stage`` delivers the rows.
+Rule 1: a row that cannot be sent is returned as a ``Refusal``: no grouping can choose its task, or a value cannot be
+pickled, cannot be read back, or is too large. The caller decides what becomes of its trees.
+Rule 2: frames of one task on one stream are numbered in the order in which they are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from sparkbolt.api.components import ColumnBolt
 from sparkbolt.api.groupings import (
@@ -22,12 +26,18 @@ from sparkbolt.api.groupings import (
     prepared,
 )
 from sparkbolt.api.topology import Topology
+from sparkbolt.api.tuples import Origin
+from sparkbolt.base.exceptions import pass_on
+from sparkbolt.base.hashing import UnroutableError
 from sparkbolt.base.ids import U64, edge_salt
 from sparkbolt.errors import EmitError, check
+from sparkbolt.layout.lane import Lane
 from sparkbolt.wire.edges import Anchoring, Parents, anchored, pairs_of_rows
-from sparkbolt.wire.frames import Column, Path, column_of, take
+from sparkbolt.wire.frames import Column, Frame, Moment, Path, column_of, encode, part, take, unpicklable
 
 SLOTS_PER_SUBSCRIPTION = 1 << 10
+Row: TypeAlias = tuple[int, bytes]
+"""(dest, frame): a row of Spark, as it moves between stages."""
 
 
 @dataclass(frozen=True)
@@ -212,3 +222,198 @@ def _routed(
     attempts = block.attempts if rows is None or block.attempts is None else block.attempts[rows]
     count = block.count if rows is None else len(rows)
     return RoutedRows(route_, target, taken, count, anchoring, attempts)
+
+
+class Refusal(NamedTuple):
+    """A row that cannot be sent."""
+
+    task: int
+    """The number of the task that emitted it."""
+    roots: Sequence[int]
+    """The roots of the trees that it belongs to."""
+    reason: str
+    path: Path
+    """See ``Frame.path``."""
+
+
+@dataclass
+class Sent:
+    """A block of rows that one task emitted, and where they went."""
+
+    whole: EmittedRows
+    block: EmittedRows
+    """The block without the rows that were refused."""
+    routed: list[RoutedRows] = field(default_factory=list)
+    """In the order of subscriptions."""
+    account: U64 | None = None
+    """uint64[parent pairs]: what is added to the accounts of the block's parents; None: nothing is tracked."""
+    refused: list[Refusal] = field(default_factory=list)
+
+
+COLUMN_BYTES_GUESS = 64
+
+
+class Router:
+    """Sends the rows of one process's part in one stage; those for fused bolts are only routed."""
+
+    def __init__(self, lane: Lane, moment: Moment, piece: int, origin_of: Callable[[int, int], Origin]) -> None:
+        """Begin without any frames.
+
+        Args:
+            lane: the lane that runs the topology.
+            moment: the micro-batch.
+            piece: distinguishes this part of the sources' work from the other parts in the micro-batch.
+            origin_of: returns the origin of a task number and a stream index.
+        """
+        self.rows: list[Row] = []
+        """The frames that were written."""
+        self._lane = lane
+        self._config = lane.topology.config
+        self._moment = moment
+        self._piece = piece
+        self._origin_of = origin_of
+        self._sequences: dict[tuple[int, int], int] = {}
+        """By (task number, stream index): how many frames were written."""
+
+    def send(self, block: EmittedRows, sender: int) -> Sent:
+        """Route a block that task number ``sender`` emitted, and write the frames."""
+        sent = Sent(block, block)
+        while block.stream.routes:
+            try:
+                sent.routed, sent.account = route(block, sender, self._moment.micro_batch_id)
+                break
+            except UnroutableError as error:
+                sent.refused.append(Refusal(sender, roots_of_row(block, error.row), str(error), block.path))
+                sent.block = block = without(block, error.row)
+        for rows in sent.routed:
+            if not rows.route.fused:
+                sent.refused += self._frames(rows, sender, block.stream.index, block.path)
+        return sent
+
+    def _frames(self, routed: RoutedRows, sender: int, stream: int, path: Path) -> list[Refusal]:
+        """Write the rows that one task sends to another on one stream; rows that cannot be sent are returned."""
+        refusals: list[Refusal] = []
+        dest = self._lane.dests[routed.target]
+        for start, stop in self._pieces(routed):
+            frame = self._frame(routed, sender, stream, start, stop)
+            frame.path = path
+            self._write(dest, frame, refusals)
+        return refusals
+
+    def _write(self, dest: int, frame: Frame, refusals: list[Refusal]) -> None:
+        """Write a frame as one row of Spark, or as several if its encoded size is too large."""
+        try:
+            data = encode(frame, self._moment)
+        except BaseException as error:  # noqa: BLE001  pickling calls user code, which may raise anything
+            pass_on(error)
+            frame = self._without_unpicklable(frame, refusals)
+            data = encode(frame, self._moment)
+        config = self._config
+        most = min(config.frame_bytes_max, config.tuple_bytes_max)
+        if len(data) > min(2 * most, config.tuple_bytes_max) and frame.rows > 1:
+            pieces = min(frame.rows, -(-len(data) // most))
+            del data
+            for rows in np.array_split(np.arange(frame.rows), pieces):
+                part_ = frame.take(rows)
+                part_.sequence = self._next_sequence(frame.sender, frame.stream)
+                self._write(dest, part_, refusals)
+        elif len(data) > config.tuple_bytes_max and frame.rows:
+            text = (
+                f"a tuple of {len(data):,} bytes cannot be sent to another task: tuple_bytes_max is "
+                f"{config.tuple_bytes_max:,}; send a reference to what is large, such as a path, or raise the limit"
+            )
+            refusals.append(Refusal(frame.sender, frame.roots_of(0), text, frame.path))
+        else:
+            self.rows.append((dest, data))
+
+    def _without_unpicklable(self, frame: Frame, refusals: list[Refusal]) -> Frame:
+        """The frame without the rows that have an unpicklable value; these are added to ``refusals``."""
+        kept = []
+        fields = self._origin_of(frame.sender, frame.stream).fields
+        for row in range(frame.rows):
+            for name, column in zip(fields, frame.columns, strict=True):
+                reason = unpicklable(column, row)
+                if reason is not None:
+                    text = f"field {name!r} holds a value that cannot be sent to another task ({reason})"
+                    refusals.append(Refusal(frame.sender, frame.roots_of(row), text, frame.path))
+                    break
+            else:
+                kept.append(row)
+        return frame.take(np.array(kept, dtype=np.intp))
+
+    def _frame(self, routed: RoutedRows, sender: int, stream: int, start: int, stop: int) -> Frame:
+        sequence = self._next_sequence(sender, stream)
+        columns, anchoring, attempts = routed.columns, routed.anchoring, routed.attempts
+        if (start, stop) != (0, routed.count):
+            rows = np.arange(start, stop)
+            columns = [_part(column, rows) for column in columns]
+            anchoring = anchoring.take(rows) if anchoring is not None else None
+            attempts = attempts[start:stop] if attempts is not None else None
+        return Frame(sender, stream, self._piece, sequence, stop - start, columns, anchoring, attempts)
+
+    def _next_sequence(self, sender: int, stream: int) -> int:
+        sequence = self._sequences.get((sender, stream), 0)
+        self._sequences[sender, stream] = sequence + 1
+        return sequence
+
+    def _pieces(self, routed: RoutedRows) -> Iterator[tuple[int, int]]:
+        """Split rows, as (start, stop), so that no frame is much larger than ``frame_bytes_max``."""
+        most = self._config.frame_bytes_max
+        # The first estimate counts the whole buffers of slices: it takes a twentieth of the time of an exact one.
+        size = sum([_size(column, routed.count, whole=True) for column in routed.columns]) + 16 * routed.count
+        if size > most:
+            size = sum([_size(column, routed.count) for column in routed.columns]) + 16 * routed.count
+        pieces = max(1, -(-size // most))
+        step = max(1, -(-routed.count // pieces))
+        for start in range(0, routed.count, step):
+            yield start, min(start + step, routed.count)
+
+
+def _part(column: Column, rows: npt.NDArray[np.intp]) -> Column:
+    """Consecutive rows of a column, without values that only others use: one of them may be too large to be sent."""
+    if isinstance(column, pa.DictionaryArray):
+        return take(column, rows)
+    return part(column, int(rows[0]), int(rows[-1]) + 1)
+
+
+def parted(rows: Sequence[bytes], size_max: int) -> Iterator[list[bytes]]:
+    """Split rows into lists of not much more than ``size_max`` bytes, each with one row at least.
+
+    >>> list(parted([b"12", b"3", b"4567", b"8"], 3))
+    [[b'12', b'3'], [b'4567'], [b'8']]
+    """
+    some: list[bytes] = []
+    size = 0
+    for row in rows:
+        some.append(row)
+        size += len(row)
+        if size >= size_max:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def readable(frame: Frame, fields: Sequence[str]) -> tuple[Frame, list[Refusal]]:
+    """A received frame without the rows that have an unreadable value, and a refusal for each such row.
+
+    Args:
+        frame: the decoded frame; its ``unreadable`` names the rows.
+        fields: the fields of its stream.
+    """
+    refusals = []
+    for row, (column, reason) in sorted(frame.unreadable.items()):
+        text = (
+            f"field {fields[column]!r} holds a value that cannot be sent to another task (it can be pickled, and "
+            f"reading it back raises {reason})"
+        )
+        refusals.append(Refusal(frame.sender, frame.roots_of(row), text, frame.path))
+    return frame.take(np.delete(np.arange(frame.rows), list(frame.unreadable))), refusals
+
+
+def _size(column: Column, count: int, *, whole: bool = False) -> int:
+    """About how many bytes a column of ``count`` values takes; ``whole``: with the parts that a slice leaves out."""
+    if isinstance(column, pa.Array):
+        return int(column.get_total_buffer_size() if whole else column.nbytes)
+    texts = [len(value) for value in column if type(value) is str or type(value) is bytes]
+    return COLUMN_BYTES_GUESS * count + sum(texts)  # text of 2 GiB or more is a list, since Arrow makes no column of it

@@ -24,8 +24,8 @@ from sparkbolt.api.progress import Activity
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.api.reports import ErrorReport, Fail
 from sparkbolt.api.tuples import ATTEMPT_MAX, DEFAULT_STREAM, TRACED
-from sparkbolt.base.exceptions import is_of, line_of, pass_on
-from sparkbolt.base.ids import mix64, mix64_array, ordinals_within, run_lengths, run_starts, tree_key, xor_by_key
+from sparkbolt.base.exceptions import line_of, pass_on
+from sparkbolt.base.ids import empty_u64, mix64, mix64_array, ordinals_within, run_lengths, run_starts, tree_key
 from sparkbolt.base.intervals import Interval
 from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
 from sparkbolt.layout.lane import Lane
@@ -45,8 +45,9 @@ from sparkbolt.wire.frames import (
 from sparkbolt.wire.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Piece, Record
 from sparkbolt.worker.failures import Failure, failure_of
 from sparkbolt.worker.hop_recorder import TRACED_MAX, Chooser
-from sparkbolt.worker.results import Row, StageResult
-from sparkbolt.worker.routing import EmittedRows, StreamRoutes
+from sparkbolt.worker.outbox import Started
+from sparkbolt.worker.results import StageResult
+from sparkbolt.worker.routing import EmittedRows, Row, StreamRoutes
 from sparkbolt.worker.spout_chunks import Chunk, bad_record_of, enough_read_of, kept_columns, sound_parts
 from sparkbolt.worker.stage import Stage
 from sparkbolt.worker.worker import Worker
@@ -306,7 +307,7 @@ class EntryReader:
         it, so nothing else can fail it. Third, the tree of each record that came after later ones and was not accepted.
         """
         failure = failure_of(error)
-        away = is_of(error, SourceUnavailable)
+        away = isinstance(error, SourceUnavailable)
         rest = self._seen + 1
         if self._cut is not None:
             text = f"{range_.source}@{self._cut} may not have been read whole: {failure.reason}"
@@ -315,7 +316,7 @@ class EntryReader:
         if rest < range_.end:
             more = f" and what follows it up to {range_.end}" if range_.end - rest > 1 else ""
             text = f"reading {range_.source}@{rest}{more}: {failure.reason}"
-            if is_of(error, EnoughRead):
+            if isinstance(error, EnoughRead):
                 text = f"{range_.source} from {rest} up to {range_.end} is read later: {error}"
                 failure = Failure(Cause.POSTPONED, text, reported=not self._stage.lane.tracked)
             elif away:
@@ -345,7 +346,7 @@ class EntryReader:
             self._report(failure)
         if self._tracked or (unread and self._stage.lane.tracked):
             key = tree_key(self._entry.task, sequence)
-            self._stage.start_trees(np.array([key], dtype=np.uint64), np.zeros(1, dtype=np.uint64))
+            self._stage.start_trees(np.array([key], dtype=np.uint64))
             number = self._stage.moment.micro_batch_id
             self._stage.fail(
                 Fail(key, self._component, self._index, failure.cause, failure.reason, number, failure.traceback)
@@ -420,7 +421,7 @@ class EntryReader:
                 ordinals = ordinals if isinstance(ordinals, int) else ordinals[kept]
                 direct_to = None if direct_to is None else direct_to[kept]
         keys = sequences.astype(np.uint64) + np.uint64(tree_key(self._entry.task, 0))
-        parents = None
+        parents, started = None, empty_u64()
         if self._tracked and tracked:
             starts = run_starts(keys)
             started = keys[starts]
@@ -428,16 +429,14 @@ class EntryReader:
             several = len(starts) < len(keys)
             of = np.repeat(np.arange(len(starts)), run_lengths(starts, len(keys))) if several else None
             parents = Parents(roots, roots, ordinals, None, of)
-            self._stage.start_trees(*xor_by_key(started, np.zeros(len(started), dtype=np.uint64)))
         attempts = self._attempts(stream, columns, parents, sequences)
         if attempts is not None and parents is not None and self._entry.source is not None and ask:
             self._ask_for_parents(sequences[attempts > 1])
         first = self._emitted.get(stream.name, 0)
         self._emitted[stream.name] = first + len(keys)
         path = ((self._entry.task, stream.index),)
-        self._stage.send(
-            EmittedRows(stream, columns, len(keys), first, parents, attempts, direct_to, path), self._entry.task
-        )
+        block = EmittedRows(stream, columns, len(keys), first, parents, attempts, direct_to, path)
+        self._stage.send_started(Started(block, started), self._entry.task)
 
     def _ask_for_parents(self, followed: npt.NDArray[np.int64]) -> None:
         """Ask the spout for the ``traceparent`` of messages whose trees are followed.

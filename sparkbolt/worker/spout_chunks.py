@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparkbolt.api.ranges import BadRecord
-from sparkbolt.base.exceptions import line_of, pass_on, said
+from sparkbolt.base.exceptions import line_of, pass_on, reason_of
 from sparkbolt.errors import EmitError, EnoughRead
 from sparkbolt.wire.frames import Column, part, sound_column, take
 
@@ -50,7 +50,7 @@ def bad_record_of(who: str, record: BadRecord) -> BadRecord:
             f"{who} read a BadRecord at {type(record.position).__name__} ({line_of(error)}): {expected}"
         ) from None
     try:
-        return BadRecord(position, said(record.reason)[0] or NO_REASON, index(record.skipped))
+        return BadRecord(position, reason_of(record.reason)[0] or NO_REASON, index(record.skipped))
     except BaseException as error:  # noqa: BLE001  what user code has made may raise anything
         pass_on(error)
         return BadRecord(position, f"{line_of(error)}: {expected}")
@@ -59,7 +59,7 @@ def bad_record_of(who: str, record: BadRecord) -> BadRecord:
 def enough_read_of(who: str, error: EnoughRead) -> EnoughRead | EmitError:
     """An ``EnoughRead`` whose parts are of the types that it declares, or an error that says what they are."""
     try:
-        return EnoughRead(index(error.position), said(error.reason)[0] or NO_REASON)
+        return EnoughRead(index(error.position), reason_of(error.reason)[0] or NO_REASON)
     except BaseException as raised:  # noqa: BLE001  what user code has made may raise anything
         pass_on(raised)
         return EmitError(

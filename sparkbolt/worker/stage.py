@@ -8,62 +8,60 @@ be kept, the work is repeated, in the same process, without the tuple that is to
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
-from typing import Any
-
-import numpy as np
+from typing import Any, TypeAlias
 
 from sparkbolt.api.causes import Cause
 from sparkbolt.api.committers import take_rows
-from sparkbolt.api.metrics import ComponentMetrics, unpack
-from sparkbolt.api.outage import add_healths
+from sparkbolt.api.metrics import ComponentMetrics
 from sparkbolt.api.pickling import attributes_of
 from sparkbolt.api.progress import Activity
 from sparkbolt.api.reports import ErrorReport, Fail
 from sparkbolt.api.runtime_bolts import RuntimeBolt
-from sparkbolt.api.tuples import SYSTEM_COMPONENT, TRACED, tick
-from sparkbolt.base.exceptions import printed
-from sparkbolt.base.hashing import UnroutableError
-from sparkbolt.base.ids import U64, unmix64, unmix64_array
+from sparkbolt.api.tuples import tick
+from sparkbolt.base.ids import U64, unmix64
 from sparkbolt.errors import PrepareError, Unavailable
-from sparkbolt.observe.measurements import READ, Measurements, level_part
-from sparkbolt.wire.acker import Accounts, combine, decode_partials
+from sparkbolt.observe.measurements import READ, level_part
+from sparkbolt.wire.acker import decode_partials
 from sparkbolt.wire.exclusion import NOTHING_EXCLUDED, Exclusion
 from sparkbolt.wire.frames import (
-    Column,
     Frame,
     FrameKind,
     Inbox,
     Moment,
-    Path,
     collect,
     decode_control,
     encode_control,
     kind_of,
     moment_of,
-    python_values,
     unwrap,
 )
-from sparkbolt.wire.verdicts import Partials
+from sparkbolt.wire.verdicts import StageFeedback
 from sparkbolt.worker.crash_isolation import Unkept
-from sparkbolt.worker.emissions import Rows
+from sparkbolt.worker.emissions import NO_ROWS, Rows
 from sparkbolt.worker.failures import failure_of, stop_without_tree
 from sparkbolt.worker.health import WorkSeen
 from sparkbolt.worker.held_tuples import forget_in, held_tuples
 from sparkbolt.worker.hop_recorder import HopRecorder
-from sparkbolt.worker.meter import NOWHERE, Call, Meter
 from sparkbolt.worker.outbox import Outbox, Started
-from sparkbolt.worker.results import FrameWriter, Refusal, Row, StageResult, TaskResult, parted, readable
-from sparkbolt.worker.routing import EmittedRows, RoutedRows, roots_of_row, route, without
+from sparkbolt.worker.results import (
+    Counters,
+    Healths,
+    Listeners,
+    Reports,
+    Settlements,
+    StageResult,
+    Subscriber,
+    Work,
+)
+from sparkbolt.worker.routing import EmittedRows, Refusal, RoutedRows, Router, Row, Sent, parted, readable
 from sparkbolt.worker.state.segments import SegmentStore
 from sparkbolt.worker.tasks import BoltTask
 from sparkbolt.worker.worker import Worker
 
-TRACEBACKS_MAX = 50
-"""How many failures of one stage in one micro-batch keep their traceback; all keep their reason."""
+Step: TypeAlias = Callable[[Settlements], None]
+"""What a bolt runtime does before or after its rows."""
 
 
 class Stage:
@@ -86,84 +84,65 @@ class Stage:
         self.moment = moment
         self.observer = worker.environment.observer
         self.result = StageResult(moment)
-        self.meter = Meter(worker.environment, part, self.result.measured)
-        self.writer = FrameWriter(worker.lane, moment, piece, worker.origin)
-        self._metrics: dict[str, ComponentMetrics] = {}
-        """This stage's own counts; the ``ActivityMonitor`` reads them, so those of earlier stages are kept apart."""
-        self._accounts = Accounts()
-        self._parts: list[Partials] = []
-        """All other partials: trees that begin, holders, reset timeouts, and the partials of earlier stages."""
-        self._fails: list[Fail] = []
-        self._tracebacks = 0
-        self._reported: Counter[tuple[str, int]] = Counter()
+        self.router = Router(worker.lane, moment, piece, worker.origin)
+        self.reports = Reports(self.lane.topology.config.max_error_report_per_interval)
+        self.counters = Counters(worker.environment, part)
+        self._healths = Healths()
+        self._listeners = Listeners(worker.environment)
+        self._subscribers: list[Subscriber] = [self.counters, self._healths, self.reports]
+        if self.observer is not None:
+            self._subscribers.insert(0, self.observer)
+        if worker.environment.capture is not None or worker.environment.debug is not None:
+            self._subscribers.append(self._listeners)
         self._recorder: HopRecorder | None = None
         self._fused: dict[int, BoltTask] = {}
         """By number: the tasks of fused bolts that have got rows."""
         self._unflushed: dict[int, list[Rows]] = {}
         """By number of each fused task that is flushed at the end: the rows that it got."""
-        self._captured: list[tuple[str, int, str, Sequence[Column]]] = []
-        """What was emitted, for ``capture``, which gets it only when the stage finishes."""
         self._ready: list[int] = []
         """Numbers of tasks whose state is ready to be committed."""
-        self.work_seen: defaultdict[int, WorkSeen] = defaultdict(WorkSeen)
-        """By task number: how its work goes."""
         if worker.monitor is not None:
-            worker.monitor.stage(moment.micro_batch_id, self._metrics)
+            worker.monitor.stage(moment.micro_batch_id, self.counters.measured.flows)
 
-    # Reports about trees: from the source, from the results of tasks, and about rows that cannot be sent.
+    # What happens in a stage is told to its subscribers.
 
-    def start_trees(self, keys: U64, xors: U64) -> None:
-        """Report that trees begin: their keys, and the first XOR of their roots; each uint64[trees]."""
-        if self.observer is not None:
-            self.observer.started(keys)
-        self._parts.append(Partials(init_keys=keys, init_xors=xors))
+    def _publish(self, work: Work) -> None:
+        """Tell all subscribers about an event of work, then let fused bolts work on what was sent."""
+        for subscriber in self._subscribers:
+            subscriber.worked(work)
+        if work.is_followed(self.lane):
+            self.recorder.worked(work)
+        if work.output is not None:
+            work.output.clear()
+        for sent in work.sent:
+            for rows in sent.routed:
+                if rows.route.fused:
+                    self._run_fused(work.task, sent.block, rows)
+
+    def _event(self, number: int, done: Settlements | None = None, rows: Rows = NO_ROWS) -> Work:
+        """An event of work of a task, by its number."""
+        return Work(number, *self.lane.topology.task_owner(number), rows, done=done or Settlements())
+
+    def start_trees(self, keys: U64) -> None:
+        """Report that trees begin, of which nothing is sent: their keys, uint64[trees]."""
+        self._publish(Work(0, "", 0, started=[keys]))
 
     def fail(self, fail: Fail) -> None:
-        """Report that a tree fails; only the first ``TRACEBACKS_MAX`` tracebacks of a stage are kept."""
-        if self.observer is not None:
-            self.observer.failed(fail)
-        if fail.traceback is not None:
-            self._tracebacks += 1
-            if self._tracebacks > TRACEBACKS_MAX:
-                fail = replace(fail, traceback=None)
-        self._fails.append(fail)
+        """Report that a tree fails."""
+        self._publish(Work(0, fail.component, fail.task, done=Settlements(fails=[fail])))
 
     def report(self, report: ErrorReport) -> None:
-        """Pass on a task's error report, at most ``max_error_report_per_interval`` of one task in a stage."""
-        who = report.component, report.task
-        self._reported[who] += 1
-        if self._reported[who] <= self.lane.topology.config.max_error_report_per_interval:
-            self.result.reports.append(report)
+        """Report an error of a task, or a note."""
+        self._publish(Work(0, report.component, report.task, done=Settlements(reports=[report])))
 
-    def _fold(self, task: BoltTask, rows: Rows, result: TaskResult) -> None:
-        """Add what a task did with some rows to what the stage has done."""
-        if result.acked_whole is not None:
-            if self.observer is not None:
-                self.observer.settled(result.acked_whole.roots, result.acked_whole.edges)
-            self._accounts.add_all(result.acked_whole)
-        for roots, edges in result.acks:
-            if self.observer is not None:
-                self.observer.settled(roots, edges)
-            self._accounts.add(roots, edges)
-        for roots in result.holds:
-            holders = np.full(len(roots), task.context.task, dtype=np.int32)
-            self._parts.append(Partials(held_keys=unmix64_array(roots), held_by=holders))
-        for roots in result.touched:
-            self._parts.append(Partials(touched_keys=unmix64_array(roots)))
-        for fail in result.fails:
-            self.fail(fail)
-        for report in result.reports:
-            self.report(report)
-        metrics = self.counts(task.context.component)
-        metrics.executed += result.executed
-        metrics.acked += result.acked
-        metrics.failed += result.failed
-        metrics.errors += result.errors
-        if result.of_windows is not None:
-            metrics.add(result.of_windows)
-        origins = [[tup._origin for tup in late] for late in (result.late_acks, result.late_fails)]
-        call = Call(rows.count, result.executed, result.acked, result.failed, result.elapsed_ms, *origins)
-        self.meter.called(task.context, task.inputs, rows.origin, call)
+    def counts(self, component: str) -> ComponentMetrics:
+        """The counters of a component for what is not counted by task and stream."""
+        return self.counters.of(component)
+
+    @property
+    def work_seen(self) -> defaultdict[int, WorkSeen]:
+        """By task number: how its work goes."""
+        return self._healths.seen
 
     @property
     def recorder(self) -> HopRecorder:
@@ -171,12 +150,6 @@ class Stage:
         if self._recorder is None:
             self._recorder = HopRecorder(self.lane, self.moment)
         return self._recorder
-
-    def counts(self, component: str) -> ComponentMetrics:
-        """The counters of a component in this micro-batch."""
-        if component not in self._metrics:
-            self._metrics[component] = ComponentMetrics()
-        return self._metrics[component]
 
     # Work.
 
@@ -219,7 +192,7 @@ class Stage:
             for started in again:
                 self.send_started(started, number)
         if runtime is not None:
-            self._between(task, runtime.begin, own)
+            self._work(task, NO_ROWS, own, runtime.begin)
         if inbox.clock is not None and inbox.clock.tick:
             rate = spec.config.tick_tuple_freq_secs or 0.0
             tup = tick(rate)
@@ -231,9 +204,9 @@ class Stage:
                     self._refuse(refusal)
             seen.append(self._work(task, self._rows_of(frame), own))
         if runtime is not None:
-            self._between(task, runtime.end, own)
-            self.result.timers[number] = runtime.timer
-            self.result.marks += runtime.marks
+            self._work(task, NO_ROWS, own, runtime.end)
+            self.result.feedback.timers[number] = runtime.timer
+            self.result.feedback.marks += runtime.marks
         if any(rows.count for rows in seen) or (runtime is not None and runtime.has_run):
             self._flush(task, seen, own)
             self._keep_rows(task)
@@ -266,19 +239,19 @@ class Stage:
         """Fail all rows that came for a task that cannot be prepared, perhaps since something it depends on is away."""
         component, index = self.lane.topology.task_owner(number)
         failure, micro_batch_id = failure_of(error), self.moment.micro_batch_id
-        self.report(ErrorReport(component, index, f"it could not be prepared: {failure.reason}", failure.traceback))
-        metrics = self.counts(component)
-        metrics.errors += 1
-        seen = self.work_seen[number]
+        report = ErrorReport(component, index, f"it could not be prepared: {failure.reason}", failure.traceback)
+        self._publish(self._event(number, Settlements(errors=1, reports=[report])))
         for rows in came:
-            seen.add(rows.count, dict.fromkeys(range(rows.count), failure), rows.attempts)
-            metrics.failed += rows.count
+            done = Settlements(failed=rows.count, failures=dict.fromkeys(range(rows.count), failure))
             for row in range(rows.count):
                 anchors = rows.anchors_of(row)
                 if not anchors:
                     stop_without_tree(component, failure, self.lane.topology.components[component].config.on_error)
                 for root, _ in anchors:
-                    self.fail(Fail(unmix64(root), component, index, failure.cause, failure.reason, micro_batch_id))
+                    done.fails.append(
+                        Fail(unmix64(root), component, index, failure.cause, failure.reason, micro_batch_id)
+                    )
+            self._publish(self._event(number, done, rows))
         self.worker.leave(number)
 
     def _begin(self, task: BoltTask) -> None:
@@ -287,47 +260,26 @@ class Stage:
         task.output.begin()
         take_rows(task.bolt)  # of an earlier attempt at this micro-batch
 
-    def send_started(self, started: Started, number: int) -> None:
-        """Start the trees of a block of rows, and send it; refuse the rows that cannot be kept."""
-        for reason in started.refused:
-            self._refuse(Refusal(number, (), reason, started.block.path))
-        if len(started.keys):
-            self.start_trees(started.keys, np.zeros(len(started.keys), dtype=np.uint64))
-        for key, cause, text in started.leave_out(self.exclusion):
-            owner = self.lane.topology.task_owner(number)
-            self.fail(Fail(key, *owner, cause, text, self.moment.micro_batch_id))
-        if started.block.count:
-            self.send(started.block, number)
+    # Work that is done and sent.
 
-    def _between(self, task: BoltTask, step: Callable[[TaskResult], None], own: Outbox | None) -> None:
-        """Run a step of a bolt runtime before or after its rows, and send what it emitted."""
-        self._work_on(task, Rows(NOWHERE, 0, [], None, None), own, step)
-
-    def _work(self, task: BoltTask, rows: Rows, own: Outbox | None = None) -> Rows:
-        """Run user code on some rows, and send what it emitted, piece by piece."""
-        for piece in task.pieces(rows):
-            self._work_on(task, piece, own)
+    def _work(self, task: BoltTask, rows: Rows, own: Outbox | None = None, step: Step | None = None) -> Rows:
+        """Run user code on some rows, or a step of a bolt runtime, and send what it emitted, piece by piece."""
+        clock, monitor = self.worker.environment.clock, self.worker.monitor
+        for piece in task.pieces(rows) if step is None else (rows,):
+            if self.observer is not None and step is None:
+                piece = self.observer.starting(task, piece)
+            before = monitor.begin(Activity.EXECUTE, task.context.task, piece.count, task) if monitor else None
+            started = clock()
+            try:
+                done = task.run(piece) if step is None else task.run_between(step)
+            finally:
+                if monitor is not None and before is not None:
+                    monitor.back(before)
+            elapsed_ms = (clock() - started) * 1000
+            if task.watch is not None and step is None:
+                task.watch.rest()
+            self._take(task, piece, done, elapsed_ms, own)
         return rows
-
-    def _work_on(
-        self, task: BoltTask, rows: Rows, own: Outbox | None, step: Callable[[TaskResult], None] | None = None
-    ) -> None:
-        clock = self.worker.environment.clock
-        if self.observer is not None and step is None:
-            rows = self.observer.starting(task, rows)
-        monitor = self.worker.monitor
-        before = monitor.begin(Activity.EXECUTE, task.context.task, rows.count, task) if monitor is not None else None
-        started = clock()
-        try:
-            result = task.run(rows) if step is None else task.run_between(step)
-        finally:
-            if monitor is not None and before is not None:
-                monitor.back(before)
-        if task.watch is not None and step is None:
-            task.watch.rest()
-        result.elapsed_ms = (clock() - started) * 1000
-        self.counts(task.context.component).execute_ms += result.elapsed_ms
-        self._take(task, rows, result, own)
 
     def _flush(self, task: BoltTask, seen: list[Rows], own: Outbox | None = None) -> None:
         """Flush a task after its last rows of the micro-batch, and send what it emits.
@@ -336,115 +288,71 @@ class Stage:
         """
         clock = self.worker.environment.clock
         started = clock()
-        result = task.flush(seen)
-        result.elapsed_ms = (clock() - started) * 1000
-        self.counts(task.context.component).execute_ms += result.elapsed_ms
-        if result.flush_failure is not None:
-            if task.context.task in self.work_seen:
-                self.work_seen[task.context.task].fail_all(result.flush_failure)
-            failed = {fail.key for fail in self._fails if fail.component == task.context.component}
-            result.fails = [fail for fail in result.fails if fail.key not in failed]  # the first reason is reported
-        self._take(task, Rows(NOWHERE, 0, [], None, None), result, own)
+        done = task.flush(seen)
+        elapsed_ms = (clock() - started) * 1000
+        if done.flush_failure is not None:
+            failed = self.reports.failed_by(task.context.component)
+            done.fails = [fail for fail in done.fails if fail.key not in failed]  # the first reason is reported
+        self._take(task, NO_ROWS, done, elapsed_ms, own)
 
-    def _take(self, task: BoltTask, rows: Rows, result: TaskResult, own: Outbox | None) -> None:
-        """Fold, judge and record what a task did with some rows, and send what it emitted."""
-        self._fold(task, rows, result)
-        self._judge(task, rows, result)
-        self._record(task, rows, result)
-        self._send_emitted(task, rows, own)
-
-    def _send_emitted(self, task: BoltTask, rows: Rows, own: Outbox | None) -> None:
-        if self.observer is not None:
-            self.observer.sending(task)
+    def _take(self, task: BoltTask, rows: Rows, done: Settlements, elapsed_ms: float, own: Outbox | None) -> None:
+        """Send what a task emitted for some rows, and publish what it did."""
+        context = task.context
+        work = Work(context.task, context.component, context.index, rows, task.inputs, task.output, done)
+        work.elapsed_ms = elapsed_ms
         for out in task.output.streams.values():
+            if not out.count:
+                continue
             if not out.collected:
-                self.counts(task.context.component).emitted += out.count
-                self.meter.output(task.context.task, out.routes.name).emitted += out.count
-            elif out.count:
-                for block in out.blocks(rows, self.lane.tracked, task.context.task):
-                    started = own.start(block) if own is not None else Started(block)
-                    self.send_started(started, task.context.task)
-            out.clear()
+                nothing = EmittedRows(out.routes, (), out.count, out.first, None)
+                work.sent.append(Sent(nothing, nothing))
+                continue
+            for block in out.blocks(rows, self.lane.tracked, context.task):
+                self._send(work, own.start(block) if own is not None else Started(block))
+        self._publish(work)
 
-    def _record(self, task: BoltTask, rows: Rows, result: TaskResult) -> None:
-        """Record hops, if rows are marked or failed; any other frame costs only three checks."""
-        if rows.attempts is not None or result.failures:
-            self.recorder.worked(task.context, rows, result.failures, result.held)
-        late_acks = result.late_acks if self.lane.traces else [tup for tup in result.late_acks if tup.mark & TRACED]
-        if result.late_fails or late_acks:
-            self.recorder.settled(task.context, late_acks, result.late_fails)
+    def send_started(self, started: Started, number: int) -> None:
+        """Start the trees of a block of rows that no call has emitted, and send it; refuse what cannot be kept."""
+        work = self._event(number)
+        self._send(work, started)
+        self._publish(work)
 
-    def _judge(self, task: BoltTask, rows: Rows, result: TaskResult) -> None:
-        """Count for how many of its tuples a bolt did its work (``health``)."""
-        given = rows.count if rows.origin.component != SYSTEM_COMPONENT else 0
-        if not (given or result.of_trees or result.late_acks):
-            return
-        seen = self.work_seen[task.context.task]
-        if given:
-            seen.add(given, result.failures, rows.attempts, result.held)
-        seen.add(len(result.late_acks), {}, None)
-        for trees, failure in result.of_trees:
-            seen.add(trees, dict.fromkeys(range(trees), failure), None)
-
-    def send(self, block: EmittedRows, sender: int) -> None:
-        """Route a block and deliver its rows; the edges that its parents' accounts get are kept for the acker."""
-        self.counts(block.stream.component).emitted += block.count
-        flow = self.meter.output(sender, block.stream.name)
-        flow.emitted += block.count
-        debug = self.worker.environment.debug
-        if debug is not None and self.lane.topology.components[block.stream.component].config.debug:
-            for values in zip(*map(python_values, block.columns), strict=True):
-                debug(f"{block.stream.component} emits on {block.stream.name}: {printed(list(values))}")
-        if self.worker.environment.capture is not None:
-            _, index = self.lane.topology.task_owner(sender)
-            self._captured.append((block.stream.component, index, block.stream.name, block.columns))
-        if not block.stream.routes:
-            return
-        path = block.path
-        routed: list[RoutedRows] | None = None
-        account = None
-        while routed is None:
-            try:
-                routed, account = route(block, sender, self.moment.micro_batch_id)
-            except UnroutableError as error:
-                self._refuse(Refusal(sender, roots_of_row(block, error.row), str(error), path))
-                block = without(block, error.row)
-        for rows in routed:
-            flow.transferred += rows.count
-            self._deliver(sender, block.stream.index, rows, path)
-        if block.attempts is not None:
-            self.recorder.emitted(block, sender)
-        if block.parents is not None and account is not None:
-            self._accounts.add(block.parents.pair_roots, account)
+    def _send(self, work: Work, started: Started) -> None:
+        for reason in started.refused:
+            self._refuse(Refusal(work.task, (), reason, started.block.path))
+        if len(started.keys):
+            work.started.append(started.keys)
+        for key, cause, text in started.leave_out(self.exclusion):
+            work.done.fails.append(Fail(key, work.component, work.index, cause, text, self.moment.micro_batch_id))
+        if started.block.count:
+            sent = self.router.send(started.block, work.task)
+            work.sent.append(sent)
+            for refusal in sent.refused:
+                self._refuse(refusal)
 
     def _refuse(self, refusal: Refusal) -> None:
         """Report a row that cannot be sent as an error, and fail the trees that it belongs to."""
-        component, index = self.lane.topology.task_owner(refusal.task)
-        self.counts(component).errors += 1
-        self.report(ErrorReport(component, index, refusal.reason))
-        self.recorder.refused(refusal.roots, refusal.path)
-        for root in refusal.roots:
-            self.fail(Fail(unmix64(root), component, index, Cause.EMIT, refusal.reason, self.moment.micro_batch_id))
+        work = self._event(refusal.task, Settlements(errors=1))
+        who = work.component, work.index
+        work.done.reports.append(ErrorReport(*who, refusal.reason))
+        work.done.fails += [
+            Fail(unmix64(root), *who, Cause.EMIT, refusal.reason, self.moment.micro_batch_id) for root in refusal.roots
+        ]
+        work.refused.append(refusal)
+        self._publish(work)
 
-    def _deliver(self, sender: int, stream: int, routed: RoutedRows, path: Path) -> None:
-        """Run rows in their fused task, or write them as frames."""
-        if self.observer is not None:
-            self.observer.sent(sender, stream, routed)
-        if not routed.route.fused:
-            for refusal in self.writer.write(routed, sender, stream, path):
-                self._refuse(refusal)
-            return
-        origin = self.worker.origin(sender, stream)
-        rows = Rows(origin, routed.count, routed.columns, routed.anchoring, routed.attempts, path)
+    def _run_fused(self, sender: int, block: EmittedRows, routed: RoutedRows) -> None:
+        """Run rows in their fused task."""
+        origin = self.worker.origin(sender, block.stream.index)
+        rows = Rows(origin, routed.count, routed.columns, routed.anchoring, routed.attempts, block.path)
         try:
             task = self._enter_fused(routed.target)
         except (Unavailable, PrepareError) as error:
             self._not_prepared(routed.target, [rows], error)
             return
-        with self.observer.giving(rows) if self.observer is not None else nullcontext():
-            self._work(task, rows)
+        self._work(task, rows)
         if routed.target in self._unflushed:  # without values: a failed flush needs only the trees of the rows
-            done = Rows(origin, routed.count, [], routed.anchoring, routed.attempts, path)
+            done = Rows(origin, routed.count, [], routed.anchoring, routed.attempts, block.path)
             self._unflushed[routed.target].append(done)
 
     def _enter_fused(self, number: int) -> BoltTask:
@@ -480,48 +388,38 @@ class Stage:
 
     def add_row(self, row: Row) -> None:
         """Add a row to those that leave the stage."""
-        self.writer.rows.append(row)
+        self.router.rows.append(row)
 
     def absorb(self, data: Any) -> bool:
         """Combine a row of partials or feedback with this stage's own; return False if the row is neither."""
         kind = kind_of(data)
         if kind == FrameKind.PARTIALS:
-            self._parts.append(decode_partials(unwrap(data, FrameKind.PARTIALS)))
+            self.reports.parts.append(decode_partials(unwrap(data, FrameKind.PARTIALS)))
         elif kind == FrameKind.FEEDBACK:
-            metrics, reports, hops, timers, marks, healths, measured = decode_control(data, FrameKind.FEEDBACK)
-            self.result.measured.add(Measurements.unpack(measured))
-            self.result.timers.update(timers)
-            self.result.marks += marks
-            _add_metrics(self.result.metrics, unpack(metrics))
-            add_healths(self.result.healths, healths)
-            self.result.reports.extend(reports)
-            self.result.hops.extend(hops)
+            self.result.feedback.add(decode_control(data, FrameKind.FEEDBACK))
         return kind in (FrameKind.PARTIALS, FrameKind.FEEDBACK)
 
     def finish(self) -> StageResult:
         """Flush the fused tasks, and return the result of the stage."""
         self._end_fused()
-        capture = self.worker.environment.capture
-        if capture is not None:
-            for emitted in self._captured:
-                capture(*emitted)
-        result = self.result
-        result.rows.extend(self.writer.rows)
-        self.meter.end(len(self.writer.rows), sum(len(data) for _, data in self.writer.rows))
-        _add_metrics(result.metrics, self._metrics)
-        if self._recorder is not None:
-            result.hops.extend(self._recorder.hops())
-        for number, seen in self.work_seen.items():
-            add_healths(result.healths, {self.lane.topology.task_owner(number)[0]: seen.health()})
+        self._listeners.end()
+        result, rows = self.result, self.router.rows
+        result.rows.extend(rows)
+        self.counters.end(rows)
+        hops = self._recorder.hops() if self._recorder is not None else []
+        counters, healths = self.counters, self._healths.by_bolt(self.lane.topology.task_owner)
+        result.feedback.add(
+            StageFeedback(
+                metrics=counters.others,
+                measured=counters.measured,
+                reports=self.reports.errors,
+                hops=hops,
+                healths=healths,
+            )
+        )
         if self.lane.tracked:
-            fails = [Partials(fails=self._fails)] if self._fails else []
-            result.partials = combine([*self._parts, *self._accounts.partials(), *fails])
+            result.partials = self.reports.partials()
         return result
-
-
-def _add_metrics(sums: dict[str, ComponentMetrics], counted: Mapping[str, ComponentMetrics]) -> None:
-    for component, counts in counted.items():
-        sums.setdefault(component, ComponentMetrics()).add(counts)
 
 
 def run_level(

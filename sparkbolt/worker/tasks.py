@@ -12,7 +12,7 @@ compiled kernels (``native``), they run it, with the same results; the Python he
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -38,9 +38,10 @@ from sparkbolt.api.progress import Activity
 from sparkbolt.api.reports import ErrorReport, Fail
 from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.tuples import AnchorPairs, Tuple
-from sparkbolt.base.exceptions import preparing, said, user_code
+from sparkbolt.base.exceptions import preparing, reason_of, user_code
 from sparkbolt.base.ids import unmix64
 from sparkbolt.errors import KilledWorkerError
+from sparkbolt.wire.edges import Anchoring
 from sparkbolt.worker.activity import ActivityMonitor
 from sparkbolt.worker.bolt_runtime import BoltRuntime, RuntimeEffects, joined
 from sparkbolt.worker.collectors import BasicRowCollector, BoltRowCollector, ColumnBlockCollector
@@ -49,7 +50,7 @@ from sparkbolt.worker.coroutines import Coroutines
 from sparkbolt.worker.crash_isolation import TaskWatch
 from sparkbolt.worker.emissions import Output, Rows
 from sparkbolt.worker.failures import Failure, failure_of, failure_said, not_tried, stop_without_tree
-from sparkbolt.worker.results import TaskResult
+from sparkbolt.worker.results import Settlements
 from sparkbolt.worker.returned_values import emit_all, refuse
 from sparkbolt.worker.state.keyvalue import KeyValueTable
 from sparkbolt.worker.state.snapshots import noting_made
@@ -140,23 +141,24 @@ class BoltTask:
             tup = others[0]
         return (-1, None, 0) if tup is None else (tup._row, tup.values, max(0, len(others) - 1))
 
-    def pieces(self, rows: Rows) -> Iterator[Rows]:
+    def pieces(self, rows: Rows) -> Iterable[Rows]:
         """The pieces in which user code gets some rows; each is worked on before the next one is asked for.
 
         A ``ColumnBolt`` fails with all rows that it gets at once. So what comes again comes to it message by message:
         what failed with another message fails no second time with it. One that splits frames does that itself.
         """
         whole = not isinstance(self.bolt, ColumnBolt) or self.bolt.splits_frames
-        for piece in (rows,) if whole else rows.with_retries_apart():
-            if self.watch is None:
-                yield piece
-            else:
-                for start, stop in self.watch.spans(piece.count):
-                    yield piece.part(start, stop)
+        pieces = (rows,) if whole else rows.with_retries_apart()
+        return pieces if self.watch is None else self._watched_pieces(pieces, self.watch)
 
-    def run(self, rows: Rows) -> TaskResult:
+    def _watched_pieces(self, pieces: Iterable[Rows], watch: TaskWatch) -> Iterator[Rows]:
+        for piece in pieces:
+            for start, stop in watch.spans(piece.count):
+                yield piece.part(start, stop)
+
+    def run(self, rows: Rows) -> Settlements:
         """Run user code on each row; its emissions are left in ``output``."""
-        result = TaskResult(executed=rows.count)
+        result = Settlements(executed=rows.count)
         held = result.held = self._work(rows, result)
         if self.watch is not None:
             result.failures = {row: self._with_first(failure) for row, failure in result.failures.items()}
@@ -164,7 +166,8 @@ class BoltTask:
             self._settle_some(rows, result, held)
         else:
             result.acked += rows.count
-            result.acked_whole = rows.anchoring
+            if rows.anchoring is not None:
+                result.acks.append(rows.anchoring)
         self._rows_acked += result.acked
         self._rows_failed += result.failed
         if isinstance(self.bolt, Bolt):
@@ -182,7 +185,7 @@ class BoltTask:
         reason = f"{failure.reason} (the work was repeated without an earlier call of the same task: {first})"
         return replace(failure, reason=reason)
 
-    def _settle_some(self, rows: Rows, result: TaskResult, held: npt.NDArray[np.bool_] | None) -> None:
+    def _settle_some(self, rows: Rows, result: Settlements, held: npt.NDArray[np.bool_] | None) -> None:
         """Add the fails, acks and holds of rows that are not all acked."""
         failed = np.zeros(rows.count, dtype=bool)
         for row, failure in result.failures.items():
@@ -192,11 +195,11 @@ class BoltTask:
         result.acked += int(done.sum())
         result.failed += len(result.failures)
         if rows.anchoring is not None:
-            result.acks.append(rows.pairs_where(done))
+            result.acks.append(Anchoring(*rows.pairs_where(done)))
             if held is not None and bool(held.any()):
                 result.holds.append(rows.pairs_where(held & ~failed)[0])
 
-    def _work_in_runtime(self, rows: Rows, result: TaskResult) -> npt.NDArray[np.bool_] | None:
+    def _work_in_runtime(self, rows: Rows, result: Settlements) -> npt.NDArray[np.bool_] | None:
         assert self.runtime is not None
         try:
             if self.watch is not None:
@@ -209,9 +212,9 @@ class BoltTask:
             self.watch.took(rows.unkeepable())
         return held
 
-    def run_between(self, step: Callable[[TaskResult], None]) -> TaskResult:
+    def run_between(self, step: Callable[[Settlements], None]) -> Settlements:
         """Run a step of a bolt runtime before or after its rows; its emissions are left in ``output``."""
-        result = TaskResult()
+        result = Settlements()
         if self.watch is not None:
             self.watch.between()
         step(result)
@@ -220,12 +223,12 @@ class BoltTask:
         self._report(result)
         return result
 
-    def _apply_effects(self, runtime: BoltRuntime, result: TaskResult) -> None:
+    def _apply_effects(self, runtime: BoltRuntime, result: Settlements) -> None:
         effects, runtime.effects = runtime.effects, RuntimeEffects()
         result.of_windows = effects.metrics
         result.acked += sum(len(edges) for _, edges in effects.acks)
         if effects.acks:
-            result.acks.append(joined(effects.acks))
+            result.acks.append(Anchoring(*joined(effects.acks)))
         for roots, error in effects.fails:
             failure, trees = self._with_first(replace(failure_of(error), reported=True)), set(roots.tolist())
             self._report_failure(failure, result)
@@ -236,7 +239,7 @@ class BoltTask:
         for text in effects.reports:
             result.reports.append(ErrorReport(self.context.component, self.context.index, text))
 
-    def flush(self, seen: list[Rows]) -> TaskResult:
+    def flush(self, seen: list[Rows]) -> Settlements:
         """Call the bolt's ``flush``, which writes what it gathered; its emissions are left in ``output``.
 
         An exception fails all rows of the micro-batch.
@@ -244,7 +247,7 @@ class BoltTask:
         Args:
             seen: all rows that the task got in the micro-batch.
         """
-        result = TaskResult()
+        result = Settlements()
         self._begin_flush()
         try:
             with self._flushing(), self.watch.flushing() if self.watch is not None else nullcontext():
@@ -292,7 +295,7 @@ class BoltTask:
             refuse(returned, who, "a ColumnBolt emits columns by collector.emit alone")
         emit_all(returned, self._basic.emit, who)
 
-    def _settle_flushed(self, result: TaskResult) -> None:
+    def _settle_flushed(self, result: Settlements) -> None:
         """Add the acks and fails that a bolt which acks by hand made in ``flush``, of tuples that it had kept."""
         collector = self._by_hand
         _, self._late = collector.end()
@@ -300,7 +303,7 @@ class BoltTask:
         self._settle_late(result)
         self._report(result)
 
-    def _fail(self, anchors: AnchorPairs, failure: Failure, result: TaskResult) -> None:
+    def _fail(self, anchors: AnchorPairs, failure: Failure, result: Settlements) -> None:
         """Fail the trees of a tuple; that of one that belongs to none is always reported, as it shows nowhere."""
         if not anchors:
             stop_without_tree(self.context.component, failure, self.on_error)
@@ -319,13 +322,13 @@ class BoltTask:
                 )
             )
 
-    def _settle_late(self, result: TaskResult) -> None:
+    def _settle_late(self, result: Settlements) -> None:
         """Add the acks, fails and reset timeouts of tuples that the bolt had kept."""
         collector = self._by_hand
         pairs = [pair for tup in self._late for pair in tup.anchors]
         if pairs:
             columns = np.array(pairs, dtype=np.uint64)
-            result.acks.append((columns[:, 0], columns[:, 1]))
+            result.acks.append(Anchoring(columns[:, 0], columns[:, 1]))
         result.acked += len(self._late)
         result.late_acks = self._late
         result.late_fails = [tup for tup, _ in self._late_failures]
@@ -339,24 +342,24 @@ class BoltTask:
             result.touched.append(np.array(roots, dtype=np.uint64))
         collector.touched.clear()
 
-    def _report_failure(self, failure: Failure, result: TaskResult) -> None:
+    def _report_failure(self, failure: Failure, result: Settlements) -> None:
         result.errors += 1
         result.reports.append(
             ErrorReport(self.context.component, self.context.index, failure.reason, failure.traceback)
         )
 
-    def _report(self, result: TaskResult) -> None:
+    def _report(self, result: Settlements) -> None:
         who = self.context.component, self.context.index
         for failure in result.failures.values():
             if failure.reported:
                 self._report_failure(failure, result)
         for error in self.output.errors:
             result.errors += 1
-            text, trace = said(error)
+            text, trace = reason_of(error)
             result.reports.append(ErrorReport(*who, text or "an error was reported without a word", trace))
         self.output.errors.clear()
 
-    def _choose_work(self) -> Callable[[Rows, TaskResult], npt.NDArray[np.bool_] | None]:
+    def _choose_work(self) -> Callable[[Rows, Settlements], npt.NDArray[np.bool_] | None]:
         if isinstance(self.bolt, FunctionBolt):
             return self._run_function
         if isinstance(self.bolt, AsyncBolt):
@@ -366,11 +369,11 @@ class BoltTask:
             return lambda rows, result: frames.run(rows, result, self.watch)
         return self._run_by_hand if isinstance(self.bolt, Bolt) else self._run_rows
 
-    def _run_rows(self, rows: Rows, result: TaskResult) -> None:
+    def _run_rows(self, rows: Rows, result: Settlements) -> None:
         assert isinstance(self.bolt, BasicBolt)
         self._loop.run(rows, result.failures, self._watched(self.bolt.execute))
 
-    def _run_by_hand(self, rows: Rows, result: TaskResult) -> npt.NDArray[np.bool_] | None:
+    def _run_by_hand(self, rows: Rows, result: Settlements) -> npt.NDArray[np.bool_] | None:
         assert isinstance(self.bolt, Bolt)
         collector = self._by_hand
         collector.begin(rows, self.context.micro_batch_id)
@@ -403,12 +406,12 @@ class BoltTask:
 
         return watched
 
-    def _run_function(self, rows: Rows, result: TaskResult) -> None:
+    def _run_function(self, rows: Rows, result: Settlements) -> None:
         assert isinstance(self.bolt, FunctionBolt)
         function, who = self._watched(self.bolt.function), f"{self.context.component!r}"
         self._loop.run_function(rows, result.failures, function, who)
 
-    def _run_coroutines(self, rows: Rows, result: TaskResult) -> None:
+    def _run_coroutines(self, rows: Rows, result: Settlements) -> None:
         assert self._coroutines is not None
         self._coroutines.run(rows, result.failures, self.watch)
 

@@ -220,7 +220,7 @@ def test_acks_for_deliveries_of_an_old_connection_are_dropped(
         proxy.cut()
         new = calls.until_emitted(10)[5:]
         assert sorted(calls.collector.values[5:]) == sorted(calls.collector.values[:5])
-        assert "the queue gives 5 messages again" in caplog.text
+        assert "the queue delivers 5 messages again" in caplog.text
         for message_id in old:  # the same tags: an ack that got through would ack the new ones
             calls.spout.ack(message_id)
             calls.spout.confirm(message_id)  # as before the loss is noticed

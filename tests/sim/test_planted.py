@@ -40,8 +40,7 @@ from sparkbolt.wire.frames import Inbox, python_values
 from sparkbolt.wire.plan import Entry
 from sparkbolt.wire.verdicts import Verdicts
 from sparkbolt.worker import routing
-from sparkbolt.worker.emissions import Rows
-from sparkbolt.worker.meter import NOWHERE
+from sparkbolt.worker.emissions import NO_ROWS
 from sparkbolt.worker.outbox import Outbox
 from sparkbolt.worker.source_reader import EntryReader
 from sparkbolt.worker.stage import Stage
@@ -161,9 +160,10 @@ def init_is_lost_on_a_retry(patch: Patch) -> None:
 
 def without_what_it_reports(reading: Callable[..., None]) -> Callable[..., None]:
     def without_init(self: EntryReader, *arguments: Any) -> None:
-        before = len(self._stage._parts)
+        parts = self._stage.reports.parts
+        before = len(parts)
         reading(self, *arguments)
-        del self._stage._parts[before:]
+        del parts[before:]
 
     return without_init
 
@@ -412,7 +412,10 @@ class Gathering(BasicBolt):
 
 def test_what_flush_emits_and_nobody_sends_is_found(patch: Patch) -> None:
     def silent(self: Stage, task: Any, seen: Any, own: Any = None) -> None:
-        self._fold(task, Rows(NOWHERE, 0, [], None, None), task.flush(seen))
+        done, emitted = task.flush(seen), task.output.streams
+        task.output.streams = {}
+        self._take(task, NO_ROWS, done, 0.0, None)
+        task.output.streams = emitted
 
     builder = TopologyBuilder("gathering")
     builder.set_spout("m", Messages())

@@ -1,9 +1,7 @@
-"""FileDeadLetters: writes dead letters to files, one JSON object per line.
+"""FileDeadLetters: writes dead letters to files, one JSON object per line, and reads them.
 
-Rule 1: letters are appended and flushed to the disk before ``write`` returns; existing content never changes
-(``files.local.append_lines``).
-Rule 2: a letter counts once by its id, however often the file holds it; a damaged line is reported, never skipped
-silently.
+Letters are appended and flushed to the disk before ``write`` returns. A letter counts once by its id, however often the
+file holds it; a damaged line is reported.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import absolute_path
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.errors import ConfigError
@@ -36,7 +34,7 @@ class FileDeadLetters:
         Raises:
             ConfigError: The path is empty or names a directory.
         """
-        self.path = arguments.absolute("path", path, "the name of a file for dead letters")
+        self.path = absolute_path("path", path, "the name of a file for dead letters")
         if os.path.isdir(self.path):
             raise ConfigError(f"dead letters go to a file, and {self.path} is a directory: name a file in it")
 

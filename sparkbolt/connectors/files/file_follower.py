@@ -18,7 +18,7 @@ continued it is emptied, and a copy of it lies beside  the copy is read from whe
           does
 ========= ============================================ =============================================================
 
-Rule 1: a source is a file, not a path (``identity``), so a planned range is read from that very file, or fails.
+Rule 1: a source is a file, not a path (``file_identity``), so a planned range is read from that very file, or fails.
 Rule 2: in doubt a file counts as new: lines may come twice, but none is lost. Equal content makes no file known: a copy
 is one only if it has the name of a copy, holds what was read, and is there when the driver notices the change.
 """

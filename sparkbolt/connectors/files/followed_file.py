@@ -1,7 +1,6 @@
-"""Followed: one file that is followed: how it has changed, and how far it can be planned.
+"""Followed: how one file that is followed has changed, and how far it can be planned.
 
-Rule 1: a followed file is planned up to its last newline, so a line is planned only when it is complete.
-Rule 2: a plan ends with a line, unless the line is longer than ``SCAN_BYTES``. So nothing of a line that was read is
+A plan ends with a whole line, unless the line is longer than ``SCAN_BYTES``: so nothing of a line that was read is
 planned later, when the file may be gone.
 """
 

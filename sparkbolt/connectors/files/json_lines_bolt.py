@@ -1,13 +1,8 @@
-"""JsonLinesBolt: writes tuples as JSON lines.
-
-Rule: a tuple that JSON cannot represent fails alone, in ``execute``; ``flush`` writes only lines that are encoded
-already.
-"""
+"""JsonLinesBolt: writes tuples as JSON lines; a tuple that JSON cannot represent fails alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from sparkbolt.api.components import BasicBolt, TopologyContext
@@ -34,47 +29,22 @@ class JsonLinesBolt(WritesPartFiles, BasicBolt):
     True
     """
 
-    # No attribute is durable, so no state is stored. The bolt is stateless, but it does not declare itself
-    # ``stateless``, because a checkpoint remembers that.
-    transient = ("path", "_context", "_files", "_lines", "_gathered", "_commits")
     suffix = ".jsonl"
-
-    def __init__(self, path: str | Path) -> None:
-        """Store the directory's path; each task creates the directory when it starts.
-
-        Raises:
-            ConfigError: ``path`` is empty or names a file.
-        """
-        super().__init__(path)
 
     def prepare(self, context: TopologyContext) -> None:
         """Create the directory and start with no lines."""
         self._begin(context)
-        self._lines: list[bytes] = []
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
         """Encode the tuple as a line and keep it until ``flush``, or for ``commit``."""
-        if self._commits:
-            self.keep(json_of(dict(tup)))
-            return
-        if self._gathered != self._context.micro_batch_id:
-            self._lines, self._gathered = [], self._context.micro_batch_id
-        self._lines.append(json_of(dict(tup)))
-
-    def flush(self) -> None:
-        """Write the file of the micro-batch; if every tuple failed, remove the file of an earlier attempt."""
-        if self._commits:
-            return
-        current = self._gathered == self._context.micro_batch_id
-        lines, self._lines = self._lines if current else [], []
-        self._write(self._context.micro_batch_id, lines)
+        (self.keep if self._commits else self._gather)(json_of(dict(tup)))
 
     def commit(self, txid: int, rows: Sequence[bytes]) -> None:
         """Write the file of a micro-batch; the same rows again replace it by the same file."""
         self._write(txid, rows)
 
-    def _write(self, micro_batch_id: int, lines: Sequence[bytes]) -> None:
+    def _write(self, micro_batch_id: int, items: Sequence[bytes]) -> None:
         def write(file: IO[bytes]) -> None:
-            file.write(b"\n".join(lines) + b"\n")
+            file.write(b"\n".join(items) + b"\n")
 
-        self._files.write(micro_batch_id, write if lines else None)
+        self._files.write(micro_batch_id, write if items else None)

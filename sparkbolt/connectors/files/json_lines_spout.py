@@ -1,7 +1,4 @@
-"""JsonLinesSpout: reads the JSON lines of text files.
-
-Rule: a line that is not a JSON object fails only its own tree, with the reason.
-"""
+"""JsonLinesSpout: reads the JSON lines of text files; a line that is not a JSON object fails only its own tree."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import field_names
 from sparkbolt.api.components import PartitionedSpout
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.connectors.files.text_spout import Paths, TextSpout
@@ -44,7 +41,7 @@ class JsonLinesSpout(TextSpout):
             ConfigError: ``outputs`` is not a list of names, or ``TextSpout`` refuses another argument.
         """
         super().__init__(paths, follow=follow, in_order=in_order, encoding=encoding, line_bytes_max=line_bytes_max)
-        self.outputs = arguments.fields("outputs", outputs)
+        self.outputs = field_names("outputs", outputs)
 
     def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
         """Yield the objects whose lines start in the range, as (offset, values)."""

@@ -1,19 +1,15 @@
 """Part files: one output file per task and micro-batch, or per micro-batch of a transactional topology.
 
-Rule 1: a file's name consists of the micro-batch, the component and the task. This identifies one unit of work: a bolt
-with a ``flush`` is not fused, so one process receives all rows of a task in a micro-batch together, however many spouts
-and processes send them. When the micro-batch runs again, one process receives the same rows together again.
+Rule 1: a file's name consists of the micro-batch, the component and the task. When the micro-batch runs again, one
+process receives the same rows of the task together again, since a bolt with a ``flush`` is not fused.
 Rule 2: a file becomes visible only when it is complete and on the disk (``files.local.replace``).
 Rule 3: a task removes only its own files: its file of the same micro-batch, and its unfinished files.
-Rule 4: in a transactional topology tasks write nothing. They keep their rows, and the driver writes them when the
-micro-batch has succeeded, to a file whose name consists of the micro-batch, which is the txid, and the component.
-Rule 5: in a rehearsal nothing is written to the directory itself (``TopologyContext.output_path``).
+Rule 4: in a transactional topology the driver writes the rows of all tasks when the micro-batch has succeeded, to a
+file whose name consists of the micro-batch, which is the txid, and the component.
 
-Limits: a task is not called in a micro-batch that has no tuples for it. If one attempt wrote a file, and the
-micro-batch then runs again without a tuple for that task, the file stays. This happens only if the topology is not
-deterministic, or if the records of a ``Spout`` were lost with the driver; the spout emits those again in a later
-micro-batch, so their rows appear twice. Each checkpoint needs a directory of its own: a new checkpoint counts
-micro-batches from 0 again and would replace files of the old one.
+A task is not called in a micro-batch that has no tuples for it. So if one attempt wrote a file, and the micro-batch
+then runs again without a tuple for that task, the file stays. Each checkpoint needs a directory of its own: a new
+checkpoint counts micro-batches from 0 again and would replace files of the old one.
 """
 
 from __future__ import annotations
@@ -22,12 +18,13 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, ClassVar
 from urllib.parse import quote
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import absolute_path
 from sparkbolt.api.committers import CommittingBolt
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.errors import ConfigError, Unavailable
@@ -42,7 +39,7 @@ def absolute_directory(path: str | Path) -> str:
     Raises:
         ConfigError: The path is empty or names a file.
     """
-    full = arguments.absolute("path", path, "the name of a directory")
+    full = absolute_path("path", path, "the name of a directory")
     if os.path.exists(full) and not os.path.isdir(full):
         raise ConfigError(f"path={full!r} is a file, expected a directory: each task writes files of its own into it")
     return full
@@ -57,9 +54,12 @@ class WritesPartFiles(CommittingBolt):
     ignores_ticks = True
     path: str
     suffix: str
+    # No attribute is durable, so no state is stored. The bolt is stateless, but it does not declare itself
+    # ``stateless``, because a checkpoint remembers that.
+    transient: ClassVar[Sequence[str]] = ("path", "_context", "_files", "_gathered", "_gathered_in", "_commits")
 
     def __init__(self, path: str | Path) -> None:
-        """Keep the directory, which is made when a task starts.
+        """Store the directory's path; each task creates the directory when it starts.
 
         Raises:
             ConfigError: ``path`` is empty, or a file.
@@ -73,7 +73,31 @@ class WritesPartFiles(CommittingBolt):
         if not self._commits:
             owner = f"{quote(context.component, safe='')}-{context.index}"
             self._files = PartFiles(self.path, f"{owner}{self.suffix}", context)
-        self._gathered = -1
+        self._gathered: list[Any] = []
+        self._gathered_in: int | None = None
+
+    @property
+    def _is_new(self) -> bool:
+        """Whether nothing is gathered yet in this micro-batch; an attempt before it may have been cut off."""
+        return self._gathered_in != self._context.micro_batch_id
+
+    def _gather(self, item: Any) -> None:
+        """Gather something of this micro-batch until ``flush``."""
+        if self._is_new:
+            self._gathered, self._gathered_in = [], self._context.micro_batch_id
+        self._gathered.append(item)
+
+    def flush(self) -> None:
+        """Write the file of the micro-batch; if every tuple failed, remove the file of an earlier attempt."""
+        if self._commits:
+            return
+        items = [] if self._is_new else self._gathered
+        self._gathered, self._gathered_in = [], None
+        self._write(self._context.micro_batch_id, items)
+
+    @abstractmethod
+    def _write(self, micro_batch_id: int, items: Sequence[Any]) -> None:
+        """Write what was gathered into a file, or remove the file if nothing was."""
 
     def begin(self, context: TopologyContext) -> None:
         """Driver: make the directory."""

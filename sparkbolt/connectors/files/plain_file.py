@@ -1,12 +1,8 @@
-"""Files: finds files by pattern and reads plain files by offset.
+"""Finds files by pattern, and reads plain files by offset.
 
-Rule 1: only regular files are opened. Opening a named pipe waits for a writer, perhaps for ever, and opening a device
-may have an effect. So listings skip everything that is not a regular file, and a file that something else has replaced
-since then counts as gone.
-Rule 2: a file with several names (links, hard links, a directory that is a link) is found once, under the name with
-the fewest links in it, and of these under the first.
-Rule 3: paths are kept as the system returns them, with Python's surrogates for bytes that are not UTF-8; a path that
-leaves this process is escaped.
+Only regular files are opened: opening a named pipe waits for a writer, and opening a device may have an effect. A file
+with several names is found once. Paths are kept as the system returns them, with Python's surrogates for bytes that
+are not UTF-8; a path that leaves this process is escaped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""TextSpout: reads the lines of text files.
-
-Rule: the driver plans byte ranges and never sees a line; executors read them.
-"""
+"""TextSpout: reads the lines of text files. The driver plans byte ranges and never sees a line; executors read them."""
 
 from __future__ import annotations
 
@@ -11,11 +8,11 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import pyarrow as pa
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import ENCODING, checked, whole
 from sparkbolt.api.components import PartitionedSpout, TopologyContext
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.connectors.argument_pickle import PicklesArguments
@@ -61,8 +58,9 @@ def absolute_patterns(paths: Paths) -> tuple[str, ...]:
     return tuple(os.path.abspath(os.path.expanduser(str(path))) for path in several)
 
 
-def _checked_encoding(encoding: str) -> str:
-    name = codecs.lookup(arguments.encoding("encoding", encoding)).name
+@checked
+def _checked_encoding(encoding: Annotated[str, ENCODING]) -> str:
+    name = codecs.lookup(encoding).name
     if name in ("utf-8", "utf-8-sig"):
         return "utf-8"
     if "\n".encode(encoding) != b"\n":
@@ -91,7 +89,7 @@ class TextSpout(PicklesArguments, PartitionedSpout):
 
     With ``follow=True`` the spout goes on like ``tail -F``. It reads growing files up to their last newline and looks
     for new files once a second. Every plan asks the system for the size of every file, at about 2 us each. A file is
-    identified by its inode, its time of creation and its beginning (``identity``). So a renamed file is read to its end
+    identified by its inode, its time of creation and its beginning. So a renamed file is read to its end
     once, under its new name in the same directory or among the patterns; the file that takes its old name is read from
     its start, also if it has the same content. ``path`` stays the path under which a file was found first. A file that
     was emptied is read again from its start. A warning reports how much was not read of a file that was emptied or is
@@ -114,6 +112,7 @@ class TextSpout(PicklesArguments, PartitionedSpout):
     outputs = ["line", "path", "offset"]
     first_budget = 1024
 
+    @checked
     def __init__(
         self,
         paths: Paths,
@@ -121,7 +120,7 @@ class TextSpout(PicklesArguments, PartitionedSpout):
         follow: bool = False,
         in_order: bool = False,
         encoding: str = "utf-8",
-        line_bytes_max: int = 16 << 20,
+        line_bytes_max: Annotated[int, whole(1, LINE_BYTES_LIMIT)] = 16 << 20,
     ) -> None:
         """Check and store the arguments; the files are looked up when the topology starts.
 
@@ -129,14 +128,14 @@ class TextSpout(PicklesArguments, PartitionedSpout):
             ConfigError: An argument is invalid.
         """
         self.patterns = absolute_patterns(paths)
-        self.follow = arguments.flag("follow", follow)
-        self.in_order = arguments.flag("in_order", in_order)
+        self.follow = follow
+        self.in_order = in_order
         if follow and in_order:
             raise ConfigError(
                 "follow=True and in_order=True: expected one of the two; files that are followed are read as they grow"
             )
         self.encoding = _checked_encoding(encoding)
-        self.line_bytes_max = arguments.whole("line_bytes_max", line_bytes_max, 1, LINE_BYTES_LIMIT)
+        self.line_bytes_max = line_bytes_max
         self._begin()
 
     def _begin(self) -> None:

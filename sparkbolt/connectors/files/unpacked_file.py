@@ -98,14 +98,12 @@ class _ZstandardMember:
 
 
 def _zstandard() -> Callable[[], _Member]:
-    for module in ("compression.zstd", "backports.zstd"):
-        try:
-            found: Callable[[], _Member] = importlib.import_module(module).ZstdDecompressor
-        except ImportError:
-            continue
-        return found
-    zstandard: Any = importlib.import_module("zstandard")
-    return lambda: _ZstandardMember(zstandard.ZstdDecompressor().decompressobj())
+    try:
+        found: Callable[[], _Member] = importlib.import_module("compression.zstd").ZstdDecompressor
+    except ImportError:  # before Python 3.14
+        zstandard: Any = importlib.import_module("zstandard")
+        return lambda: _ZstandardMember(zstandard.ZstdDecompressor().decompressobj())
+    return found
 
 
 @dataclass(frozen=True)
@@ -175,121 +173,6 @@ def _members_of(path: str) -> Callable[[], _Member]:
         ) from None
 
 
-class _Members:
-    """The unpacked content of the members of one file."""
-
-    def __init__(self, path: str) -> None:
-        self._new = _members_of(path)
-        self._format = _FORMATS[_extension(path)]
-        self._file = open(path, "rb", opener=open_regular)  # noqa: SIM115  closed by close
-        self.tail = b""
-        """The compressed bytes that were read last."""
-        self._restart(None)
-
-    def _restart(self, slow_from: int | None) -> None:
-        self._file.seek(0)
-        self._slow_from = slow_from
-        self._fed = 0
-        self._rest = b""
-        self._member: _Member | None = None
-        self._is_first = True
-        self._is_padding = False
-
-    @property
-    def descriptor(self) -> int:
-        return self._file.fileno()
-
-    @property
-    def raw(self) -> int:
-        """How many compressed bytes are read."""
-        return self._file.tell()
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether what was read ends behind a complete member."""
-        return self._member is None and not self._is_first
-
-    @property
-    def has_garbage(self) -> bool:
-        """Whether something other than zeros is behind the last complete member."""
-        return self.is_whole and bool(self._rest)
-
-    def read(self, size: int) -> bytes:
-        """Return at most about ``size`` bytes; empty if the file, as it is now, holds no more."""
-        while self._member is not None or self._begin():
-            assert self._member is not None
-            data = b""
-            if self._member.needs_input:
-                data = self._take()
-                if not data:
-                    break
-            found = self._member.decompress(data, size)
-            if self._member.eof:
-                self._rest = self._member.unused_data + self._rest
-                self._member = None
-            if found:
-                return found
-        return b""
-
-    def _begin(self) -> bool:
-        """Begin the next member if there is one."""
-        while not self._is_first and not self._is_padding:
-            self._rest = self._rest.lstrip(b"\0")
-            if len(self._rest) >= self._format.magic_bytes:
-                self._is_padding = self._format.magic.match(self._rest) is None
-                break
-            more = self._read(RAW_BYTES)
-            if not more:
-                return False
-            self._rest += more
-        if self._is_padding:
-            return False
-        self._is_first = False
-        self._member = self._new()
-        return True
-
-    def _take(self) -> bytes:
-        """Return the next compressed bytes; from ``slow_from`` on, one at a time."""
-        size = RAW_BYTES
-        if self._slow_from is not None and self.raw < self._slow_from:
-            size = min(size, self._slow_from - self.raw)
-        self._rest = self._rest or self._read(size)
-        self._fed = self.raw - len(self._rest)
-        few = 1 if self._slow_from is not None and self._fed >= self._slow_from else size
-        data, self._rest = self._rest[:few], self._rest[few:]
-        return data
-
-    def _read(self, size: int) -> bytes:
-        data = self._file.read(size)
-        self.tail = (self.tail + data)[-TAIL_BYTES:]
-        return data
-
-    def rest_before_damage(self, unpacked: int) -> bytes:
-        """Return what lies between ``unpacked`` and the damage that the last ``read`` has met, which can unpack it not.
-
-        A decompressor that meets damage keeps back what it has unpacked in the same call. So the file is unpacked again
-        from its start, with the compressed bytes of that call one by one.
-        """
-        self._restart(self._fed)
-        done = 0
-        parts = []
-        try:
-            while piece := self.read(UNPACK_BYTES):
-                parts.append(piece[max(0, unpacked - done) :])
-                done += len(piece)
-        except Exception as error:
-            if not is_damage(error):
-                raise
-        return b"".join(parts)
-
-    def close(self) -> None:
-        self._file.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_file"):
-            self._file.close()
-
-
 def is_damage(error: Exception) -> bool:
     """Whether the content is damaged; a system error (with an errno) is not damage and may pass."""
     if isinstance(error, OSError):
@@ -320,12 +203,29 @@ class UnpackedFile:
         self.is_cut = False
         """Whether the damage is only that the rest is missing: it may come."""
         self.has_garbage = False
+        """Whether something other than zeros is behind the last complete member."""
         self.unpacked = 0
         """How many bytes are unpacked so far."""
-        self._path = path
         self._buffer = b""
-        self._members = _Members(path)
         self._is_done = False
+        self._new = _members_of(path)
+        self._format = _FORMATS[_extension(path)]
+        self._file = open(path, "rb", opener=open_regular)  # noqa: SIM115  closed by close
+        self._tail = b""
+        """The compressed bytes that were read last."""
+        self._restart(None)
+
+    def _restart(self, slow_from: int | None) -> None:
+        """Begin with the first byte; from ``slow_from`` on, unpack the compressed bytes one at a time."""
+        self._file.seek(0)
+        self._slow_from = slow_from
+        self._fed = 0
+        """Where the compressed bytes begin that were unpacked last."""
+        self._rest = b""
+        """Compressed bytes that were read and not unpacked yet."""
+        self._member: _Member | None = None
+        self._is_first = True
+        self._is_padding = False
 
     @property
     def oldest(self) -> int:
@@ -335,39 +235,107 @@ class UnpackedFile:
     @property
     def inode(self) -> int:
         """The file's inode number."""
-        return os.fstat(self._members.descriptor).st_ino
+        return os.fstat(self._file.fileno()).st_ino
 
     @property
     def birth(self) -> int:
         """When the file was created, see ``birth_of``."""
-        return birth_of(self._members.descriptor)
+        return birth_of(self._file.fileno())
 
     @property
     def raw(self) -> tuple[int, bytes]:
         """How many compressed bytes were read, and the last of them."""
-        return self._members.raw, self._members.tail
+        return self._file.tell(), self._tail
 
     def advance(self) -> bytes:
         """Unpack the next piece; empty at the end and at damage."""
         if self._is_done:
             return b""
         try:
-            piece = self._members.read(UNPACK_BYTES)
+            piece = self._unpack()
             if piece:
                 self.end = self.damage = None
             else:
-                self.is_cut = not self._members.is_whole
+                self.is_cut = self._member is not None or self._is_first
                 self.damage = "it ends in the middle: a part is missing" if self.is_cut else None
-                self.has_garbage = self._members.has_garbage
+                self.has_garbage = not self.is_cut and bool(self._rest)
                 self.end = self.unpacked
         except Exception as error:
             if not is_damage(error):
                 raise
-            piece = self._members.rest_before_damage(self.unpacked)
+            piece = self._rest_before_damage()
             self.is_cut, self.damage, self._is_done = False, f"{error}{_advice(error)}", True
             self.end = self.unpacked + len(piece)
         self.unpacked += len(piece)
         return piece
+
+    def _unpack(self) -> bytes:
+        """Return at most about ``UNPACK_BYTES``; empty if the file, as it is now, holds no more."""
+        while self._member is not None or self._begin_member():
+            assert self._member is not None
+            data = b""
+            if self._member.needs_input:
+                data = self._take()
+                if not data:
+                    break
+            found = self._member.decompress(data, UNPACK_BYTES)
+            if self._member.eof:
+                self._rest = self._member.unused_data + self._rest
+                self._member = None
+            if found:
+                return found
+        return b""
+
+    def _begin_member(self) -> bool:
+        """Begin the next member if there is one."""
+        while not self._is_first and not self._is_padding:
+            self._rest = self._rest.lstrip(b"\0")
+            if len(self._rest) >= self._format.magic_bytes:
+                self._is_padding = self._format.magic.match(self._rest) is None
+                break
+            more = self._read(RAW_BYTES)
+            if not more:
+                return False
+            self._rest += more
+        if self._is_padding:
+            return False
+        self._is_first = False
+        self._member = self._new()
+        return True
+
+    def _take(self) -> bytes:
+        """Return the next compressed bytes."""
+        size = RAW_BYTES
+        if self._slow_from is not None and self._file.tell() < self._slow_from:
+            size = min(size, self._slow_from - self._file.tell())
+        self._rest = self._rest or self._read(size)
+        self._fed = self._file.tell() - len(self._rest)
+        few = 1 if self._slow_from is not None and self._fed >= self._slow_from else size
+        data, self._rest = self._rest[:few], self._rest[few:]
+        return data
+
+    def _read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self._tail = (self._tail + data)[-TAIL_BYTES:]
+        return data
+
+    def _rest_before_damage(self) -> bytes:
+        """Return what lies between ``unpacked`` and the damage that was met.
+
+        A decompressor that meets damage keeps back what it has unpacked in the same call. So the file is unpacked again
+        from its start, with the compressed bytes of that call one by one.
+        """
+        self._restart(self._fed)
+        done = 0
+        parts = []
+        try:
+            while piece := self._unpack():
+                parts.append(piece[max(0, self.unpacked - done) :])
+                done += len(piece)
+        except Exception as error:
+            if not is_damage(error):
+                raise
+        return b"".join(parts)
 
     def read_at(self, offset: int, size: int, keep: int) -> bytes:
         """Return at most ``size`` bytes from ``offset``, which is not below ``oldest``; empty only at the end."""
@@ -389,7 +357,11 @@ class UnpackedFile:
     def close(self) -> None:
         """Close the file; buffered bytes can still be read."""
         self._is_done = True
-        self._members.close()
+        self._file.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            self._file.close()
 
 
 def open_content(path: str) -> PlainFile | UnpackedFile:

@@ -1,9 +1,7 @@
 """Watcher: the driver's thread that talks to the brokers.
 
-Rule 1: the thread waits for brokers, the driver never does: it reads the last ``Look`` and leaves offsets to store.
-Rule 2: brokers that do not answer are reported in one ERROR line, and are asked again until they answer.
-Rule 3: of several offsets to store, only the latest are stored, at most once per interval, and once more at the end;
-they are stored soon if a caller waits for it.
+The thread waits for brokers, and the driver never does: it reads the last ``Look`` and leaves offsets to be stored. Of
+several offsets only the latest are stored, at most once per interval, and once more at the end.
 """
 
 from __future__ import annotations

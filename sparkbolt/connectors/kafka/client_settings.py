@@ -1,7 +1,6 @@
-"""ClientSettings: the properties of Kafka's client, and which of them must never be printed.
+"""ClientSettings: the properties of Kafka's clients, and which of them must never be printed.
 
-Rule: a secret is in the pickled spout and in the client's configuration, and nowhere else. Whatever is printed, logged
-or raised shows ``***`` in its place.
+A secret is in the pickled spout and in the client's configuration, and nowhere else: texts show ``***`` in its place.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import text, verify
 from sparkbolt.errors import ConfigError
 
 OnError: TypeAlias = Callable[[Any], None]
@@ -99,7 +98,7 @@ class ClientSettings:
         Raises:
             ConfigError: There is no broker, or ``options`` has a property that the spout or bolt itself sets.
         """
-        arguments.text("brokers", self.brokers, "'host:port', several with commas between")
+        verify("brokers", self.brokers, text("'host:port', several with commas between"))
         for key in self.options:
             if key in _OURS:
                 raise ConfigError(f"client property {key!r} cannot be given: {_OURS[key]}")

@@ -1,13 +1,8 @@
 """KafkaBolt: sends tuples as Kafka messages.
 
-Rule 1: a tuple is acked when the broker has acknowledged its message, and failed when it has not within
-``deliver_secs`` or refuses it; it fails alone (``spouts.kafka.sending``). ``flush`` waits for all messages in flight,
-so a micro-batch never commits a message that the broker does not have. A micro-batch that runs again sends its messages
-again.
-Rule 2: in a transactional topology a tuple is acked when its message is made and checked, and the driver sends all
-messages of a micro-batch in one Kafka transaction (``kafka_committer``), once.
-
-In a rehearsal nothing is sent.
+A tuple is acked when the broker has acknowledged its message, and fails alone otherwise. ``flush`` waits for all
+messages in flight, so a micro-batch never commits a message that the broker does not have. In a transactional topology
+the driver sends all messages of a micro-batch in one Kafka transaction (``kafka_committer``).
 """
 
 from __future__ import annotations
@@ -15,15 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import PART_OF_TUPLE, POSITIVE, PROPERTIES, checked, text
 from sparkbolt.api.committers import Committer
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.tuples import Tuple
 from sparkbolt.api.unsent import note_unsent
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
-from sparkbolt.connectors.kafka.kafka_committer import IN_DOUBT, TXID_HEADER, KafkaCommitter, TopicChecks
+from sparkbolt.connectors.kafka.kafka_committer import TXID_HEADER, InDoubt, KafkaCommitter, TopicChecks
 from sparkbolt.connectors.kafka.kafka_sender import Sender
 from sparkbolt.connectors.message_parts import Part, encoded, part_of
 from sparkbolt.errors import ConfigError
@@ -60,19 +55,20 @@ class KafkaBolt(Committer):
     ignores_ticks = True
     flush_anywhere = True
 
+    @checked
     def __init__(
         self,
         brokers: str,
-        topic: str | None = None,
+        topic: Annotated[str, text("the name of a topic")] | None = None,
         *,
-        topic_field: str | None = None,
-        key: Part = None,
-        value: Part = None,
-        headers: Part = None,
-        deliver_secs: float = 30.0,
+        topic_field: Annotated[str, text("the name of a field")] | None = None,
+        key: Annotated[Part, PART_OF_TUPLE] | None = None,
+        value: Annotated[Part, PART_OF_TUPLE] | None = None,
+        headers: Annotated[Part, PART_OF_TUPLE] | None = None,
+        deliver_secs: Annotated[float, POSITIVE] = 30.0,
         trial: bool = True,
-        in_doubt: str = "stop",
-        client: Mapping[str, Any] | None = None,
+        in_doubt: InDoubt = "stop",
+        client: Annotated[Mapping[str, Any], PROPERTIES] | None = None,
     ) -> None:
         """Check and store the arguments.
 
@@ -98,14 +94,14 @@ class KafkaBolt(Committer):
         """
         if (topic is None) == (topic_field is None):
             raise ConfigError(f"KafkaBolt: topic={topic!r}, topic_field={topic_field!r}: expected one of the two")
-        self.settings = ClientSettings(brokers, arguments.properties("client", client))
-        self.topic = arguments.text("topic", topic, "the name of a topic", or_none=True)
-        self.topic_field = arguments.text("topic_field", topic_field, "the name of a field", or_none=True)
-        self.key, self.value = arguments.part_of_tuple("key", key), arguments.part_of_tuple("value", value)
-        self.headers = arguments.part_of_tuple("headers", headers)
-        self.deliver_secs = arguments.positive("deliver_secs", deliver_secs)
-        self.trial = arguments.flag("trial", trial)
-        self.in_doubt = arguments.one_of("in_doubt", in_doubt, IN_DOUBT)
+        self.settings = ClientSettings(brokers, dict(client or {}))
+        self.topic = topic
+        self.topic_field = topic_field
+        self.key, self.value = key, value
+        self.headers = headers
+        self.deliver_secs = deliver_secs
+        self.trial = trial
+        self.in_doubt = in_doubt
         client_library()
 
     def prepare(self, context: TopologyContext) -> None:

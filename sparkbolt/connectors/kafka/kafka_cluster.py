@@ -1,9 +1,8 @@
-"""Cluster: the driver's questions to the brokers.
+"""Cluster: the driver's requests to the brokers.
 
-Rule 1: every call blocks, up to a timeout, so only a separate thread makes it, never under the coordinator's lock.
-Rule 2: no answer is never taken for an answer. For a request that timed out the client may return an invalid, negative
-offset instead of an error; such a kafka_partition is left out, like one without a leader. A topic of which the brokers
-do not say whether it exists is no missing topic.
+Every call blocks, up to a timeout, so only a separate thread makes it. A missing answer is never taken for an answer:
+for a request that timed out the client may return an invalid, negative offset instead of an error, and a topic of which
+the brokers do not say whether it exists is not a missing topic.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_cluster import topic_exists, topic_text
@@ -36,7 +36,7 @@ Message: TypeAlias = tuple[int, str, bytes | None, bytes | None, Pairs | None]
 
 TXID_HEADER = "sparkbolt-txid"
 """The header of each message: checkpoint, component and txid, with slashes between."""
-IN_DOUBT = ("stop", "send", "skip")
+InDoubt = Literal["stop", "send", "skip"]
 MESSAGE_BYTES_MAX = 1_000_000
 """The default of the client property ``message.max.bytes``."""
 OVERHEAD_BYTES = 100
@@ -63,7 +63,7 @@ class KafkaCommitter:
         component: str,
         *,
         request_secs: float,
-        in_doubt: str = "stop",
+        in_doubt: InDoubt = "stop",
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -74,7 +74,7 @@ class KafkaCommitter:
             checkpoint_id: see ``TopologyContext.checkpoint_id``.
             component: the bolt.
             request_secs: how long each request may take.
-            in_doubt: what to do with a txid of which nobody knows whether it is there: one of ``IN_DOUBT``.
+            in_doubt: what to do with a txid of which nobody knows whether it is there: one of ``InDoubt``.
             clock: a monotonic clock in seconds.
             wall: the time in seconds since the epoch.
         """

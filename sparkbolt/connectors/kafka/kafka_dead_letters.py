@@ -1,12 +1,8 @@
-"""KafkaDeadLetters: a Kafka topic of dead letters that keep the original messages, with their story in headers.
+"""KafkaDeadLetters: a Kafka topic of dead letters that keep the original messages.
 
-Rule 1: key, value and headers are those of the message that was given up, so a reader of the original topic can read
-this one. The story is in additional headers: those of Kafka Streams' dead letter topics, under the same names, and the
-whole letter as JSON. If there is no original message (it is gone, or the spout is of another kind), there are only
-these headers.
-Rule 2: a letter counts once by its id, however often it is in the topic. A replay is recorded by a message too.
-
-Prior art: the dead letter queue of Kafka Streams (KIP-1034).
+Key, value and headers are those of the original message, so a reader of its topic can read this one. The story is in
+additional headers: those of Kafka Streams' dead letter topics (KIP-1034), and the whole letter as JSON. A letter counts
+once by its id, however often it is in the topic.
 """
 
 from __future__ import annotations
@@ -16,9 +12,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import PROPERTIES, checked
 from sparkbolt.api.causes import Cause
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.dead_letters import DeadLetter, RawMessage
@@ -62,7 +58,10 @@ class KafkaDeadLetters:
     'orders.dlq'
     """
 
-    def __init__(self, brokers: str, topic: str, *, client: Mapping[str, Any] | None = None) -> None:
+    @checked
+    def __init__(
+        self, brokers: str, topic: str, *, client: Annotated[Mapping[str, Any], PROPERTIES] | None = None
+    ) -> None:
         """Check and store the arguments; no connection is opened.
 
         Raises:
@@ -71,7 +70,7 @@ class KafkaDeadLetters:
         """
         if not is_topic(topic):
             raise ConfigError(f"topic={topic!r}: expected the name of a topic for dead letters")
-        self.settings = ClientSettings(brokers, arguments.properties("client", client))
+        self.settings = ClientSettings(brokers, dict(client or {}))
         self.topic = topic
         client_library()
 

@@ -1,9 +1,9 @@
-"""Source: names a kafka_partition as a source of a Kafka spout.
+"""KafkaPartition and Source: names of kafka_partitions, as the brokers and as the ledger know them.
 
-Rule: the name is ``topic/partition``. A topic that was deleted and created again counts its offsets from the start, so
-its kafka_partitions are other sources: ``topic/partition~1`` for the second topic of that name, and so on. A *mark*
-stores to which topic the positions of a source belong: it is a source without records, ``topic/partition#id``, which is
-planned once.
+The name of a source is ``topic/partition``. A topic that was deleted and created again counts its offsets from the
+start, so its kafka_partitions are other sources: ``topic/partition~1`` for the second topic of that name, and so on. A
+*mark* stores to which topic the positions of a source belong: it is a source without records, ``topic/partition#id``,
+which is planned once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Sender: sends messages so that the brokers deliver or refuse each of them by itself.
 
-Rule 1: each message is reported once, in ``flush`` at the latest.
-Rule 2: brokers refuse a whole batch of a producer because of one of its messages. So the messages of a refused batch
-are sent again, behind the others of the same ``flush``: first in smaller batches, and then each in a batch of its own.
-Rule 3: after a fatal error, another producer takes over; the messages in flight are reported as failed.
+Brokers refuse a whole batch of a producer because of one of its messages. So the messages of a refused batch are sent
+again, behind the others of the same ``flush``: first in smaller batches, and then each in a batch of its own.
 """
 
 from __future__ import annotations

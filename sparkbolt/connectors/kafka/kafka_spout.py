@@ -1,7 +1,4 @@
-"""KafkaSpout: reads Kafka topics, and can read them again.
-
-Rule: the driver plans offsets and never sees a message; executors read them.
-"""
+"""KafkaSpout: reads Kafka topics. The driver plans offsets and never sees a message; executors read them."""
 
 from __future__ import annotations
 
@@ -10,11 +7,11 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import POSITIVE, PROPERTIES, checked, field_names, text, verify, whole
 from sparkbolt.api.components import PartitionedSpout, TopologyContext
 from sparkbolt.api.dead_letters import DeadLetters, DeadLetterSink, RawMessage
 from sparkbolt.api.ranges import BadRecord, Range
@@ -113,12 +110,13 @@ class KafkaSpout(PicklesArguments, PartitionedSpout):
 
     first_budget = 100
 
+    @checked
     def __init__(
         self,
         brokers: str,
         topics: str | Iterable[str] | re.Pattern[str],
         *,
-        group: str,
+        group: Annotated[str, text("the name of a consumer group")],
         outputs: Sequence[str] | None = None,
         key: Decoding = "bytes",
         value: Decoding = "bytes",
@@ -134,25 +132,24 @@ class KafkaSpout(PicklesArguments, PartitionedSpout):
         offsets: Any = "group",
         other_topology: OtherTopology = "refuse",
         isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
-        max_poll_records: int | None = None,
-        max_bytes: int | None = None,
-        max_records_per_sec: float | None = None,
-        max_uncommitted: int | None = MAX_UNCOMMITTED,
-        request_secs: float = 10.0,
-        client: Mapping[str, Any] | None = None,
+        max_poll_records: Annotated[int, whole()] | None = None,
+        max_bytes: Annotated[int, whole()] | None = None,
+        max_records_per_sec: Annotated[float, POSITIVE] | None = None,
+        max_uncommitted: Annotated[int, whole()] | None = MAX_UNCOMMITTED,
+        request_secs: Annotated[float, POSITIVE] = 10.0,
+        client: Annotated[Mapping[str, Any], PROPERTIES] | None = None,
     ) -> None:
         """Check and store the arguments; no connection is opened.
 
         Raises:
             ConfigError: An argument is invalid, or the client library is not installed.
         """
-        self.settings = ClientSettings(brokers, arguments.properties("client", client))
+        self.settings = ClientSettings(brokers, dict(client or {}))
         self.topics = topics_of(topics)
-        self.group = arguments.text("group", group, "the name of a consumer group")
-        registry = schema_registry
-        if not isinstance(registry, str):
-            registry = None if registry is None else arguments.properties("schema_registry", registry)
-        self.schemas = Schemas(registry, protobuf_type)
+        self.group = group
+        if schema_registry is not None and not isinstance(schema_registry, str):
+            verify("schema_registry", schema_registry, PROPERTIES)
+        self.schemas = Schemas(schema_registry, protobuf_type)
         check_decoding("key", key, self.schemas)
         check_decoding("value", value, self.schemas)
         self.key, self.value, self.translate = key, value, translate
@@ -164,22 +161,20 @@ class KafkaSpout(PicklesArguments, PartitionedSpout):
                 f"{', '.join(sorted(PARTS))}"
             )
         self.start = Start.parse(start, self.topics)
-        self.stop_at_end = arguments.flag("stop_at_end", stop_at_end)
-        self.out_of_range = arguments.one_of("out_of_range", out_of_range, get_args(OutOfRange))
-        guarantee = arguments.one_of("guarantee", guarantee, get_args(Guarantee))
+        self.stop_at_end = stop_at_end
+        self.out_of_range = out_of_range
         self.tracked = guarantee == "at-least-once"
         self.once = guarantee == "at-most-once"
         self.retry, self.dead_letters = retry, dead_letters
         self.offsets = offsets
         store_of(offsets)
-        self.other_topology = arguments.one_of("other_topology", other_topology, get_args(OtherTopology))
-        level = arguments.one_of("isolation", isolation, ("read_committed", "read_uncommitted"))
-        self.read_committed = level == "read_committed"
-        self.max_poll_records = arguments.whole("max_poll_records", max_poll_records, or_none=True)
-        self.max_bytes = arguments.whole("max_bytes", max_bytes, or_none=True)
-        self.max_records_per_sec = arguments.positive("max_records_per_sec", max_records_per_sec, or_none=True)
-        self.max_uncommitted = arguments.whole("max_uncommitted", max_uncommitted, or_none=True)
-        self.request_secs = arguments.positive("request_secs", request_secs)
+        self.other_topology = other_topology
+        self.read_committed = isolation == "read_committed"
+        self.max_poll_records = max_poll_records
+        self.max_bytes = max_bytes
+        self.max_records_per_sec = max_records_per_sec
+        self.max_uncommitted = max_uncommitted
+        self.request_secs = request_secs
         client_library()
         self._begin()
 
@@ -541,4 +536,4 @@ def fields_of(outputs: Any, translate: Translator | None) -> list[str]:
         if translate is not None:
             raise ConfigError("translate= needs outputs=, the fields of the tuples that it makes")
         return list(DEFAULT_FIELDS)
-    return arguments.fields("outputs", outputs)
+    return field_names("outputs", outputs)

@@ -1,13 +1,11 @@
-"""Decoding: turns a message into a decoded value and the tuple's fields.
+"""Shaper: turns messages into decoded values and the tuples' fields.
 
-Rule: a message that cannot be decoded fails alone, with the reason; the other messages of its chunk are not affected.
-If the schema registry does not say whether it has a schema, or a decoder raises ``Unavailable``, no message is at
-fault: the range is read again later. No error and no text shows a secret of the registry's client.
+A message that cannot be decoded fails alone. If the schema registry does not answer, or a decoder raises
+``Unavailable``, no message is at fault: the range is read again later.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,9 +13,10 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import pyarrow as pa
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import function, verify
 from sparkbolt.api.ranges import BadRecord
 from sparkbolt.base.ids import I64
+from sparkbolt.connectors.decoder import NAMED
 from sparkbolt.connectors.kafka.client_settings import client_library, scrubbed
 from sparkbolt.errors import ConfigError, SourceUnavailable, Unavailable
 
@@ -101,7 +100,7 @@ def check_decoding(what: str, decoding: Any, schemas: Schemas) -> None:
         ConfigError: It is not a decoding, or something that it needs is missing, such as a part of the client library.
     """
     if not isinstance(decoding, str) or decoding not in get_args(Named):
-        arguments.function(what, decoding, f"{', '.join(map(repr, get_args(Named)))} or a function")
+        verify(what, decoding, function(f"{', '.join(map(repr, get_args(Named)))} or a function"))
     if decoding in ("avro", "protobuf") and schemas.registry is None:
         raise ConfigError(f"{what}={decoding!r} needs schema_registry='http://host:8081'")
     if decoding == "protobuf" and schemas.protobuf_type is None:
@@ -112,14 +111,8 @@ def check_decoding(what: str, decoding: Any, schemas: Schemas) -> None:
 
 def decode_of(decoding: Decoding, part: str, schemas: Schemas) -> Decode:
     """Return the function that decodes the keys or values (``part``) of messages."""
-    if decoding == "bytes":
-        return lambda data, _: data
-    if decoding == "text":
-        return lambda data, _: None if data is None else data.decode()
-    if decoding == "json":
-        return lambda data, _: None if data is None else json.loads(data)
-    if callable(decoding):
-        function = decoding
+    function = decoding if callable(decoding) else NAMED.get(decoding)
+    if function is not None:
         return lambda data, _: None if data is None else function(data)
     serialization = client_library("confluent_kafka.serialization")
     field = serialization.MessageField.KEY if part == "key" else serialization.MessageField.VALUE

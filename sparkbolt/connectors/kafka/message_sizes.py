@@ -1,11 +1,7 @@
 """Sizes: estimates how large messages are, and how many fit into a number of bytes.
 
-Rule 1: the driver never sees a message. It learns bytes per offset from what executors have read, and uses the largest
-mean of the last reads of a kafka_partition: a plan that is too small costs time, one that is too large costs memory.
-Rule 2: unknown sizes count as large; an estimate rises at once and falls step by step.
-Rule 3: one offset is read even if it is larger than the limit, since reading would stop there otherwise.
-
-Pure.
+The driver never sees a message: it learns bytes per offset from what executors have read, and uses the largest mean of
+the last reads of a kafka_partition. Unknown sizes count as large; an estimate rises at once and falls step by step.
 """
 
 from __future__ import annotations
@@ -65,7 +61,6 @@ class Sizes:
 
         Bytes are shared evenly, and a source that needs less leaves the rest to the others. If not even one position
         of each source fits, the sources take turns.
-        of each fits, they take turns.
         """
         costs = {source: self.of(source) for source in wanted}
         if sum(costs[source] * positions for source, positions in wanted.items()) <= self.max_bytes:

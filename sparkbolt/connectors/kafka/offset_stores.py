@@ -1,8 +1,7 @@
 """OffsetsStore: stores progress outside of the checkpoint, in the consumer group or in a file.
 
-Rule 1: within one checkpoint the ledger's log is the truth; these stores are written after each promotion, and are read
-where a checkpoint has no progress.
-Rule 2: every entry names its topology, so that offsets of another topology are never used by mistake.
+Within one checkpoint the ledger's log is the truth; these stores are written after each promotion, and are read where a
+checkpoint has no progress. Every entry names its topology, so that offsets of another topology are not used by mistake.
 """
 
 from __future__ import annotations

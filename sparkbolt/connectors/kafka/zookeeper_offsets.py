@@ -1,11 +1,8 @@
-"""ZooKeeperOffsets: stores offsets in ZooKeeper, in the layout of Storm's first Kafka spout.
+"""ZooKeeperOffsets: stores offsets in ZooKeeper, in the layout of Storm's first Kafka spout (``ZkState`` of 0.9.3).
 
-Rule: the layout is Storm's, so existing readers of those nodes still work: ``topology`` (id and name), ``offset``,
-``partition``, ``broker`` (host and port), ``topic``. There are two additional keys: ``finished`` holds intervals beyond
-the offset, ``topic_id`` the id of the topic if it is known.
-
-The topic is not in the path, so one id is for one topic; a record of another topic is not ours.
-Prior art: ``ZkState`` and ``PartitionManager.commit`` of storm-kafka 0.9.3.
+Existing readers of those nodes still work: ``topology`` (id and name), ``offset``, ``partition``, ``broker`` (host and
+port), ``topic``. There are two additional keys: ``finished`` holds intervals beyond the offset, ``topic_id`` the id of
+the topic if it is known. The topic is not in the path, so one id is for one topic.
 """
 
 from __future__ import annotations
@@ -13,9 +10,9 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import checked, text
 from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.connectors.kafka.offset_stores import Owner, Scope, Stored
@@ -36,22 +33,28 @@ class ZooKeeperOffsets(PicklesArguments):
     '/kafkastorm'
     """
 
-    def __init__(self, hosts: str, *, root: str = "/kafkastorm", id: str | None = None) -> None:  # noqa: A002  Storm's
+    @checked
+    def __init__(
+        self,
+        hosts: Annotated[str, text("'host:port', several with commas between")],
+        *,
+        root: Annotated[str, text("a path such as '/kafkastorm'")] = "/kafkastorm",
+        id: Annotated[str, text("the id under which offsets are stored")] | None = None,  # noqa: A002  Storm's
+    ) -> None:
         """Check and store the arguments.
 
         Raises:
             ConfigError: The root is not a path, or kazoo is not installed.
         """
-        arguments.text("root", root, "a path such as '/kafkastorm'")
         if not root.startswith("/") or root.rstrip("/") != root:
             raise ConfigError(f"root={root!r}: expected a path such as '/kafkastorm'")
         try:
             importlib.import_module("kazoo.client")
         except ImportError:
             raise ConfigError("ZooKeeperOffsets needs kazoo: pip install 'sparkbolt[zookeeper]'") from None
-        self.hosts = arguments.text("hosts", hosts, "'host:port', several with commas between")
+        self.hosts = hosts
         self.root = root
-        self.id = arguments.text("id", id, "the id under which offsets are stored", or_none=True)
+        self.id = id
 
     def open(self, scope: Scope) -> None:
         """Connect to ZooKeeper.

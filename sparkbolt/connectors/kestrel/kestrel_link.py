@@ -1,11 +1,8 @@
 """One connection to a Kestrel server, in the memcache text protocol.
 
-Rule 1: a connection holds at most one item; the protocol allows no more.
-Rule 2: a command is sent at once, and its answer is read only before the connection is used again. So many connections
-answer in the time of one.
-
-The protocol is that of Kestrel's guide: ``get queue/open`` reserves an item, ``get queue/close`` forgets it, and ``get
-queue/abort`` puts it back at the head of its queue. The loss of the connection has the effect of an abort.
+``get queue/open`` reserves an item, ``get queue/close`` deletes it, and ``get queue/abort`` puts it back at the head of
+its queue, as does the loss of the connection. A connection holds at most one item. A command is sent at once, and its
+answer is read only before the connection is used again, so many connections answer in the time of one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """KestrelSpout: reads a Kestrel queue.
 
-Rule 1: an item is read with ``/open`` and closed after its tree is complete and its work is committed.
-Rule 2: a connection holds one item, so a task has as many connections as open items.
-Rule 3: a server that is down is tried again after a pause and delays no other server. Only a new connection shows
-whether it is down: an old connection may be from before the server's restart, even if its last write succeeded.
-
-Prior art: the KestrelSpout of Storm's early word counts.
+A connection holds one item, so a task has as many connections as open items. Only a new connection shows whether a
+server is down: an old one may be from before the server's restart, even if its last write succeeded.
 """
 
 from __future__ import annotations
@@ -13,13 +9,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import POSITIVE, checked, text, verify, whole
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.retry import RetryPolicy
-from sparkbolt.base.throttle import Throttle
+from sparkbolt.connectors.backoff import Backoff
 from sparkbolt.connectors.decoder import Decoder
 from sparkbolt.connectors.kestrel.kestrel_link import KestrelConnection
 from sparkbolt.connectors.queue_spout import RETRY, BadMessage, QueueSpout
@@ -30,9 +27,6 @@ log = logging.getLogger(__name__)
 PORT = 22133
 EMPTY_SECS = 0.05
 """How long a server whose queue is empty is not asked, in seconds."""
-BACKOFF_SECS_MIN = 0.1
-TELL_SECS = 60.0
-"""The same problem is logged once per this many seconds; the next line counts the suppressed ones."""
 
 
 class Opened(NamedTuple):
@@ -49,7 +43,7 @@ class _OldConnectionError(OSError):
 class _Server:
     """One server with its connections: those that hold an item and those that are free."""
 
-    def __init__(self, name: str, host: str, port: int) -> None:
+    def __init__(self, name: str, host: str, port: int, backoff_secs_max: float) -> None:
         self.name, self.host, self.port = name, host, port
         self.free: list[KestrelConnection] = []
         self.holding: dict[int, KestrelConnection] = {}
@@ -57,9 +51,8 @@ class _Server:
         self.asked_at_once = 1
         """How many connections ask at the same time; it doubles while all of them receive an item."""
         self.not_before = 0.0
-        self.backoff_secs = BACKOFF_SECS_MIN
+        self.backoff = Backoff(f"Kestrel at {name}", backoff_secs_max)
         self.count = 0
-        self.throttle = Throttle(1, TELL_SECS)
 
     def close_free(self) -> None:
         """Close the connections that hold no item."""
@@ -67,14 +60,10 @@ class _Server:
             connection.close()
         self.free.clear()
 
-    def fail(self, error: OSError, backoff_secs_max: float) -> None:
-        """Log that the server is down or broke the protocol, and leave it alone for a while."""
-        withheld = self.throttle.passes(str(error), monotonic())
-        if withheld is not None:
-            more = f" (and {withheld} times before)" if withheld else ""
-            log.warning("Kestrel at %s: %s%s; next attempt in %.1f s", self.name, error, more, self.backoff_secs)
-        self.not_before = monotonic() + self.backoff_secs
-        self.backoff_secs = min(2 * self.backoff_secs, backoff_secs_max)
+    def fail(self, error: OSError) -> None:
+        """Leave a server alone for a while that is down or broke the protocol."""
+        self.close_free()
+        self.not_before = monotonic() + self.backoff.failed(str(error))
 
 
 class KestrelSpout(QueueSpout):
@@ -96,17 +85,18 @@ class KestrelSpout(QueueSpout):
     ['localhost:22133']
     """
 
+    @checked
     def __init__(
         self,
         servers: str | Sequence[str],
-        queue: str,
+        queue: Annotated[str, text("the name of a queue")],
         *,
         value: str | Callable[[bytes], Any] = "text",
         outputs: Sequence[str] = ("value",),
-        connections: int = 200,
+        connections: Annotated[int, whole()] = 200,
         retry: RetryPolicy | None = RETRY,
-        answer_secs: float = 5.0,
-        backoff_max_secs: float = 30.0,
+        answer_secs: Annotated[float, POSITIVE] = 5.0,
+        backoff_max_secs: Annotated[float, POSITIVE] = 30.0,
     ) -> None:
         """Check and store the arguments; no connection is opened yet.
 
@@ -116,22 +106,22 @@ class KestrelSpout(QueueSpout):
         names = [servers] if isinstance(servers, str) or not isinstance(servers, Iterable) else list(servers)
         if not names:
             raise ConfigError("servers=[]: expected 'host:port', or a list of those")
-        if any(mark in arguments.text("queue", queue, "the name of a queue") for mark in "/~. \r\n"):
+        if any(mark in queue for mark in "/~. \r\n"):
             raise ConfigError(f"queue={queue!r}: expected a name without '/', '~', '.' and spaces")
         self.servers = [":".join(map(str, _host_and_port(name))) for name in names]
         self.queue = queue
         self.decoder = Decoder(value, outputs)
         self.outputs = self.decoder.fields
         self.retry = retry
-        self.connections = arguments.whole("connections", connections)
-        self.answer_secs = arguments.positive("answer_secs", answer_secs)
-        self.backoff_max_secs = arguments.positive("backoff_max_secs", backoff_max_secs)
+        self.connections = connections
+        self.answer_secs = answer_secs
+        self.backoff_max_secs = backoff_max_secs
 
     def open(self, context: TopologyContext) -> None:
         """Start without connections; the first ``next_tuple`` opens one."""
         super().open(context)
         self._open_max = min(self._open_max, self.connections)
-        self._servers = {name: _Server(name, *_host_and_port(name)) for name in self.servers}
+        self._servers = {name: _Server(name, *_host_and_port(name), self.backoff_max_secs) for name in self.servers}
 
     def receive(self, limit: int) -> Iterator[tuple[Opened, Sequence[Any]] | BadMessage]:
         """Yield at most ``limit`` items, one per connection."""
@@ -140,12 +130,7 @@ class KestrelSpout(QueueSpout):
                 continue
             for opened, body in self._read(server, limit):
                 limit -= 1
-                try:
-                    values = self.decoder(body)
-                except ValueError as error:
-                    yield BadMessage(opened, str(error))
-                else:
-                    yield opened, values
+                yield self.decoded(opened, partial(self.decoder, body))
 
     def confirm(self, message_id: Any) -> None:
         """Close the item."""
@@ -170,10 +155,9 @@ class KestrelSpout(QueueSpout):
                 server.close_free()
                 self._ask(server, limit - len(found), found)
         except OSError as error:
-            server.close_free()
-            server.fail(error, self.backoff_max_secs)
+            server.fail(error)
             return found
-        server.backoff_secs = BACKOFF_SECS_MIN
+        server.backoff.connected()
         full = len(found) >= min(limit, server.asked_at_once)
         server.asked_at_once = 2 * server.asked_at_once if full else len(found) + 1
         if not found:
@@ -230,7 +214,7 @@ class KestrelSpout(QueueSpout):
 
 
 def _host_and_port(server: Any) -> tuple[str, int]:
-    arguments.text("servers", server, "'host:port', or a list of those")
+    verify("servers", server, text("'host:port', or a list of those"))
     host, _, port = server.rpartition(":") if ":" in server else (server, "", str(PORT))
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ConfigError(f"servers: {server!r}, expected 'host:port'")

@@ -1,9 +1,6 @@
 """Lookup: values by key from a database or a web service, for bolts that enrich tuples.
 
-Rule 1: a key is asked for once at a time: who asks meanwhile waits for the same answer.
-Rule 2: an answer is kept ``ttl_secs``, also the answer that there is none (``missing_ttl_secs``); an error is not kept.
-Rule 3: a source that is away is ``Unavailable``, so its tuples wait and cost no attempt; an answer that is an exception
-concerns its key alone.
+A key is requested once at a time, and its answer is cached, also the answer that it has no value; an error is not.
 """
 
 from __future__ import annotations
@@ -14,9 +11,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import POSITIVE, checked, function, whole
 from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.connectors.lookup.lookup_sources import HttpSource, SqlSource
 
@@ -46,15 +43,16 @@ class Lookup(PicklesArguments):
     ({1: 'ann'}, 2)
     """
 
+    @checked
     def __init__(
         self,
-        fetch: Fetch,
+        fetch: Annotated[Fetch, function("a function that returns the values of some keys")],
         *,
-        ttl_secs: float = 60.0,
-        missing_ttl_secs: float = 5.0,
-        size: int = 10_000,
-        batch: int = 500,
-        clock: Callable[[], float] = time.monotonic,
+        ttl_secs: Annotated[float, POSITIVE] = 60.0,
+        missing_ttl_secs: Annotated[float, POSITIVE] = 5.0,
+        size: Annotated[int, whole()] = 10_000,
+        batch: Annotated[int, whole()] = 500,
+        clock: Annotated[Callable[[], float], function("a function that returns the time in seconds")] = time.monotonic,
     ) -> None:
         """Check and store the arguments.
 
@@ -69,11 +67,11 @@ class Lookup(PicklesArguments):
         Raises:
             ConfigError: An argument is wrong.
         """
-        self.fetch = arguments.function("fetch", fetch, "a function that returns the values of some keys")
-        self.ttl_secs = arguments.positive("ttl_secs", ttl_secs)
-        self.missing_ttl_secs = arguments.positive("missing_ttl_secs", missing_ttl_secs)
-        self.size, self.batch = arguments.whole("size", size), arguments.whole("batch", batch)
-        self.clock = arguments.function("clock", clock, "a function that returns the time in seconds")
+        self.fetch = fetch
+        self.ttl_secs = ttl_secs
+        self.missing_ttl_secs = missing_ttl_secs
+        self.size, self.batch = size, batch
+        self.clock = clock
         self._begin()
 
     @classmethod
@@ -221,7 +219,7 @@ class Lookup(PicklesArguments):
         """Call the function with a list of its own, which it may change."""
         try:
             answers: Mapping[Any, Any] = self.fetch(list(keys))
-        except StopIteration as error:  # no future can pass it on, and nobody would hear of it
+        except StopIteration as error:  # a future cannot hold it
             raise RuntimeError("the function of the lookup raised StopIteration: next() found nothing") from error
         return answers
 

@@ -1,6 +1,6 @@
 """Sources of a lookup: a table, and a web service.
 
-Rule: a source that may answer later raises ``Unavailable``; what concerns one key is its answer, as an exception.
+A source that may answer later raises ``Unavailable``; an answer that is an exception concerns its key alone.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote, urlsplit
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import POSITIVE, PROPERTIES, checked, field_names, function, text, whole
 from sparkbolt.connectors.argument_pickle import PicklesArguments
 from sparkbolt.connectors.sql.sql_link import (
     WITHOUT_ZONES,
@@ -42,24 +42,23 @@ class RefusedLookupError(Exception):
 class SqlSource:
     """Rows of a table by one column; called with keys, it returns the rows of those that exist."""
 
+    @checked
     def __init__(
         self,
         url: str,
-        table: str,
-        key: str,
+        table: Annotated[str, text("the name of a table")],
+        key: Annotated[str, text("the name of a column")],
         columns: str | Sequence[str] | None,
-        engine: Mapping[str, Any] | None,
+        engine: Annotated[Mapping[str, Any], PROPERTIES] | None,
     ) -> None:
         """Check and store the arguments; see ``Lookup.sql``."""
         self.url = checked_url("Lookup.sql", url)
-        self.table = arguments.text("table", table, "the name of a table")
-        self.key = arguments.text("key", key, "the name of a column")
+        self.table = table
+        self.key = key
         self.only = columns if isinstance(columns, str) else None
         """The column whose values are the answers; None if they are dicts."""
-        self.columns = (
-            None if columns is None else tuple(arguments.fields("columns", [columns] if self.only else columns))
-        )
-        self.options = arguments.properties("engine", engine)
+        self.columns = None if columns is None else tuple(field_names("columns", [columns] if self.only else columns))
+        self.options = dict(engine or {})
 
     def __call__(self, keys: list[Any]) -> dict[Any, Any]:
         """Ask with one statement; halve the keys to find those for which the database has no answer."""
@@ -123,24 +122,25 @@ def _instant(value: Any) -> Any:
 class HttpSource(PicklesArguments):
     """Answers of a web service; called with keys, it makes one request for each."""
 
+    @checked
     def __init__(
         self,
-        url: str,
-        headers: Mapping[str, str] | None,
-        timeout_secs: float,
-        connections: int,
-        decode: Callable[[bytes], Any] | None,
+        url: Annotated[str, text("an address such as 'https://users/{key}'")],
+        headers: Annotated[Mapping[str, str], PROPERTIES] | None,
+        timeout_secs: Annotated[float, POSITIVE],
+        connections: Annotated[int, whole()],
+        decode: Annotated[Callable[[bytes], Any], function("a function of the body")] | None,
     ) -> None:
         """Check and store the arguments; see ``Lookup.http``."""
-        self.url = arguments.text("url", url, "an address such as 'https://users/{key}'")
+        self.url = url
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.netloc or self.url.count("{key}") != 1:
             raise ConfigError("Lookup.http: url is no address such as 'https://users/{key}', with {key} in it once")
         self.place = f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
-        self.headers = arguments.properties("headers", headers)
-        self.timeout_secs = arguments.positive("timeout_secs", timeout_secs)
-        self.connections = arguments.whole("connections", connections)
-        self.decode = json.loads if decode is None else arguments.function("decode", decode, "a function of the body")
+        self.headers = dict(headers or {})
+        self.timeout_secs = timeout_secs
+        self.connections = connections
+        self.decode = json.loads if decode is None else decode
         _urllib3()
         self._begin()
 

@@ -1,19 +1,16 @@
 """RabbitMQBolt: publishes tuples as RabbitMQ messages.
 
-Rule: a tuple is acked when the broker has confirmed its message. It fails alone when the broker does not confirm the
-message within ``confirm_secs``, refuses it, or has no queue for it.
-
 A micro-batch that runs again publishes its messages again under the same ``message_id``: the guarantee is
-at-least-once, and consumers can detect the duplicates. In a rehearsal nothing is published.
+at-least-once, and consumers can detect the duplicates.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import PART_OF_TUPLE, POSITIVE, checked, text
 from sparkbolt.api.components import AsyncBolt, TopologyContext
 from sparkbolt.api.tuples import Tuple
 from sparkbolt.api.unsent import note_unsent
@@ -49,17 +46,18 @@ class RabbitMQBolt(AsyncBolt):
     ignores_ticks = True
     concurrency = 1000
 
+    @checked
     def __init__(
         self,
         url: str,
-        exchange: str = "",
+        exchange: Annotated[str, text("the name of an exchange, or ''", blank=True)] = "",
         *,
-        routing_key: str | None = None,
-        routing_key_field: str | None = None,
-        value: Part = None,
-        headers: Part = None,
+        routing_key: Annotated[str, text("a routing key")] | None = None,
+        routing_key_field: Annotated[str, text("a field's name")] | None = None,
+        value: Annotated[Part, PART_OF_TUPLE] | None = None,
+        headers: Annotated[Part, PART_OF_TUPLE] | None = None,
         durable: bool = True,
-        confirm_secs: float = 30.0,
+        confirm_secs: Annotated[float, POSITIVE] = 30.0,
     ) -> None:
         """Check and store the arguments.
 
@@ -73,14 +71,12 @@ class RabbitMQBolt(AsyncBolt):
                 "the two"
             )
         self.url = url
-        if exchange != "":
-            arguments.text("exchange", exchange, "the name of an exchange, or ''")
         self.exchange = exchange
-        self.routing_key = arguments.text("routing_key", routing_key, "a routing key", or_none=True)
-        self.routing_key_field = arguments.text("routing_key_field", routing_key_field, "a field's name", or_none=True)
-        self.value, self.headers = arguments.part_of_tuple("value", value), arguments.part_of_tuple("headers", headers)
-        self.durable = arguments.flag("durable", durable)
-        self.confirm_secs = arguments.positive("confirm_secs", confirm_secs)
+        self.routing_key = routing_key
+        self.routing_key_field = routing_key_field
+        self.value, self.headers = value, headers
+        self.durable = durable
+        self.confirm_secs = confirm_secs
 
     def prepare(self, context: TopologyContext) -> None:
         """Create the publisher, which connects when the first tuple arrives."""

@@ -18,21 +18,17 @@ import threading
 from collections import deque
 from enum import Enum
 from itertools import takewhile
-from time import monotonic
 from typing import Any, NamedTuple
 
-from sparkbolt.base.throttle import Throttle
+from sparkbolt.connectors.backoff import Backoff
 from sparkbolt.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-BACKOFF_SECS_MIN = 0.1
 PREFETCH_MIN = 32
 """A lower prefetch count is used only if the limit itself is lower."""
 PREFETCH_FALL = 4
 """The prefetch count falls when it is at least this many times the wanted number."""
-TELL_SECS = 60.0
-"""The same problem is logged once per this many seconds; the next line counts the suppressed ones."""
 CLOSE_SECS_MAX = 4.0
 
 
@@ -56,7 +52,7 @@ class RabbitMQDelivery(NamedTuple):
 
 
 class Disposition(Enum):
-    """What the broker is told about a delivery."""
+    """What the broker does with a delivery."""
 
     ACK = "ack"
     REJECT = "reject"
@@ -122,7 +118,7 @@ class Link:
         self._name = f"queue {queue!r} at {place_of(url)}"
         self._queue = queue
         self._prefetch_max = prefetch_max
-        self._backoff_secs_max = backoff_secs_max
+        self._backoff = Backoff(self._name, backoff_secs_max)
         self._lock = threading.Lock()
         # Guarded by the lock:
         self._number = 0
@@ -142,8 +138,6 @@ class Link:
         self._consumer = ""
         self._why = ""
         """Why an unusable connection is being closed."""
-        self._throttle = Throttle(1, TELL_SECS)
-        self._backoff_secs = BACKOFF_SECS_MIN
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -249,7 +243,7 @@ class Link:
         if self._channel is None:
             log.info("%s: consuming, with %d messages open and at most %d", self._name, prefetch, self._prefetch_max)
         self._channel, self._prefetch = channel, prefetch
-        self._backoff_secs = BACKOFF_SECS_MIN
+        self._backoff.connected()
         self._io_pace()  # the wanted number may have changed meanwhile
 
     def _io_pace(self) -> None:
@@ -290,13 +284,8 @@ class Link:
         if self._closing:
             self._loop.stop()
             return
-        why, self._why, pause = self._why or f"no connection ({reason_of(error)})", "", self._backoff_secs
-        withheld = self._throttle.passes(why, monotonic())
-        if withheld is not None:
-            more = f" (and {withheld} times before)" if withheld else ""
-            log.warning("%s: %s%s; next attempt in %.1f s", self._name, why, more, pause)
-        self._loop.call_later(pause, self._io_connect)
-        self._backoff_secs = min(2 * pause, self._backoff_secs_max)
+        why, self._why = self._why or f"no connection ({reason_of(error)})", ""
+        self._loop.call_later(self._backoff.failed(why), self._io_connect)
 
     def _io_settle(self) -> None:
         with self._lock:

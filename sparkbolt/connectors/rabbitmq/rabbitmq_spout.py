@@ -1,16 +1,16 @@
 """RabbitMQSpout: reads a RabbitMQ queue.
 
-Rule 1: a delivery is acked after the micro-batch that completed its tree is committed.
-Rule 2: at most ``max_spout_pending`` deliveries are open, and the prefetch count is never higher. It follows the
-topology's rate: about what the next two micro-batches take, in addition to the deliveries in flight.
+At most ``max_spout_pending`` deliveries are open, and the prefetch count follows the topology's rate: about what the
+next two micro-batches take, in addition to the deliveries in flight.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import POSITIVE, checked, text
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.connectors.decoder import Decoder
@@ -47,15 +47,16 @@ class RabbitMQSpout(QueueSpout):
     RabbitMQSpout(queue 'jobs' at localhost:5672/) ['id', 'task']
     """
 
+    @checked
     def __init__(
         self,
         url: str,
-        queue: str,
+        queue: Annotated[str, text("the name of a queue")],
         *,
         value: str | Callable[[bytes], Any] = "text",
         outputs: Sequence[str] = ("value",),
         retry: RetryPolicy | None = RETRY,
-        backoff_max_secs: float = 30.0,
+        backoff_max_secs: Annotated[float, POSITIVE] = 30.0,
     ) -> None:
         """Check and store the arguments; no connection is opened yet.
 
@@ -64,11 +65,11 @@ class RabbitMQSpout(QueueSpout):
         """
         parameters_of(url)
         self.url = url
-        self.queue = arguments.text("queue", queue, "the name of a queue")
+        self.queue = queue
         self.decoder = Decoder(value, outputs)
         self.outputs = self.decoder.fields
         self.retry = retry
-        self.backoff_max_secs = arguments.positive("backoff_max_secs", backoff_max_secs)
+        self.backoff_max_secs = backoff_max_secs
 
     def open(self, context: TopologyContext) -> None:
         """Start to connect in the background; ``next_tuple`` does not wait for it."""
@@ -94,14 +95,7 @@ class RabbitMQSpout(QueueSpout):
             self._connection = connection
             self.lost(come_again=self._link.take_lost())
         for delivery in deliveries:
-            try:
-                values = self.values_of(delivery)
-            except ValueError as error:
-                yield BadMessage(delivery.id, str(error))
-            except Exception as error:  # noqa: BLE001  the deliveries after it in this call must not be lost
-                yield BadMessage(delivery.id, f"{type(error).__name__}: {error}")
-            else:
-                yield delivery.id, values
+            yield self.decoded(delivery.id, partial(self.values_of, delivery))
 
     def confirm(self, message_id: Any) -> None:
         """Ack the delivery."""

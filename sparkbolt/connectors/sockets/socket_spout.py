@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import count
 from time import monotonic
-from typing import Any
+from typing import Annotated, Any
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import ENCODING, POSITIVE, checked, text, whole
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.retry import RetryPolicy
+from sparkbolt.connectors.backoff import BACKOFF_SECS_MIN, Backoff
 from sparkbolt.connectors.queue_spout import QueueSpout
 
 log = logging.getLogger(__name__)
@@ -23,8 +24,6 @@ log = logging.getLogger(__name__)
 READ_BYTES = 1 << 16
 CONNECT_SECS = 10.0
 """How long connecting may take, in seconds."""
-BACKOFF_SECS = 0.1
-"""The pause before the second attempt to connect, in seconds."""
 
 
 class SocketSpout(QueueSpout):
@@ -44,31 +43,32 @@ class SocketSpout(QueueSpout):
 
     outputs = ["line"]
 
+    @checked
     def __init__(
         self,
-        host: str,
-        port: int,
+        host: Annotated[str, text("the name or address of a host")],
+        port: Annotated[int, whole(1, 65535)],
         *,
         reconnect: bool = True,
-        encoding: str = "utf-8",
-        max_retries: int = 5,
-        pending_lines_max: int = 100_000,
-        line_bytes_max: int = 1 << 20,
-        backoff_max_secs: float = 30.0,
+        encoding: Annotated[str, ENCODING] = "utf-8",
+        max_retries: Annotated[int, whole(0)] = 5,
+        pending_lines_max: Annotated[int, whole()] = 100_000,
+        line_bytes_max: Annotated[int, whole()] = 1 << 20,
+        backoff_max_secs: Annotated[float, POSITIVE] = 30.0,
     ) -> None:
         """Check and store the arguments.
 
         Raises:
             ConfigError: An argument is invalid, such as a number that is out of range.
         """
-        self.host = arguments.text("host", host, "the name or address of a host")
-        self.port = arguments.whole("port", port, 1, 65535)
-        self.reconnect = arguments.flag("reconnect", reconnect)
-        self.encoding = arguments.encoding("encoding", encoding)
-        self.retry = RetryPolicy(max_retries=arguments.whole("max_retries", max_retries, 0), min_backoff=timedelta(0))
-        self.pending_lines_max = arguments.whole("pending_lines_max", pending_lines_max)
-        self.line_bytes_max = arguments.whole("line_bytes_max", line_bytes_max)
-        self.backoff_max_secs = arguments.positive("backoff_max_secs", backoff_max_secs)
+        self.host = host
+        self.port = port
+        self.reconnect = reconnect
+        self.encoding = encoding
+        self.retry = RetryPolicy(max_retries=max_retries, min_backoff=timedelta(0))
+        self.pending_lines_max = pending_lines_max
+        self.line_bytes_max = line_bytes_max
+        self.backoff_max_secs = backoff_max_secs
 
     def open(self, context: TopologyContext) -> None:
         """Start without a connection; the first ``next_tuple`` opens one."""
@@ -78,7 +78,7 @@ class SocketSpout(QueueSpout):
         self._connected = self._closed = False
         self._deadline = 0.0
         """Until when connecting may take; without a connection: when the next attempt begins."""
-        self._backoff_secs = BACKOFF_SECS
+        self._backoff = Backoff(str(self), self.backoff_max_secs)
         self._partial = b""
         """The beginning of a line whose end has not arrived."""
         self._skips = False
@@ -94,7 +94,7 @@ class SocketSpout(QueueSpout):
             yield next(self._ids), [self._lines.popleft()]
 
     def confirm(self, message_id: Any) -> None:
-        """Do nothing: the sender hears nothing of a line."""
+        """Do nothing: the sender expects no answer."""
 
     def release(self, message_id: Any, *, again: bool) -> None:
         """Do nothing: the engine has retried the line, and keeps its dead letter."""
@@ -147,7 +147,8 @@ class SocketSpout(QueueSpout):
         error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
             raise OSError(error, os.strerror(error))
-        self._connected, self._backoff_secs = True, BACKOFF_SECS
+        self._connected = True
+        self._backoff.connected()
         log.info("%s: connected", self)
         return True
 
@@ -155,24 +156,17 @@ class SocketSpout(QueueSpout):
         if self._partial:
             self._split(b"\n")
         self._closed = True
-        self._pause()
+        self._disconnect(BACKOFF_SECS_MIN)
         log.info("%s: the server closed; %s", self, "connecting again" if self.reconnect else "that is the end")
 
     def _lost(self, error: OSError) -> None:
-        log.warning(
-            "%s: %s; next attempt in %.1f s; %d bytes of an unfinished line are dropped",
-            self,
-            error,
-            self._backoff_secs,
-            len(self._partial),
-        )
-        self._pause()
-        self._backoff_secs = min(2 * self._backoff_secs, self.backoff_max_secs)
+        dropped = f"; {len(self._partial)} bytes of an unfinished line are dropped" if self._partial else ""
+        self._disconnect(self._backoff.failed(f"{error}{dropped}"))
 
-    def _pause(self) -> None:
+    def _disconnect(self, pause_secs: float) -> None:
         self.close()
         self._partial, self._skips = b"", False
-        self._deadline = monotonic() + self._backoff_secs
+        self._deadline = monotonic() + pause_secs
 
     def _split(self, data: bytes) -> None:
         *lines, self._partial = (self._partial + data).split(b"\n")

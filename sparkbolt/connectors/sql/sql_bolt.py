@@ -1,18 +1,26 @@
 """SqlBolt: writes tuples as rows of a database.
 
-Rule 1: a tuple is acked when its row is committed. It fails alone if the database refuses its row, and without costing
-an attempt while the database is away.
-Rule 2: in a transactional topology a tuple is acked when the database has accepted its row on trial, and the row is
-committed by the driver with all rows of the component in its micro-batch, in one transaction.
+A tuple is acked when its row is committed. In a transactional topology it is acked when the database has accepted its
+row on trial, and the driver commits the row with all rows of the component in its micro-batch.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import (
+    PART_OF_TUPLE,
+    POSITIVE,
+    PROPERTIES,
+    checked,
+    field_names,
+    one_of,
+    text,
+    verify,
+    whole,
+)
 from sparkbolt.api.committers import Committer
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import did_you_mean
@@ -37,7 +45,7 @@ class SqlBolt(Committer):
 
     Each task writes the rows of a micro-batch in one transaction, together with a note in the table ``commits``, which
     the bolt creates. A micro-batch that runs again after a crash writes no row twice: the note says which ones are
-    there. A tuple whose tree **failed** comes again in a later micro-batch, as a new one; if its row was written before
+    there. A tuple whose tree **failed** is retried in a later micro-batch, as a new one; if its row was written before
     another part of the tree failed, ``append`` then writes it twice. So it does for messages of a queue (``Spout``)
     whose driver died before their micro-batch was committed. ``upsert`` with ``newest`` leaves the same row however
     often and in whatever order tuples come.
@@ -50,7 +58,7 @@ class SqlBolt(Committer):
     ``append`` inserts rows. ``upsert`` inserts a row, or replaces all columns that the tuple has in the row with the
     same ``keys``. ``merge`` does the same, but None leaves a column as it is, and ``combine`` says for a column what
     becomes of an old and a new value: ``last`` (the default), ``first``, ``add``, ``min`` or ``max``. ``add`` counts
-    a tuple again that comes again; the others do not. With ``newest``, the name of a column, a tuple whose value there
+    a tuple again that is retried; the others do not. With ``newest``, the name of a column, a tuple whose value there
     is less than the row's replaces nothing.
 
     A tuple fails if the database refuses its row, or would alter a value of it; the other rows are written. While the
@@ -67,22 +75,23 @@ class SqlBolt(Committer):
     ignores_ticks = True
     _writer: SqlWriter | None
 
+    @checked
     def __init__(
         self,
         url: str,
-        table: str,
-        mode: str = "append",
+        table: Annotated[str, text("the name of a table")],
+        mode: Literal["append", "upsert", "merge"] = "append",
         *,
         keys: Sequence[str] | None = None,
         columns: Columns = None,
         combine: Mapping[str, str] | None = None,
-        newest: str | None = None,
+        newest: Annotated[str, text("the name of a column")] | None = None,
         create: bool = False,
-        chunk_rows: int = 1000,
-        wait_secs: float = 30.0,
-        commits: str = "sparkbolt_commits",
+        chunk_rows: Annotated[int, whole()] = 1000,
+        wait_secs: Annotated[float, POSITIVE] = 30.0,
+        commits: Annotated[str, text("the name of a table")] = "sparkbolt_commits",
         trial: bool = True,
-        engine: Mapping[str, Any] | None = None,
+        engine: Annotated[Mapping[str, Any], PROPERTIES] | None = None,
     ) -> None:
         """Check and store the arguments; nothing is connected yet.
 
@@ -111,20 +120,20 @@ class SqlBolt(Committer):
             ConfigError: An argument is wrong, or the package or the driver is not installed.
         """
         self.url = checked_url("SqlBolt", url)
-        self.table = arguments.text("table", table, "the name of a table")
-        self.mode = arguments.one_of("mode", mode, ("append", "upsert", "merge"))
+        self.table = table
+        self.mode = mode
         if isinstance(keys, str):
             raise ConfigError(f"SqlBolt: keys={keys!r}: expected a list of columns, such as [{keys!r}]")
-        self.keys = () if keys is None else tuple(arguments.fields("keys", keys, "['id']"))
+        self.keys = () if keys is None else tuple(field_names("keys", keys, "['id']"))
         self.columns = _columns(columns)
         self.combine = _combine(combine)
-        self.newest = arguments.text("newest", newest, "the name of a column", or_none=True)
-        self.create = arguments.flag("create", create)
-        self.chunk_rows = arguments.whole("chunk_rows", chunk_rows)
-        self.wait_secs = arguments.positive("wait_secs", wait_secs)
-        self.commits = arguments.text("commits", commits, "the name of a table")
-        self.trial = arguments.flag("trial", trial)
-        self.engine = arguments.properties("engine", engine)
+        self.newest = newest
+        self.create = create
+        self.chunk_rows = chunk_rows
+        self.wait_secs = wait_secs
+        self.commits = commits
+        self.trial = trial
+        self.engine = dict(engine or {})
         check_transactions("SqlBolt", self.url, self.engine)
         self._check_mode()
 
@@ -279,14 +288,14 @@ def _columns(columns: Any) -> dict[str, str | Callable[[Tuple], Any]] | None:
     if columns is None:
         return None
     if not isinstance(columns, Mapping):
-        return {name: name for name in arguments.fields("columns", columns)}
-    checked = arguments.properties("columns", columns)
-    if not checked or any(part is None for part in checked.values()):
-        raise ConfigError(f"columns={columns!r:.200}, expected names of fields or functions, by column")
-    return {name: arguments.part_of_tuple(f"columns[{name!r}]", part) for name, part in checked.items()}
+        return {name: name for name in field_names("columns", columns)}
+    verify("columns", columns or None, PROPERTIES)
+    return {name: verify(f"columns[{name!r}]", part, PART_OF_TUPLE) for name, part in columns.items()}
 
 
-def _combine(combine: Any) -> dict[str, str]:
-    ways = ("last", "first", "add", "min", "max")
-    checked = arguments.properties("combine", combine)
-    return {name: arguments.one_of(f"combine[{name!r}]", way, ways) for name, way in checked.items()}
+_COMBINED = one_of("last", "first", "add", "min", "max")
+
+
+@checked
+def _combine(combine: Annotated[Any, PROPERTIES] | None) -> dict[str, str]:
+    return {name: verify(f"combine[{name!r}]", way, _COMBINED) for name, way in (combine or {}).items()}

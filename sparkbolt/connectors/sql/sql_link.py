@@ -1,14 +1,7 @@
 """The link to an SQL database: the library, engines, and what an error means.
 
-Rule 1: a URL is shown without its password, and an error without the statement and its parameters.
-Rule 2: a process has one engine, and so one pool of connections, for each URL. Tasks of a process run one after
-another, so it has about as many connections as there are worker processes, however many tasks there are.
-Rule 3: a forked child never uses a connection of its parent (``crash_isolation`` forks): it makes an engine of its own.
-
-Rule 4: the time zone of a session is UTC. So values with a zone and columns without one mean the same instant whatever
-the server, its user or the machine is set to. MySQL and MariaDB are strict there: they cut no text, and
-refuse a number out of range.
-Rule 5: what writes has transactions. A connection that commits each statement is refused.
+A URL is shown without its password, and an error without the statement and its parameters. A process has one engine for
+each URL; a forked child makes its own. The time zone of a session is UTC, and what writes has transactions.
 """
 
 from __future__ import annotations
@@ -16,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
-import re
 import sqlite3
 from collections.abc import Mapping
 from enum import Enum
@@ -252,20 +244,6 @@ def trouble_of(error: BaseException) -> Trouble:
             return Trouble.TABLE
         return Trouble.AWAY if state[:2] in _AWAY_CLASSES else Trouble.ROW
     return Trouble.AWAY if isinstance(error, exc.OperationalError | exc.InterfaceError) else Trouble.ROW
-
-
-_DEFAULT_MISSING = re.compile(r"NOT NULL constraint failed: .*?([^. ]+)$|Field '(.+)' doesn't have a default")
-"""What SQLite, and MySQL and MariaDB, say of a column that has to be filled."""
-
-
-def unfilled_column(error: BaseException) -> str | None:
-    """Return the column of which an error says that it has to be filled; None if it says something else."""
-    cause: Any = getattr(error, "orig", None)
-    if "23502" in (getattr(cause, "sqlstate", None), getattr(cause, "pgcode", None)):
-        name: str | None = cause.diag.column_name
-        return name
-    found = _DEFAULT_MISSING.search(str(cause))
-    return found and (found[1] or found[2])
 
 
 def error_text(error: BaseException) -> str:

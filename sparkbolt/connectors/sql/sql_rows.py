@@ -1,12 +1,13 @@
-"""The rows of a transaction: inserts them between savepoints, so that those which the database refuses fail alone.
+"""RowInserter: inserts rows between savepoints, so that those which the database refuses fail alone.
 
-Rule: a row is at fault by the rules of ``sql_search``; the sample is a row that the table has taken, and the probe a
-large row in the bolt's own table of commits. Both are rolled back.
+``sql_search`` decides which rows are at fault. Its sample is a row that the table has accepted, and its probe a large
+row in the bolt's own table of commits; both are rolled back.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from sparkbolt.base.exceptions import printed
-from sparkbolt.connectors.sql.sql_link import Trouble, engine_of, error_text, trouble_of, unfilled_column
+from sparkbolt.connectors.sql.sql_link import Trouble, engine_of, error_text, trouble_of
 from sparkbolt.connectors.sql.sql_search import SUSPECTS_MAX, find_refused
 from sparkbolt.connectors.sql.sql_table import TableSettings, Target, described
 from sparkbolt.errors import Unavailable
@@ -31,7 +32,7 @@ class SqlRow(NamedTuple):
     """A row to be written."""
 
     edge: int
-    """What it is known by when it comes again; 0 if nobody waits for it."""
+    """Identifies it when its micro-batch runs again; 0 if the tuple is untracked."""
     values: Mapping[str, Any]
     """By column."""
 
@@ -123,21 +124,26 @@ class RowInserter:
 
         def refuse(index: int, error: Exception) -> None:
             self.refused[index] = self._refusal(rows[index].values, error)
-            unfilled = unfilled_column(error)
-            if unfilled is not None and unfilled not in rows[index].values:
-                unfit[index] = unfilled
-            if len(unfit) == SUSPECTS_MAX:
-                check_fit()
+            refusals[index] = error_text(error)
+            if len(refusals) == SUSPECTS_MAX:
+                self._check_unfilled(rows, refusals)
 
-        def check_fit() -> None:
-            if unfit and not self._takes_rows:
-                column = next(iter(unfit.values()))
-                if self._needs(column):
-                    raise Unavailable(self._no_default(column))
-
-        unfit: dict[int, str] = {}
+        refusals: dict[int, str] = {}
         find_refused(chunks, attempt, refuse, sample=self._takes_sample, probe=self._takes_probe)
-        check_fit()
+        self._check_unfilled(rows, refusals)
+
+    def _check_unfilled(self, rows: Sequence[SqlRow], refusals: Mapping[int, str]) -> None:
+        """Wait for a table that accepts no row, since a column has to be filled that no row fills."""
+        if self._takes_rows or not refusals:
+            return
+        table = self._target.table
+        for column in sa.inspect(self._connection).get_columns(table.name, schema=table.schema):
+            name, fills = column["name"], ("default", "identity", "computed")
+            if column["nullable"] or column.get("autoincrement") is True or any(column.get(one) for one in fills):
+                continue
+            needs = re.compile(rf"\b{re.escape(name)}\b")
+            if any(needs.search(said) and name not in rows[index].values for index, said in refusals.items()):
+                raise Unavailable(self._no_default(name))
 
     def _no_default(self, column: str) -> str:
         return (
@@ -177,20 +183,10 @@ class RowInserter:
             raise error
         return error
 
-    def _sample(self) -> Mapping[str, Any] | None:
-        values = _taken.get(self._place_key)
-        return self._row_of_table() if values is None or self._target.missing(values) else values
-
-    def _needs(self, column: str) -> bool:
-        """Whether each row needs a value for a column, as far as a row tells that the table took before."""
-        values = self._sample()
-        if values is None or column in values:
-            return True
-        error = self._error_of([values], keep=False)
-        return error is not None and unfilled_column(error) is not None
-
     def _takes_sample(self) -> bool | None:
-        values = self._sample()
+        values = _taken.get(self._place_key)
+        if values is None or self._target.missing(values):
+            values = self._row_of_table()
         if values is None:
             return None
         error = self._error_of([values], keep=False)

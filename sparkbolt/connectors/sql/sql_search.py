@@ -1,9 +1,9 @@
-"""The search for what a database refuses: rows that it does not take, or keys for which it has no answer.
+"""The search for what a database refuses: rows that it does not accept, or keys for which it has no answer.
 
 Rule 1: an error code never decides that the database is away. Any row can raise any code, for example in a trigger. The
-connection and the neighbours decide: an item is at fault if the database takes another one after it has refused it.
-Rule 2: that other one is of the same call, or the sample: one that the database took before.
-Rule 3: if none is known that it ever took, several refused items mean that the database is away. A single one is at
+connection and the neighbours decide: an item is at fault if the database accepts another one after it has refused it.
+Rule 2: that other one is of the same call, or the sample: one that the database accepted before.
+Rule 3: if none is known that it ever accepted, several refused items mean that the database is away. A single one is at
 fault if the database passes a probe.
 """
 

@@ -1,8 +1,7 @@
 """The table that a bolt writes: its statement for each mode, the types of its columns, and values for them.
 
-Rule 1: what two attempts or two tasks write in either order is the same where that is promised: ``upsert`` with
-``newest``, and ``merge`` with ``min`` and ``max``.
-Rule 2: a table that has to be changed by someone is ``Unavailable``, with the statement that changes it.
+Two attempts or two tasks write the same in either order where that is promised: ``upsert`` with ``newest``, and
+``merge`` with ``min`` and ``max``. A table that somebody has to change is ``Unavailable``, with the statement for it.
 """
 
 from __future__ import annotations

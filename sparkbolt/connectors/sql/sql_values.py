@@ -1,7 +1,7 @@
 """Values for the columns of a database, with nothing of them lost.
 
-Rule: whether a value fits a column depends on the value and the type of the column alone. A database would take more
-than fits: it rounds 1.5 for a column of whole numbers, and drops the time of a datetime for a column of days.
+Whether a value fits depends on the value and the type of the column alone. A database accepts more than fits: it rounds
+1.5 for a column of whole numbers, and drops the time of a datetime for a column of days.
 """
 
 from __future__ import annotations

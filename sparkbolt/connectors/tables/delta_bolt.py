@@ -10,11 +10,11 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import pyarrow as pa
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import PROPERTIES, checked, text, verify
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.connectors.tables.table_committer import TableAppender
 from sparkbolt.connectors.tables.table_schema import SchemaGiven
@@ -45,6 +45,7 @@ class DeltaBolt(TableAppender):
 
     _lacks = (pa.types.is_duration, pa.types.is_time)
 
+    @checked
     def __init__(
         self,
         table: str | os.PathLike[str],
@@ -52,7 +53,7 @@ class DeltaBolt(TableAppender):
         schema: SchemaGiven = None,
         partition_by: str | Sequence[str] | None = None,
         schema_mode: Literal["merge"] | None = None,
-        storage_options: Mapping[str, str] | None = None,
+        storage_options: Annotated[Mapping[str, str], PROPERTIES] | None = None,
     ) -> None:
         """Check and store the arguments; nothing is opened yet.
 
@@ -69,10 +70,10 @@ class DeltaBolt(TableAppender):
         if find_spec("deltalake") is None:
             raise ConfigError("DeltaBolt needs the package deltalake: pip install 'sparkbolt[delta]'")
         path = os.fspath(table) if isinstance(table, os.PathLike) else table
-        given = arguments.text("table", path, "the directory or the URL of a table")
+        given = verify("table", path, text("the directory or the URL of a table"))
         place = given if re.match("[a-zA-Z][a-zA-Z0-9+.-]*://", given) else os.path.abspath(given)
         super().__init__(place, schema, partition_by, schema_mode)
-        options = arguments.properties("storage_options", storage_options)
+        options = dict(storage_options or {})
         self.storage_options = {key: str(value) for key, value in options.items()}
 
     def open(self, context: TopologyContext) -> None:

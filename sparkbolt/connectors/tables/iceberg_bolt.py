@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pyarrow as pa
 import pyarrow.types as _is
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import PROPERTIES, checked, text
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.base.exceptions import line_of
 from sparkbolt.connectors.tables.table_committer import TableAppender
@@ -44,12 +44,13 @@ class IcebergBolt(TableAppender):
 
     _lacks = (pa.types.is_duration,)
 
+    @checked
     def __init__(
         self,
-        table: str,
+        table: Annotated[str, text("the name of a table, with its namespace")],
         *,
-        catalog: str = "default",
-        properties: Mapping[str, str] | None = None,
+        catalog: Annotated[str, text("the name of a catalog")] = "default",
+        properties: Annotated[Mapping[str, str], PROPERTIES] | None = None,
         schema: SchemaGiven = None,
         partition_by: str | Sequence[str] | None = None,
         schema_mode: Literal["merge"] | None = None,
@@ -69,13 +70,11 @@ class IcebergBolt(TableAppender):
         """
         if find_spec("pyiceberg") is None:
             raise ConfigError("IcebergBolt needs the package pyiceberg: pip install 'sparkbolt[iceberg]'")
-        super().__init__(
-            arguments.text("table", table, "the name of a table, with its namespace"), schema, partition_by, schema_mode
-        )
+        super().__init__(table, schema, partition_by, schema_mode)
         if "." not in self.table.strip("."):
             raise ConfigError(f"table={self.table!r:.80} has no namespace, expected a name such as 'shop.orders'")
-        self.catalog = arguments.text("catalog", catalog, "the name of a catalog")
-        given = arguments.properties("properties", properties)
+        self.catalog = catalog
+        given = dict(properties or {})
         self.properties = {key: str(value) for key, value in given.items()}
 
     def open(self, context: TopologyContext) -> None:

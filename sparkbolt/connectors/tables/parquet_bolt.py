@@ -1,14 +1,10 @@
-"""ParquetBolt: writes tuples as Parquet files.
-
-Rule: a tuple whose types conflict with ``schema``, or with earlier frames of the micro-batch, fails alone, in
-``execute``. What different tasks have kept may conflict: then a micro-batch has a file for each group that fits.
-"""
+"""ParquetBolt: writes tuples as Parquet files; a tuple whose types conflict fails alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,10 +37,7 @@ class ParquetBolt(WritesPartFiles, KeptFrames):
     True
     """
 
-    # No attribute is durable, and yet it is not declared ``stateless``: see JsonLinesBolt.
-    transient = (
-        "path", "_context", "_files", "_tables", "_schema", "_columns", "_gathered", "_commits", "_columns_so_far"
-    )  # fmt: skip
+    transient = (*WritesPartFiles.transient, "_schema", "_columns", "_columns_so_far")
     suffix = ".parquet"
 
     def __init__(self, path: str | Path, *, schema: SchemaGiven = None) -> None:
@@ -64,7 +57,6 @@ class ParquetBolt(WritesPartFiles, KeptFrames):
         """Create the directory and start with no frames."""
         super().prepare(context)
         self._begin(context)
-        self._tables: list[Any] = []
         self._columns = ColumnsSoFar()
 
     def execute(self, batch: pa.RecordBatch, collector: ColumnCollector) -> None:
@@ -76,22 +68,12 @@ class ParquetBolt(WritesPartFiles, KeptFrames):
         if self._commits:
             self.keep_frame(batch)
             return
-        if self._gathered != self._context.micro_batch_id:
-            self._tables, self._columns = [], ColumnsSoFar()
-            self._gathered = self._context.micro_batch_id
+        if self._is_new:
+            self._columns = ColumnsSoFar()
         batch = plain(batch) if self._schema is None else self._schema.fit(batch)
         if self._schema is None:
             self._columns = self._columns.widened(batch)
-        self._tables.append(pa.Table.from_batches([batch]))
-
-    def flush(self) -> None:
-        """Write the file of the micro-batch; if every tuple failed, remove the file of an earlier attempt."""
-        if self._commits:
-            return
-        current = self._gathered == self._context.micro_batch_id
-        tables, self._tables, self._columns = self._tables if current else [], [], ColumnsSoFar()
-        self._gathered = -1
-        self._write(self._context.micro_batch_id, tables)
+        self._gather(pa.Table.from_batches([batch]))
 
     def commit(self, txid: int, rows: Sequence[bytes]) -> None:
         """Write the file of a micro-batch; the same rows again replace it by the same file.
@@ -117,9 +99,9 @@ class ParquetBolt(WritesPartFiles, KeptFrames):
         for piece, (_, group) in enumerate(groups):
             self._write(txid, group, piece)
 
-    def _write(self, micro_batch_id: int, tables: Sequence[pa.Table], piece: int = 0) -> None:
+    def _write(self, micro_batch_id: int, items: Sequence[pa.Table], piece: int = 0) -> None:
         def write(file: IO[bytes]) -> None:
-            pq.write_table(pa.concat_tables(tables, promote_options="permissive"), file)
+            pq.write_table(pa.concat_tables(items, promote_options="permissive"), file)
 
-        rows = sum(table.num_rows for table in tables)
+        rows = sum(table.num_rows for table in items)
         self._files.write(micro_batch_id, write if rows else None, piece)

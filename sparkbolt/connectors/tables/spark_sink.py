@@ -1,10 +1,7 @@
-"""SparkSink: the tuples of a stream as a DataFrame, for any writer of Spark's.
+"""SparkSink: the tuples of a stream as a DataFrame, for any writer of Spark's, as by ``foreachBatch``.
 
-Rule 1: the function runs in the driver, after the micro-batch has succeeded and Spark has committed it, and before its
-messages are acked. It gets rows that are there, not a plan: what it does with them runs no code of a bolt again.
-Rule 2: ``batch_id`` is the txid. It is the same when a call that a crash has cut off is repeated, with the same rows.
-
-Prior art: ``foreachBatch`` of Structured Streaming.
+The function runs in the driver, after Spark has committed the micro-batch and before its messages are acked. It gets
+rows, not a plan: no code of a bolt runs again. ``batch_id`` is the txid, which is the same when a call is repeated.
 """
 
 from __future__ import annotations
@@ -12,12 +9,12 @@ from __future__ import annotations
 import inspect
 import tempfile
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import checked, function
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.tuples import DEFAULT_STREAM
 from sparkbolt.base.exceptions import printed
@@ -59,7 +56,14 @@ class SparkSink(TableCommitter):
 
     _lacks = (lambda kind: isinstance(kind, pa.BaseExtensionType),)
 
-    def __init__(self, stream: str | tuple[str, str], function: BatchFunction, *, schema: SchemaGiven = None) -> None:
+    @checked
+    def __init__(
+        self,
+        stream: str | tuple[str, str],
+        function: Annotated[BatchFunction, function("function(batch_df, batch_id)")],
+        *,
+        schema: SchemaGiven = None,
+    ) -> None:
         """Store what is to be written.
 
         Args:
@@ -82,7 +86,7 @@ class SparkSink(TableCommitter):
             )
         self.stream = name
         self._subscribes = (name,)
-        self.function = arguments.function("function", function, "function(batch_df, batch_id)")
+        self.function = function
         try:
             inspect.signature(function).bind(None, 0)
         except TypeError as error:

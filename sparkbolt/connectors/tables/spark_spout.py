@@ -1,7 +1,6 @@
 """SparkSpout: any DataFrame of Spark is a source.
 
-Rule: Spark reads the rows and counts how far it has read, in the same query and with the same commit as all
-else; this class only says which rows.
+Spark reads the rows and stores how far it has read, in the same query; this class only names the rows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Table committers: what the sinks have in common that commit the rows of a micro-batch as one table.
+"""What the sinks have in common that commit the rows of a micro-batch as one table.
 
-Rule 1: an executor checks and converts: what does not fit the columns fails its tuple alone, and ``commit`` converts
-nothing if a schema is given.
-Rule 2: a frame is kept as the bytes of Arrow's stream format, so the driver holds the rows of a micro-batch as columns.
+An executor checks and converts, so what does not fit the columns fails its tuple alone. A frame is kept as the bytes of
+Arrow's stream format, so the driver holds the rows of a micro-batch as columns.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import pyarrow as pa
 import pyarrow.types as _is
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import checked
 from sparkbolt.api.committers import CommittingBolt
 from sparkbolt.api.components import ColumnBolt, TopologyContext
 from sparkbolt.api.config import did_you_mean
@@ -133,6 +132,7 @@ class TableAppender(TableCommitter):
     A micro-batch whose number the table has already is not written again.
     """
 
+    @checked
     def __init__(
         self,
         table: str,
@@ -161,7 +161,7 @@ class TableAppender(TableCommitter):
                 raise ConfigError(f"partition_by={column!r} is none of the columns {names}{hint}")
         self.schema_mode: Literal["merge"] | None = None
         if schema_mode is not None:
-            self.schema_mode = arguments.one_of("schema_mode", schema_mode, ("merge",))
+            self.schema_mode = schema_mode
 
     def open(self, context: TopologyContext) -> None:
         """Driver: remember under which name the micro-batches are counted."""

@@ -1,7 +1,7 @@
-"""Table schemas: the columns of a table, and how the values of tuples become them.
+"""The columns of a table, and how the values of tuples become them.
 
-Rule: a value is converted only if nothing of it is lost, whatever its neighbours are: an int becomes a double, 1.5
-never becomes an int, and nothing but text becomes text. What does not fit is a ``TypeError`` that names the field.
+A value is converted only if nothing of it is lost, whatever its neighbours are: an int becomes a double, 1.5 never
+becomes an int, and only text becomes text. A value that does not fit is a ``TypeError`` that names the field.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkbolt.api import arguments
+from sparkbolt.api.arguments import field_names, text, verify
 from sparkbolt.api.config import did_you_mean
 from sparkbolt.base.arrow_values import field_of, widens
 from sparkbolt.base.exceptions import printed
@@ -135,8 +135,8 @@ def columns_of(what: str, given: str | Sequence[str] | None) -> list[str]:
     if given is None:
         return []
     if isinstance(given, str):
-        return [arguments.text(what, given, "the name of a column")]
-    return arguments.fields(what, given, "['day']")
+        return [verify(what, given, text("the name of a column"))]
+    return field_names(what, given, "['day']")
 
 
 def types_of(schema: pa.Schema) -> str:
@@ -296,25 +296,16 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = list(self._split())
+        self._tokens = _TOKEN.findall(text)
         self._at = 0
 
-    def _split(self) -> Iterator[str]:
-        at, text = 0, self._text.rstrip()
-        while at < len(text):
-            match = _TOKEN.match(text, at)
-            if match is None:
-                raise self._wrong(f"at {text[at : at + 20]!r}")
-            yield match[1]
-            at = match.end()
-
     def schema(self) -> pa.Schema:
-        fields = []
-        while self._tokens:
-            fields.append(self._field())
-            if self._at == len(self._tokens):
-                break
-            self._take(",")
+        rest = _TOKEN.sub("", self._text).strip()
+        if rest:
+            raise self._wrong(f"at {rest[:20]!r}")
+        fields = self._several(self._field) if self._tokens else []
+        if self._at < len(self._tokens):
+            raise self._wrong(f"expected ',' before {self._tokens[self._at]!r}")
         return pa.schema(fields)
 
     def _field(self) -> pa.Field:
@@ -323,74 +314,74 @@ class _Reader:
             name = name[1:-1].replace("``", "`")
         elif not re.match("[A-Za-z_]", name):
             raise self._wrong(f"{name!r} is no name of a column")
-        if self._peek() == ":":
-            self._at += 1
+        self._skips(":")
         kind = self._type()
-        if self._peek().lower() == "not":
-            self._at += 1
-            if self._next("null").lower() != "null":
-                raise self._wrong("after not comes null")
-            return pa.field(name, kind, nullable=False)
-        return pa.field(name, kind)
+        if not self._skips("not"):
+            return pa.field(name, kind)
+        if not self._skips("null"):
+            raise self._wrong("after not comes null")
+        return pa.field(name, kind, nullable=False)
 
     def _type(self) -> Any:
         word = self._next("a type").lower()
         if word in ("decimal", "dec", "numeric"):
-            digits = [10, 0]
-            if self._peek() == "(":
-                digits = [self._number_after("(")]
-                digits.append(self._number_after(",") if self._peek() == "," else 0)
-                self._take(")")
-            return pa.decimal128(*digits)
+            return pa.decimal128(*self._within("()", self._number, 1, 2)) if self._peek() == "(" else pa.decimal128(10)
         if word in ("varchar", "char") and self._peek() == "(":
-            self._number_after("(")
-            self._take(")")
+            self._within("()", self._number, 1, 1)
             return pa.string()
         if word == "array":
-            self._take("<")
-            item = self._type()
-            self._take(">")
-            return pa.list_(item)
+            return pa.list_(*self._within("<>", self._type, 1, 1))
         if word == "map":
-            self._take("<")
-            key = self._type()
-            self._take(",")
-            value = self._type()
-            self._take(">")
-            return pa.map_(key, value)
+            return pa.map_(*self._within("<>", self._type, 2, 2))
         if word == "struct":
-            self._take("<")
-            fields = [self._field()]
-            while self._peek() == ",":
-                self._at += 1
-                fields.append(self._field())
-            self._take(">")
-            return pa.struct(fields)
+            return pa.struct(self._within("<>", self._field, 1, len(self._tokens)))
         if word not in _TYPES:
-            known = sorted({*_TYPES, "decimal(p, s)", "array<>", "map<>", "struct<>"})
-            raise self._wrong(f"{word!r} is none of the types {known}")
+            types = sorted({*_TYPES, "decimal(p, s)", "array<>", "map<>", "struct<>"})
+            raise self._wrong(f"{word!r} is none of the types {types}")
         return _TYPES[word]
+
+    def _number(self) -> int:
+        digits = self._next("a number")
+        if not digits.isdigit():
+            raise self._wrong(f"{digits!r} is no number")
+        return int(digits)
+
+    def _several(self, read: Callable[[], Any]) -> list[Any]:
+        """Read parts with commas between."""
+        parts = [read()]
+        while self._skips(","):
+            parts.append(read())
+        return parts
+
+    def _within(self, signs: str, read: Callable[[], Any], least: int, most: int) -> list[Any]:
+        """Read parts with commas between, within a pair of signs."""
+        self._take(signs[0])
+        parts = self._several(read)
+        self._take(signs[1])
+        if not least <= len(parts) <= most:
+            raise self._wrong(f"{len(parts)} parts are before {signs[1]!r}, expected {least}")
+        return parts
 
     def _peek(self) -> str:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _skips(self, word: str) -> bool:
+        """Go on behind a word if it is the next one."""
+        is_next = self._peek().lower() == word
+        self._at += is_next
+        return is_next
 
     def _next(self, expected: str) -> str:
         token = self._peek()
         if not token:
             raise self._wrong(f"it ends where {expected} is expected")
         self._at += 1
-        return token
+        return str(token)
 
     def _take(self, sign: str) -> None:
-        if self._next(sign) != sign:
-            raise self._wrong(f"expected {sign!r} before {self._tokens[self._at - 1]!r}")
-
-    def _number_after(self, sign: str) -> int:
-        self._take(sign)
-        digits = self._next("a number")
-        if not digits.isdigit():
-            raise self._wrong(f"{digits!r} is no number")
-        return int(digits)
+        token = self._next(sign)
+        if token != sign:
+            raise self._wrong(f"expected {sign!r} before {token!r}")
 
     def _wrong(self, why: str) -> ConfigError:
         return ConfigError(f"schema={self._text!r:.200}: {why}; expected columns such as {_EXAMPLE}")

@@ -90,7 +90,7 @@ def load_entry(data: bytes, name: str) -> tuple[int, MicroBatchPlan, Feedback, T
     head, verdicts = _unseal(_ENTRY, data, name, 2)
     body = json.loads(head)
     metrics = _metrics_from_json(body["metrics"])
-    feedback = Feedback(decode_verdicts(verdicts), metrics, partials=body["partials"])
+    feedback = Feedback(verdicts=decode_verdicts(verdicts), metrics=metrics, partials=body["partials"])
     hops, message_ids = body.get("told", ([], []))
     feedback.hops = [Hop.from_json(hop) for hop in hops]
     feedback.message_ids = dict(message_ids)

@@ -1,9 +1,7 @@
-"""Graph layout: where the boxes and the edges of a directed graph stand in a picture.
+"""Graph layout: the coordinates of the boxes and edges of a directed graph in a picture.
 
-Rule 1: the same boxes and edges give the same coordinates.
-Rule 2: an edge that skips columns gets its own place in each of them, so that no edge runs through a box (the layers of
-Sugiyama, Tagawa and Toda, 1981). Before its end each edge has its own straight piece, which carries its label.
-Rule 3: what a box shows is its owner's: the layout only knows its size.
+An edge that skips columns gets its own place in each of them, so that no edge runs through a box (the layers of
+Sugiyama, Tagawa and Toda, 1981).
 """
 
 from __future__ import annotations

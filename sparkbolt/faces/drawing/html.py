@@ -1,9 +1,7 @@
-"""HTML: what a notebook shows of a topology, and of one that runs.
+"""HTML: what a notebook shows of a topology, and of a running one.
 
-Rule 1: every text is escaped: names, states and errors come from users and their messages.
-Rule 2: no script, and no style that reaches beyond its own element: the picture is an image, the table has its styles
-in its elements.
-Rule 3: it shows one moment; the notebook shows another when the cell runs again.
+Every text is escaped, since names, states and errors come from users and their messages. There is no script, and no
+style that reaches beyond its own element.
 """
 
 from __future__ import annotations

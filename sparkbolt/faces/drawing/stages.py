@@ -1,7 +1,4 @@
-"""Stages: what all drawings of a topology have in common.
-
-Rule: all facts come from ``core.model.lane``; this module decides nothing.
-"""
+"""Stages: what all drawings of a topology have in common."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""SVG: draws a topology as a picture, for a document.
-
-Rule 1: the same topology gives the same bytes.
-Rule 2: the picture is legible on a light and on a dark background: boxes are filled with a light tint only, and text
-follows the preferred colour scheme.
+"""SVG: draws a topology as a picture that is legible on a light and on a dark background.
 
 Components stand in columns, by stage and, inside a stage, by the depth of their fusion; ``graph_layout`` does the rest.
 """

@@ -1,7 +1,4 @@
-"""Checkers: one object for each promise, and the checkers of acks, progress and memory.
-
-Rule: each promise is one object, so that a failure names the broken promise.
-"""
+"""Checkers: one object for each promise, and the checkers of acks, progress and memory."""
 
 from __future__ import annotations
 
@@ -444,25 +441,13 @@ class Checkers:
         """See ``Checker``."""
         self.facts.trees.forget(self._queued)
         self.facts.verdicts.clear()
-        for checker in self.each:
-            checker.life_began(driver)
-
-    def told(self, driver: Driver) -> None:
-        """See ``Checker``."""
-        for checker in self.each:
-            checker.told(driver)
+        self._tell("life_began", driver)
 
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
         """See ``Checker``."""
         self.facts.running = records
         self.facts.records += sum(map(len, records.values()))
-        for checker in self.each:
-            checker.begun(plan, records)
-
-    def ran(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
-        """See ``Checker``."""
-        for checker in self.each:
-            checker.ran(plan, outcome)
+        self._tell("begun", plan, records)
 
     def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
         """See ``Checker``."""
@@ -476,8 +461,7 @@ class Checkers:
         if facts.subject.topology.config.transactional:
             failed = np.array(sorted(verdict.failed), dtype=np.uint64)
             facts.left_out[plan.micro_batch_id] = Exclusion(failed, outcome.exclusion.halvings)
-        for checker in self.each:
-            checker.committed(plan, outcome, verdict)
+        self._tell("committed", plan, outcome, verdict)
 
     def _look_for_outages(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
         """Derive from what was seen of bolts which outages the ledger must know after this commit."""
@@ -496,24 +480,32 @@ class Checkers:
             if health.got:
                 facts.in_vain[bolt] = facts.in_vain.get(bolt, 0) + 1 if health.unavailable == health.got else 0
 
-    def wrote(self, component: str, txid: int, rows: Sequence[Any]) -> None:
-        """See ``Checker``."""
-        for checker in self.each:
-            checker.wrote(component, txid, rows)
-
     def promoted(self, driver: Driver, promotion: Promotion) -> None:
         """See ``Checker``."""
         verdict = self.facts.verdicts.pop(promotion.micro_batch_id)
         self.facts.stopped = self.facts.stopped or driver.coordinator.reason_to_stop(promotion)
-        for checker in self.each:
-            checker.promoted(driver, promotion, verdict)
+        self._tell("promoted", driver, promotion, verdict)
+
+    def told(self, driver: Driver) -> None:
+        """See ``Checker``."""
+        self._tell("told", driver)
+
+    def ran(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
+        """See ``Checker``."""
+        self._tell("ran", plan, outcome)
+
+    def wrote(self, component: str, txid: int, rows: Sequence[Any]) -> None:
+        """See ``Checker``."""
+        self._tell("wrote", component, txid, rows)
 
     def idle(self, driver: Driver, now_ms: int, due_ms: int | None) -> None:
         """See ``Checker``."""
-        for checker in self.each:
-            checker.idle(driver, now_ms, due_ms)
+        self._tell("idle", driver, now_ms, due_ms)
 
     def ended(self, driver: Driver) -> None:
         """See ``Checker``."""
+        self._tell("ended", driver)
+
+    def _tell(self, event: str, *arguments: Any) -> None:
         for checker in self.each:
-            checker.ended(driver)
+            getattr(checker, event)(*arguments)

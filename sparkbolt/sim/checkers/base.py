@@ -1,7 +1,7 @@
 """Checker: what a checker is, and what all checkers know.
 
-Rule: a checker only watches. It trusts what was committed and the deliveries and acks that it has seen, never what the
-ledger reports about itself.
+A checker only watches. It trusts what was committed and the deliveries and acks that it has seen, never what the ledger
+reports about itself.
 """
 
 from __future__ import annotations

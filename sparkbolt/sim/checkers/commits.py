@@ -1,8 +1,4 @@
-"""Commits: what leaves the topology by its committers.
-
-Rule: what must come is taken from the rows of the execution that was committed. That nothing of a failed tree is among
-them in a transactional topology follows from the run without faults (``states``).
-"""
+"""Commits: checks what leaves the topology by its committers, against the rows of the committed execution."""
 
 from __future__ import annotations
 

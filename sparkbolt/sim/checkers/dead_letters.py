@@ -1,9 +1,7 @@
 """Dead letters: the sinks of a simulation, and the promise about dead letters.
 
-Rule 1: every sink is replaced by one that outlives all processes, also a spout's own sink: a simulation writes no file
-and sends nothing to a broker. Dead letters for a stream go to that stream.
-Rule 2: a sink fails at random, sometimes after it has stored the letters, and its worker may die before it returns. The
-randomness depends on the letter and the micro-batch, so that a micro-batch that runs again does the same.
+Every sink is replaced by one that outlives all processes and fails at random, sometimes after it has stored the
+letters.
 """
 
 from __future__ import annotations

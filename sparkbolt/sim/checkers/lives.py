@@ -1,8 +1,4 @@
-"""Lives of trees: checks that each tree takes only steps that the table of its life allows.
-
-Rule: the states are those that drivers report, promotion by promotion. The other checkers check whether the reports are
-right; this one checks whether they form a valid life.
-"""
+"""Lives of trees: checks that each tree takes only steps that the table of its life allows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Outbox: checks that each value that a bolt starts is acked or set aside in the end, and then forgotten.
-
-Rule: what a task must deliver is what it was seen to start; the committed plans have the attempt of each tree.
-"""
+"""Outbox: checks that each value that a bolt starts is acked or set aside in the end, and then forgotten."""
 
 from __future__ import annotations
 
@@ -73,8 +70,8 @@ class NothingStartedIsLost(Checker):
 
     def _mine(self, keys: np.ndarray) -> list[int]:
         mine = np.isin(keys >> np.uint64(SEQUENCE_BITS), np.array(list(self._policies), dtype=np.uint64))
-        found: list[int] = keys[mine].tolist()
-        return found
+        own_keys: list[int] = keys[mine].tolist()
+        return own_keys
 
     def _start(self, key: int) -> None:
         if key in self._begun:
@@ -98,10 +95,10 @@ class NothingStartedIsLost(Checker):
         for number in self._policies:
             state = TaskState()
             state.begin(self.facts.stores.get(self.facts.subject.lane.dests[number], DictStore()))
-            kept = Outbox(state, number, Pickling({})).kept
+            size = Outbox(state, number, Pickling({})).kept
             untold = sum(end - start for task, start, end in driver.ledger.outbox_acks.first() if task == number)
-            if kept != untold:
+            if size != untold:
                 component, index = self.facts.subject.topology.task_owner(number)
                 self.broken(
-                    f"all is finished, but {component}[{index}] keeps {kept} value(s), and is to hear of {untold}"
+                    f"all is finished, but {component}[{index}] keeps {size} value(s), and is to hear of {untold}"
                 )

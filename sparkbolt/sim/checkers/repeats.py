@@ -10,7 +10,7 @@ from sparkbolt.sim.executors import MicroBatchOutcome
 from sparkbolt.wire.acker import combine, decode_partials
 from sparkbolt.wire.frames import FrameKind, decode, kind_of, python_values, unwrap
 from sparkbolt.wire.plan import Entry, MicroBatchPlan
-from sparkbolt.worker.results import Row
+from sparkbolt.worker.routing import Row
 
 
 class TheSameAgain(Checker):
@@ -53,9 +53,9 @@ class TheSameAgain(Checker):
     def _compare(self, number: int, name: str, first: Sequence[Row], second: Sequence[Row]) -> None:
         if sorted(map(_plain, first)) == sorted(map(_plain, second)):
             return
-        found = _difference(first, second)
-        if found is not None:
-            task, words = found
+        difference = _difference(first, second)
+        if difference is not None:
+            task, words = difference
             component, index = self.facts.subject.topology.task_owner(task) if task else ("", 0)
             who = f"{component}[{index}]" if task else "its tasks"
             self.broken(f"{name} of micro-batch {number} ran twice, and {who} {words}", component=component or None)

@@ -1,6 +1,6 @@
-"""Retries: checks that each retry comes at its time and under its number, that the engine wakes for it, and no other.
+"""Retries: checks that each retry comes at its time and under its number, and that the engine wakes for it.
 
-Rule: due times are computed here, from the committed failures and the policy; the engine is not asked.
+Due times are computed here, from the committed failures and the policy; the engine is not asked.
 """
 
 from __future__ import annotations
@@ -109,10 +109,10 @@ class RetriesAreInTime(Checker):
         for key in verdict.failed:
             component, _ = self.facts.subject.topology.task_owner(split_key(key)[0])
             policy = self._policies.get(component)
-            found = self._message(key)
-            if policy is not None and found is not None:
-                wait = self._wait_for_letter if _LETTER in found[0] else self._wait
-                wait(key, component, policy, *found, now_ms)
+            message = self._message(key)
+            if policy is not None and message is not None:
+                wait = self._wait_for_letter if _LETTER in message[0] else self._wait
+                wait(key, component, policy, *message, now_ms)
 
     def _wait(
         self, key: int, component: str, policy: RetryPolicy, place: MessageKey, attempt: int, now_ms: int

@@ -1,9 +1,6 @@
-"""States: compares state with that of a run without faults.
+"""States: compares state with that of a run without faults, which costs about as much as the run itself.
 
-Rule: the comparison runs the committed plans with the records that they carried. So it does not depend on which
-messages were read again, and everything else must be equal, value by value.
-
-It costs about as much as the run itself.
+That run has the committed plans with the records that they carried, so everything must be equal, value by value.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Trees: knows which deliveries each tree consists of, and which of them are not acked yet.
 
-Rule 1: a tree is complete when each delivery was acked as often as it was sent. Two deliveries with the same edge count
-as two.
-Rule 2: only what is committed counts.
+Only what is committed counts. Two deliveries with the same edge count as two.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Bucket contents: what a bucket of keys has, from its segment and the deltas that the segment lacks.
 
-Rule: what is newer replaces what is older; a deleted key is not in the content.
-
 Buckets of strings and integers are merged together, as arrays; others one by one, in dicts.
 """
 
@@ -13,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sparkbolt.worker.state.bucket_table import BucketTable
-from sparkbolt.worker.state.segments import GONE, Entries, has_gone, merged
+from sparkbolt.worker.state.segments import TOMBSTONE, Entries, has_tombstones, merged
 
 DELTAS_MIN = 8
 """Buckets are rewritten only after at least this many deltas; a worker may be away for as many commits."""
@@ -95,8 +93,8 @@ def content_of(table: BucketTable, window: Window, bucket: int, base: Entries | 
         keys += entries.keys[start:stop]
         values += entries.values[start:stop]
     content = dict(zip(keys, values, strict=True))
-    if has_gone(values):
-        return {key: value for key, value in content.items() if value is not GONE}
+    if has_tombstones(values):
+        return {key: value for key, value in content.items() if value is not TOMBSTONE}
     return content
 
 

@@ -1,7 +1,4 @@
-"""The bucket table: which segments a key-value state consists of.
-
-Rule: a table is never changed; a commit creates a new one. The encoded table is stored in the task's directory.
-"""
+"""The bucket table: which segments a key-value state consists of. A commit creates a new table."""
 
 from __future__ import annotations
 

@@ -33,14 +33,14 @@ from sparkbolt.errors import StateError, check
 from sparkbolt.worker.state.bucket_contents import content_of, due, rewritten
 from sparkbolt.worker.state.bucket_table import BucketTable
 from sparkbolt.worker.state.segments import (
-    GONE,
     HASH_BITS,
+    TOMBSTONE,
     Entries,
-    Frozen,
-    Gone,
+    PickledValue,
     SegmentStore,
+    Tombstone,
     freeze,
-    has_gone,
+    has_tombstones,
     key_hash,
     key_hashes,
     physical_key,
@@ -87,7 +87,7 @@ def _reader(dirty: dict[Any, Any]) -> Callable[..., Any]:
 
     def get(key: Any, default: Any = None) -> Any:
         value = dirty[key]
-        return default if value is GONE else value
+        return default if value is TOMBSTONE else value
 
     return get
 
@@ -113,7 +113,7 @@ class KeyValueTable:
     def __init__(self, pickling: Pickling | None = None) -> None:
         self._pickling = pickling or Pickling({})
         self._dirty: dict[Any, Any] = _Dirty(self._committed)
-        """Uncommitted: key to new value or ``GONE``. Hot keys are here, so ``get`` looks here first."""
+        """Uncommitted: key to new value or ``TOMBSTONE``. Hot keys are here, so ``get`` looks here first."""
         self._thawed: dict[Any, Any] = {}
         """Key to unpickled value, for frozen values that were read in this micro-batch."""
         self._encoded: tuple[Entries, bytes, bool] | None = None
@@ -128,7 +128,7 @@ class KeyValueTable:
         self._native = kernels()
         self._direct: Any = None
         if self._native is not None:
-            self._direct = self._native.KeyValues(self._dirty, self._committed, self._put_otherwise, GONE)
+            self._direct = self._native.KeyValues(self._dirty, self._committed, self._put_otherwise, TOMBSTONE)
             self._direct.numbers = self._native.TextNumbers()
         self._forget()
         self._note_loaded()
@@ -172,7 +172,7 @@ class KeyValueTable:
         value = self.get(key, _MISSING)
         if value is _MISSING:
             return None
-        self._dirty[key] = GONE
+        self._dirty[key] = TOMBSTONE
         return value
 
     def get_many(self, keys: Any, default: Any = None) -> list[Any]:
@@ -193,13 +193,13 @@ class KeyValueTable:
                     return known
                 self._leave_numbers()
         self._load_all_of(wanted)
-        found = list(map(self._values.get, wanted, repeat(GONE)))
+        found = list(map(self._values.get, wanted, repeat(TOMBSTONE)))
         if self._dirty:
             found = list(map(self._dirty.get, wanted, found))
         kinds = set(map(type, found))
-        if Frozen in kinds:
-            found = [self._committed(k) if type(v) is Frozen else v for k, v in zip(wanted, found, strict=True)]
-        return [default if value is GONE else value for value in found] if Gone in kinds else found
+        if PickledValue in kinds:
+            found = [self._committed(k) if type(v) is PickledValue else v for k, v in zip(wanted, found, strict=True)]
+        return [default if value is TOMBSTONE else value for value in found] if Tombstone in kinds else found
 
     def put_many(self, keys: Any, values: Any) -> None:
         """See ``KeyValueState.put_many``."""
@@ -235,26 +235,26 @@ class KeyValueTable:
     # Reading.
 
     def _committed(self, key: Any) -> Any:
-        """The committed value of a key, or ``GONE``; its bucket is loaded if necessary."""
+        """The committed value of a key, or ``TOMBSTONE``; its bucket is loaded if necessary."""
         if not self._synced:
             self._sync()
         numbers = self._numbers
         if numbers is not None:
-            known = self._number_of(numbers, key)
+            number = self._number_of(numbers, key)
             if self._numbers is not None:
-                return known
+                return number
             if key in self._dirty:
                 return self._dirty[key]
         value = self._values.get(key, _MISSING)
         if value is _MISSING:
             bucket = key_hash(key) >> (HASH_BITS - self._table.bits)
             if self._loaded[bucket]:
-                return GONE
+                return TOMBSTONE
             self._load(bucket)
             value = self._values.get(key, _MISSING)
             if value is _MISSING:
-                return GONE
-        if type(value) is not Frozen:
+                return TOMBSTONE
+        if type(value) is not PickledValue:
             return value
         if key not in self._thawed:
             try:
@@ -274,16 +274,16 @@ class KeyValueTable:
         return None if self._direct is None else self._direct.numbers
 
     def _number_of(self, numbers: Any, key: Any) -> Any:
-        """The value of a key, or ``GONE``; its bucket is loaded if necessary. It may leave ``_numbers``."""
-        found = numbers.find_value(key)
-        if found is None and not numbers.complete:
+        """The value of a key, or ``TOMBSTONE``; its bucket is loaded if necessary. It may leave ``_numbers``."""
+        value = numbers.find_value(key)
+        if value is None and not numbers.complete:
             bucket = key_hash(key) >> (HASH_BITS - self._table.bits)
             if not self._loaded[bucket]:
                 self._load(bucket)
-            found = numbers.find_value(key)
-        if found is False:
+            value = numbers.find_value(key)
+        if value is False:
             self._leave_numbers()
-        return GONE if found is None else found
+        return TOMBSTONE if value is None else value
 
     def _put_otherwise(self, key: Any, value: Any) -> None:
         """Put what ``_numbers`` cannot have."""
@@ -322,11 +322,11 @@ class KeyValueTable:
             if not self._loaded[bucket]:
                 self._load(bucket)
         if self._numbers is not None:
-            known: list[Any] = self._numbers.keys()
-            return known
+            all_keys: list[Any] = self._numbers.keys()
+            return all_keys
         dirty = self._dirty
-        keys = [key for key in self._values if dirty.get(key) is not GONE]
-        return keys + [key for key, value in dirty.items() if value is not GONE and key not in self._values]
+        keys = [key for key in self._values if dirty.get(key) is not TOMBSTONE]
+        return keys + [key for key, value in dirty.items() if value is not TOMBSTONE and key not in self._values]
 
     def _sync(self) -> None:
         """Bring the cache up to the newest delta, or start with an empty cache."""
@@ -443,12 +443,12 @@ class KeyValueTable:
             fresh = self._numbers.fresh
             self._numbers.commit()
         else:
-            known = len(self._values)
+            count = len(self._values)
             if plain:  # in the order of the puts: in the order of hashes each key would wait for memory
                 self._values.update(self._dirty)
             else:
                 delta.apply_to(self._values)
-            fresh = max(0, len(self._values) - known)
+            fresh = max(0, len(self._values) - count)
         table, number = self._table, self._table.last + 1
         fresh_counts = np.append(table.fresh, np.uint32(fresh))
         table = replace(table, last=number, deltas=(*table.deltas, stamp), fresh=fresh_counts)
@@ -489,7 +489,7 @@ class KeyValueTable:
         self._encoded = self._encode_dirty() if self._uncommitted() else None
 
     def _encode_dirty(self) -> tuple[Entries, bytes, bool]:
-        """The dirty entries, their bytes, and whether the values are stored as they are: none is frozen or gone."""
+        """The dirty entries, their bytes, and whether the values are stored as they are."""
         if self._numbers is not None:
             changes = self._numbers.changes_of()
             if changes is not None:
@@ -502,9 +502,9 @@ class KeyValueTable:
         try:
             frozen = freeze(values, self._pickling, tuples)
             self._put_tuples = tuples
-            delta = Entries.of(keys, frozen, gone=has_gone(values))
+            delta = Entries.of(keys, frozen, deletes=has_tombstones(values))
             data = delta.encode(self._pickling)
-            return delta, data, not delta.gone and type(frozen[0]) is not Frozen
+            return delta, data, not delta.deletes and type(frozen[0]) is not PickledValue
         except BaseException as error:  # keys and values call user code, which may raise anything
             pass_on(error)
             raise self._explain(error) from error

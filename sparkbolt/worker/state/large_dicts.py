@@ -77,7 +77,7 @@ class Segments(Protocol):
 
 
 @dataclass(eq=False)
-class Apart:
+class DictReference:
     """Stands for a dict that is kept apart, in the pickle of the other attributes."""
 
     kind: type
@@ -128,7 +128,7 @@ class LargeDicts:
         """The lines as they will be when what is staged is committed."""
 
     def take_out(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """The attributes with an ``Apart`` in the place of each dict that is kept apart.
+        """The attributes with an ``DictReference`` in the place of each dict that is kept apart.
 
         Args:
             attributes: the only reference to an attribute's value beside the instance's own.
@@ -138,10 +138,10 @@ class LargeDicts:
         for name in attributes:
             kind = type(attributes[name])
             if kind in _KINDS and len(attributes[name]) >= ENTRIES_MIN and sys.getrefcount(attributes[name]) == _ALONE:
-                found = self._content(name, attributes[name])
-                if found is not None:
-                    self._found[name] = found
-                    result[name] = Apart(kind, getattr(attributes[name], "default_factory", None))
+                content = self._content(name, attributes[name])
+                if content is not None:
+                    self._found[name] = content
+                    result[name] = DictReference(kind, getattr(attributes[name], "default_factory", None))
                     continue
             result[name] = attributes[name]
         return result
@@ -188,10 +188,10 @@ class LargeDicts:
         self._lines, self._next, self._found = self._next, {}, {}
 
     def restore(self, attributes: dict[str, Any], segments: Segments | None) -> None:
-        """Put the committed dicts in the places of their ``Apart``."""
+        """Put the committed dicts in the places of their ``DictReference``."""
         self._lines, self._next, self._found = {}, {}, {}
         for name, value in attributes.items():
-            if isinstance(value, Apart):
+            if isinstance(value, DictReference):
                 check(segments is not None, f"attribute {name!r} is a large dict, whose segments are not given")
                 assert segments is not None
                 line = self._lines[name] = _read(name, segments)

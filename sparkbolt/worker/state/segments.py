@@ -87,14 +87,14 @@ def read_segment(store: SegmentStore, name: str, stamp: int) -> bytes:
     return data
 
 
-class Gone:
+class Tombstone:
     """Stands in place of the value of a deleted key."""
 
 
-GONE = Gone()
+TOMBSTONE = Tombstone()
 
 
-class Frozen:
+class PickledValue:
     """The pickle of a value that could be changed in place."""
 
     __slots__ = ("data",)
@@ -126,12 +126,13 @@ def key_hashes(keys: Sequence[object]) -> U32:
 
 
 class Entries:
-    """Keys and values sorted by hash, in three columns of equal length; values may be ``Frozen`` or ``GONE``.
+    """Keys and values sorted by hash, in three columns of equal length; a value may be a ``PickledValue``.
 
+    The value of a deleted key is ``TOMBSTONE``.
     Columns of many strings or numbers stay packed, or arrays, until they are read.
     """
 
-    __slots__ = ("_arrays", "_bounds", "_bounds_bits", "_keys", "_values", "gone", "hashes")
+    __slots__ = ("_arrays", "_bounds", "_bounds_bits", "_keys", "_values", "deletes", "hashes")
 
     def __init__(
         self,
@@ -139,7 +140,7 @@ class Entries:
         keys: _Column | None,
         values: _Column | None,
         *,
-        gone: bool = False,
+        deletes: bool = False,
         arrays: Arrays | None = None,
     ) -> None:
         self.hashes = hashes
@@ -147,13 +148,13 @@ class Entries:
         self._values = values
         self._arrays: Arrays | bool | None = arrays
         """Keys and values as arrays; None: not known; False: they cannot be arrays. Columns that are None are in it."""
-        self.gone = gone
-        """Whether ``GONE`` is among the values."""
+        self.deletes = deletes
+        """Whether ``TOMBSTONE`` is among the values."""
         self._bounds = array("i")
         self._bounds_bits = -1
 
     @classmethod
-    def of(cls, keys: Sequence[Any], values: Sequence[Any], *, gone: bool = False) -> Entries:
+    def of(cls, keys: Sequence[Any], values: Sequence[Any], *, deletes: bool = False) -> Entries:
         """Create sorted entries from keys and values in any order, each key once."""
         text = text_of(keys) if len(keys) >= _MANY else None
         numbers = _numbers_of(values) if text is not None and not has_nul(text) else None
@@ -163,7 +164,7 @@ class Entries:
         order = order_of(hashes)
         data = joined(text.take(pa.array(order))) if text is not None else None
         sorted_keys: _Column = ("str", data) if data is not None else [keys[row] for row in order.tolist()]
-        return cls(hashes[order], sorted_keys, [values[row] for row in order.tolist()], gone=gone)
+        return cls(hashes[order], sorted_keys, [values[row] for row in order.tolist()], deletes=deletes)
 
     @classmethod
     def of_arrays(cls, text: pa.StringArray, numbers: npt.NDArray[np.int64]) -> Entries:
@@ -179,7 +180,7 @@ class Entries:
         return self._arrays or None  # type: ignore[return-value]
 
     def _as_arrays(self) -> Arrays | None:
-        if self.gone or not len(self.hashes):
+        if self.deletes or not len(self.hashes):
             return None
         assert self._keys is not None
         assert self._values is not None
@@ -239,9 +240,9 @@ class Entries:
         """Apply all entries to a dict; deleted keys are removed from it."""
         keys, values = _unpacked(self._packed_keys()), _unpacked(self._packed_values())
         target.update(zip(keys, values, strict=True))
-        if self.gone:
+        if self.deletes:
             for key, value in zip(keys, values, strict=True):
-                if value is GONE:
+                if value is TOMBSTONE:
                     target.pop(key, None)  # two keys may be one to a dict and two to us, if their class says so
 
     def encode(self, pickling: Pickling) -> bytes:
@@ -250,29 +251,29 @@ class Entries:
         Raises:
             CannotKeepError: a key, or a value that is not frozen yet, cannot be pickled or unpickled.
         """
-        keys, values, gone_rows = self._packed_keys(), self._packed_values(), b""
-        if self.gone:
+        keys, values, deleted_rows = self._packed_keys(), self._packed_values(), b""
+        if self.deletes:
             values = self.values
-            rows = [row for row, value in enumerate(values) if value is GONE]
-            gone_rows = np.array(rows, dtype=np.uint32).tobytes()
-            values = [value for value in values if value is not GONE]
+            rows = [row for row, value in enumerate(values) if value is TOMBSTONE]
+            deleted_rows = np.array(rows, dtype=np.uint32).tobytes()
+            values = [value for value in values if value is not TOMBSTONE]
         if not isinstance(keys, tuple):
             keys = _pack(keys, pickling)
         if keys[0] == "pickle" and pickling.doubtful:
             dict.fromkeys(pickling.loads(keys[1]))  # they must work as keys of a dict again, or raise now
         packed = values if isinstance(values, tuple) else _pack_values(values, pickling)
-        return pickle.dumps((self.hashes.tobytes(), gone_rows, keys, packed), 5)
+        return pickle.dumps((self.hashes.tobytes(), deleted_rows, keys, packed), 5)
 
     @classmethod
     def decode(cls, data: bytes, pickling: Pickling) -> Entries:
         """The inverse of ``encode``."""
-        hashes, gone_rows, packed_keys, packed_values = pickle.loads(data)
+        hashes, deleted_rows, packed_keys, packed_values = pickle.loads(data)
         keys, values = _unpack(packed_keys, pickling), _unpack(packed_values, pickling)
-        if gone_rows:
+        if deleted_rows:
             live = iter(_unpacked(values))
-            gone = set(np.frombuffer(gone_rows, dtype=np.uint32).tolist())
-            values = [GONE if row in gone else next(live) for row in range(len(hashes) // 4)]
-        return cls(np.frombuffer(hashes, dtype=np.uint32), keys, values, gone=bool(gone_rows))
+            deleted = set(np.frombuffer(deleted_rows, dtype=np.uint32).tolist())
+            values = [TOMBSTONE if row in deleted else next(live) for row in range(len(hashes) // 4)]
+        return cls(np.frombuffer(hashes, dtype=np.uint32), keys, values, deletes=bool(deleted_rows))
 
 
 def merged(slices: Sequence[tuple[Entries, int, int]]) -> Entries | None:
@@ -310,13 +311,13 @@ def merged(slices: Sequence[tuple[Entries, int, int]]) -> Entries | None:
 def freeze(values: Sequence[Any], pickling: Pickling, tuples: list[Tuple] | None = None) -> list[Any]:
     """The values, each value that could be changed in place as its own pickle.
 
-    Except for ``GONE``, either all values are frozen or none is: a column is either plain or pickles. The tuples in the
-    values are appended to ``tuples``, once for each value that contains them.
+    Except for ``TOMBSTONE``, either all values are pickled or none is: a column is either plain or pickles. The tuples
+    in the values are appended to ``tuples``, once for each value that contains them.
 
     Raises:
         CannotKeepError: a value cannot be pickled or unpickled.
     """
-    kinds = set(map(type, values)) - {Gone}
+    kinds = set(map(type, values)) - {Tombstone}
     if kinds <= _ATOMS or (kinds <= _ATOMS | {tuple} and all(map(_is_plain, values))):
         return list(values)
 
@@ -326,12 +327,14 @@ def freeze(values: Sequence[Any], pickling: Pickling, tuples: list[Tuple] | None
             tuples.extend(pickling.tuples)
         return data
 
-    return [value if value is GONE or type(value) is Frozen else Frozen(dumps(value)) for value in values]
+    return [
+        value if value is TOMBSTONE or type(value) is PickledValue else PickledValue(dumps(value)) for value in values
+    ]
 
 
-def has_gone(values: Sequence[Any]) -> bool:
-    """Whether ``GONE`` is among the values."""
-    return Gone in set(map(type, values))
+def has_tombstones(values: Sequence[Any]) -> bool:
+    """Whether ``TOMBSTONE`` is among the values."""
+    return Tombstone in set(map(type, values))
 
 
 def _is_plain(value: object) -> bool:
@@ -340,7 +343,7 @@ def _is_plain(value: object) -> bool:
 
 def _pack_values(values: list[Any], pickling: Pickling) -> _Packed:
     frozen = freeze(values, pickling)
-    if frozen and type(frozen[0]) is Frozen:
+    if frozen and type(frozen[0]) is PickledValue:
         return "frozen", pickle.dumps([value.data for value in frozen], 5)
     return _pack(frozen, pickling)
 
@@ -385,7 +388,7 @@ def _unpack(packed: _Packed, pickling: Pickling) -> _Column:
         values: list[Any] = pickling.loads(data)
         return values
     if how == "frozen":
-        return [Frozen(one) for one in pickle.loads(data)]
+        return [PickledValue(one) for one in pickle.loads(data)]
     return packed
 
 

@@ -10,17 +10,17 @@ container is no such thing, since its content would be lost.
 
 from __future__ import annotations
 
+import dataclasses
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from sparkbolt.api.pickling import CannotKeepError, Pickling, attributes_of, is_never_durable, slots_of
 from sparkbolt.api.tuples import Tuple
-from sparkbolt.base.exceptions import is_of
 from sparkbolt.errors import StateError
 from sparkbolt.worker.state.large_dicts import LargeDicts, Segments
-from sparkbolt.worker.state.obstacles import Obstacle, is_container, obstacle_in
 
 _DELETED = None
 """The entry of a snapshot with the names of attributes that ``prepare`` sets and tuples have deleted. An attribute may
@@ -83,15 +83,14 @@ class DurableAttributes:
             return self._pickling.proved(self._durable())
         except CannotKeepError:
             for name, value in self._durable().items():
-                obstacle = obstacle_in(value, self._pickling)
-                if obstacle is None:
+                error = self._error_of(value)
+                if error is None:
                     continue
-                if name not in made or is_container(value) or obstacle.is_nameless:
-                    raise self._refusal(name, value, obstacle) from None
+                if name not in made or _is_data(value):
+                    raise self._refusal(name, value, error) from None
                 self._unstored[name] = value
-                inner = f" (self.{name}{obstacle.path} is a {_kind(obstacle.value)})" if obstacle.path else ""
                 self._notes.append(
-                    f"bolt {self._component!r}: attribute {name!r} of type {_kind(value)} cannot be pickled{inner}, so "
+                    f"bolt {self._component!r}: attribute {name!r} of type {_kind(value)} cannot be pickled, so "
                     "it is not kept, and prepare makes it again wherever the task starts; "
                     f"transient = [{name!r}] in the class says the same without this line"
                 )
@@ -157,14 +156,14 @@ class DurableAttributes:
         """
         attributes = {**self._load(self._prepared), **self._unstored}
         if data is not None:
-            kept = self._load(data)
-            for name in kept.pop(_DELETED, ()):
+            stored = self._load(data)
+            for name in stored.pop(_DELETED, ()):
                 attributes.pop(name, None)
-            self._check_kinds(attributes, kept)
+            self._check_kinds(attributes, stored)
             present = attributes_of(self._instance)
             attributes.update({name: thing for name, thing in present.items() if is_never_durable(thing)})
             del present
-            attributes.update(kept)
+            attributes.update(stored)
         self._large.restore(attributes, segments)
         own, slots = vars(self._instance), slots_of(type(self._instance))
         for name in self._durable():
@@ -229,20 +228,24 @@ class DurableAttributes:
 
     def _explain(self, attributes: Mapping[str, Any], error: Exception) -> StateError:
         for name, value in attributes.items():
-            obstacle = obstacle_in(value, self._pickling)
-            if obstacle is not None:
-                return self._refusal(name, value, obstacle)
+            own_error = self._error_of(value)
+            if own_error is not None:
+                return self._refusal(name, value, own_error)
         return StateError(f"bolt {self._component!r}: its attributes cannot be kept together ({error})")
 
-    def _refusal(self, name: str, value: object, obstacle: Obstacle) -> StateError:
-        what = f"attribute {name!r} of type {_kind(value)} cannot be kept"
-        if obstacle.path:
-            what += f", since self.{name}{obstacle.path} of type {_kind(obstacle.value)} cannot be pickled"
-        if is_of(obstacle.value, FunctionType):
+    def _error_of(self, value: object) -> CannotKeepError | None:
+        try:
+            self._pickling.proved(value)
+        except CannotKeepError as error:
+            return error
+        return None
+
+    def _refusal(self, name: str, value: object, error: CannotKeepError) -> StateError:
+        if isinstance(value, FunctionType) or "<lambda>" in str(error):
             mend = "use a function that a module defines by name"
-        elif obstacle.is_nameless:
+        elif _is_nameless(type(value)):
             mend = "define the class at the top level of a module"
-        elif is_container(value):
+        elif _is_data(value):
             mend = (
                 "keep a connection or the like in an attribute of its own that prepare sets, or write "
                 f"transient = [{name!r}] in the class, and fill it in prepare"
@@ -251,7 +254,21 @@ class DurableAttributes:
             mend = (
                 f"if it is a connection or the like, write transient = [{name!r}] in the class and open it in prepare"
             )
-        return StateError(f"bolt {self._component!r}: {what} ({obstacle.reason}): {mend}")
+        what = f"attribute {name!r} of type {_kind(value)} cannot be kept ({error})"
+        return StateError(f"bolt {self._component!r}: {what}: {mend}")
+
+
+_CONTAINERS = (dict, list, tuple, set, frozenset, deque, SimpleNamespace)
+
+
+def _is_data(value: object) -> bool:
+    """Whether a value is data, which would be lost, rather than a connection or the like, which is opened again."""
+    return isinstance(value, _CONTAINERS) or dataclasses.is_dataclass(type(value)) or _is_nameless(type(value))
+
+
+def _is_nameless(cls: type) -> bool:
+    """Whether a class may not be found by its name."""
+    return "<locals>" in cls.__qualname__ or cls.__module__ == "__main__"
 
 
 @contextmanager

@@ -265,19 +265,19 @@ class TaskState:
         Raises:
             StateError: a tuple is in the attributes and in the key-value state, or under two of its keys.
         """
-        kept = self._key_values[_TABLE]._tuples()
-        if not kept:
+        held = self._key_values[_TABLE]._tuples()
+        if not held:
             return
-        known = {tup.anchors for tup in tuples if tup._settled is None and tup.anchors}
-        for tup in kept:
+        anchors = {tup.anchors for tup in tuples if tup._settled is None and tup.anchors}
+        for tup in held:
             if tup._settled is None and tup.anchors:
-                if tup.anchors in known:
+                if tup.anchors in anchors:
                     raise StateError(
                         f"{printed(tup):.200} is held twice, in the key-value state and elsewhere (an attribute, or "
                         "another key): it would come back as two tuples whose acks cancel each other: keep the tuple "
                         "in one place, and its key or its values in the other"
                     )
-                known.add(tup.anchors)
+                anchors.add(tup.anchors)
 
     def commit(self, stamps: Callable[[], int]) -> int:
         """Write what changed, the directory last; writes nothing if nothing changed.

@@ -72,11 +72,7 @@ async def soon(*arguments: object) -> None:
     """A coroutine function, which nobody awaits."""
 
 
-ODD = (
-    *(None, True, 5, 0, -1, 2.5, float("nan"), float("inf")),
-    *("", "  ", "x\ud800", b"x"),
-    *([], [5], {}, {5: 5}, object(), soon),
-)
+ODD = (None, True, 0, -1, 2.5, "", b"x", [], {5: 5}, soon)
 
 
 def fits(value: Any, hint: Any) -> bool:

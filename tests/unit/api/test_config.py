@@ -1,6 +1,7 @@
 """Settings: which are there, what they may be, and how a wrong one is refused."""
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -63,9 +64,8 @@ def test_an_unknown_setting_is_refused_with_the_nearest_known_one(key: str, near
     ],
 )
 def test_a_value_that_a_key_cannot_have_is_refused_by_key_expected_and_got(key: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=rf"setting '{key}': expected .*, got ") as caught:
+    with pytest.raises(ConfigError, match=rf"^{key}={re.escape(repr(value))}: expected "):
         Config.from_mapping({key: value})
-    assert repr(value) in str(caught.value)
 
 
 def test_no_tracking_is_zero_ackers() -> None:

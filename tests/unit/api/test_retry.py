@@ -57,10 +57,9 @@ def test_a_message_is_given_again_as_often_as_the_policy_says() -> None:
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        ({"max_retries": -1}, "max_retries is -1, expected an int of at least 0, or None"),
-        ({"max_retries": True}, "max_retries is True"),
+        ({"max_retries": -1}, "max_retries=-1: expected a whole number of at least 0, or None"),
         ({"min_backoff": 2 * MS, "max_backoff": MS}, "expected at least min_backoff"),
-        ({"jitter": "0.5"}, "jitter is '0.5'"),
+        ({"jitter": "0.5"}, "jitter='0.5': expected a share from 0 to 1"),
     ],
 )
 def test_a_policy_that_cannot_be_meant_is_refused(wrong: dict[str, Any], text: str) -> None:

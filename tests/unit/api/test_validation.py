@@ -105,7 +105,7 @@ def test_settings_that_a_component_cannot_have_are_mistakes() -> None:
     builder.set_bolt("more", Count(), fuse="no").shuffle_grouping("split")  # type: ignore[arg-type]
     found = mistakes(builder)
     assert found[0].startswith("bolt 'count': setting 'acker_tasks' belongs to the whole topology")
-    assert found[1] == "bolt 'more': setting 'fuse': expected True or False, got 'no'"
+    assert found[1] == "bolt 'more': fuse='no': expected True or False"
 
 
 def test_a_grouping_that_cannot_be_pickled_is_a_mistake() -> None:

@@ -148,7 +148,7 @@ def test_verdicts_for_messages_of_a_lost_connection_are_dropped_and_counted(capl
     tray._waiting.extend([(1, ["a"]), (2, ["b"]), (3, ["a"]), (4, ["b"])])
     call()
     tray.lost()
-    assert "the queue gives 2 messages again, as new ones, and what becomes of the 2 that are under way" in caplog.text
+    assert "the queue delivers 2 messages again, as new ones, and drops the results of the 2 in progress" in caplog.text
     call()
     tray.ack(1)
     tray.fail(2)

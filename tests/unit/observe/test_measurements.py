@@ -22,13 +22,3 @@ def test_two_stages_add_up() -> None:
     assert both.spans == {"level 1": TimeSpan(10, 40, 35)}
     assert (both.frames, both.frame_bytes) == (2, 200)
     assert both.processes == {("here", 1): 1000, ("here", 2): 2000}
-
-
-def test_they_are_the_same_on_the_other_side() -> None:
-    one = measured(2, 10, 20, 1)
-    again = Measurements.unpack(one.pack())
-    assert again.flows == one.flows
-    assert again.spans == one.spans
-    assert again.processes == one.processes
-    assert again.execute["split"].to_json() == one.execute["split"].to_json()
-    assert (again.frames, again.frame_bytes) == (1, 100)

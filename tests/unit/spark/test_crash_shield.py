@@ -22,7 +22,7 @@ from sparkbolt.spark import crash_shield
 from sparkbolt.wire.acker import judge_rows
 from sparkbolt.wire.frames import Moment
 from sparkbolt.wire.plan import MicroBatchPlan, Piece
-from sparkbolt.worker.results import Row
+from sparkbolt.worker.routing import Row
 from sparkbolt.worker.source_reader import clock_rows, run_piece
 from sparkbolt.worker.stage import run_level
 from tests.unit.worker.test_source_reader import Numbers

@@ -15,7 +15,7 @@ from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows.reading import times_of
 from sparkbolt.windows.settings import Windowing
 from sparkbolt.worker.emissions import Rows
-from sparkbolt.worker.results import TaskResult
+from sparkbolt.worker.results import Settlements
 from tests.unit.windows.windowed import SECOND, Run, Show, Source, clock, secs, topology
 
 
@@ -154,7 +154,7 @@ def test_one_timestamp_from_the_far_future_fails_alone_and_makes_nothing_late(
 
 def times_read(values: Any, unit: Any = None) -> Any:
     """The times of a column; the reasons where it has values without one."""
-    rows, counts = Rows(Origin("source", 0, "default", ("at",)), len(values), [values], None, None), TaskResult()
+    rows, counts = Rows(Origin("source", 0, "default", ("at",)), len(values), [values], None, None), Settlements()
     windowing, now_ms = Windowing(timestamp_field="at", timestamp_unit=unit), int(clock(6, 0, 0).timestamp() * 1000)
     times, good = times_of(rows, windowing, now_ms, counts)
     assert [row for row, is_good in enumerate(good) if not is_good] == sorted(counts.failures)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import Count, InvalidTopology, WindowedBolt
-from sparkbolt.errors import SparkboltError
+from sparkbolt.errors import ConfigError, SparkboltError
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
     Action,
@@ -147,6 +147,20 @@ def test_a_policy_that_raises_fails_its_tuple_and_it_is_as_if_the_tuple_had_not_
         assert driver.acked("source") == ["a", "b", "d", "e", "again"]
 
 
+@pytest.mark.parametrize("raises", ["Picky.get_state", "Every.next_due_ms", "Every.track, of a watermark"])
+def test_a_policy_that_raises_when_there_is_no_tuple_is_named_with_its_line(raises: str) -> None:
+    windowed = Show().with_policies(Picky(raises), Every(raises))
+    if raises != "Every.next_due_ms":
+        windowed.with_timestamp_field("at")
+    named = rf"^{raises.partition(',')[0]}, a window policy of 'show', raised ValueError: .*, at test_settings.py:\d+$"
+    with TopologyTestDriver(topology(windowed)) as driver, pytest.raises(SparkboltError, match=named):  # noqa: PT012
+        run = Run(driver)
+        run.feed("a", at=1)
+        driver.advance(SECOND)
+        run.feed("b", at=2)
+        driver.advance(2 * SECOND)
+
+
 def refused(windowed: WindowedBolt, **settings: Any) -> list[str]:
     with pytest.raises(InvalidTopology) as caught:
         topology(windowed, **settings)
@@ -156,17 +170,86 @@ def refused(windowed: WindowedBolt, **settings: Any) -> list[str]:
 HOUR = timedelta(hours=1)
 BAD_VALUE: Any = 5
 NO_VALUE: Any = None
+
+
+def in_event_time() -> Show:
+    """A bolt whose windows last an hour, in event time."""
+    return Show().with_window(HOUR).with_timestamp_field("at")
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: Count(0), "tuples=0: expected a whole number of at least 1"),
+        (lambda: Show().with_window(BAD_VALUE), "length=5: expected a Count, such as Count(5), or a timedelta"),
+        (lambda: Show().with_window(secs(0)), "length=datetime.timedelta(0): expected a Count"),
+        (
+            lambda: Show().with_window(timedelta(days=25)),
+            "expected a Count, such as Count(5), or a timedelta",
+        ),
+        (lambda: Show().with_window(HOUR, slide=secs(-1)), "slide="),
+        (lambda: Show().with_window(NO_VALUE, slide=secs(1)), "length=None: expected a Count"),
+        (
+            lambda: Show().with_window(HOUR, slide=HOUR, closed=BAD_VALUE),
+            "closed=5: expected 'left' or 'right'",
+        ),
+        (lambda: Show().with_session_gap(BAD_VALUE), "gap=5: expected a timedelta of at least 1 ms"),
+        (lambda: Show().with_policies(BAD_VALUE, BAD_VALUE), "eviction=5: expected an EvictionPolicy; trigger=5"),
+        (lambda: Show().with_key(), "fields=(): expected the names of fields"),
+        (lambda: Show().with_key("user", idle_timeout=secs(0)), "idle_timeout=datetime.timedelta(0): expected a timed"),
+        (
+            lambda: Show().with_timestamp_field("at", unit=BAD_VALUE),
+            "unit=5: expected 's' or 'ms' or 'us' or 'ns'",
+        ),
+        (lambda: Show().with_timestamp_field(NO_VALUE), "field=None: expected the name of a field"),
+        (lambda: Show().with_timestamp_extractor(BAD_VALUE), "extractor=5: expected a function of a tuple"),
+        (lambda: Show().with_lag(secs(-1)), "lag="),
+        (lambda: Show().with_max_future(secs(-1)), "max_future="),
+        (
+            lambda: Show().with_watermark_interval(secs(0)),
+            "interval=datetime.timedelta(0): expected a timed",
+        ),
+        (lambda: Show().with_late_tuple_stream(BAD_VALUE), "stream=5: expected the name of a stream"),
+        (lambda: Show().with_message_id_field(NO_VALUE), "field=None: expected the name of a field"),
+        (lambda: Show().with_max_events_in_memory(0), "tuples=0: expected a whole number of at least 1"),
+        (
+            lambda: Show().with_timestamp_extractor(int).with_timestamp_extractor(int),
+            "with_timestamp_extractor was called twice",
+        ),
+        (
+            lambda: Show().with_timestamp_field("name").with_timestamp_field("at"),
+            "with_timestamp_field was called twice, with 'name' and 'at': a tuple has one time",
+        ),
+    ],
+)
+def test_a_value_that_a_setting_cannot_have_is_refused_where_it_is_set(call: Callable[[], Any], sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        call()
+    assert sentence in str(caught.value)
+
+
 MISTAKES: list[tuple[Callable[[], WindowedBolt], str]] = [
     (Show, "Window length is not specified: call with_window, with_tumbling_window or with_session_gap"),
-    (lambda: Show().with_window(Count(0)), "the window's length: expected Count(n) with an int n of at least 1"),
-    (lambda: Show().with_window(BAD_VALUE), "expected a Count or a timedelta, got 5: did you mean Count(5)?"),
     (lambda: Show().with_window(HOUR).with_session_gap(HOUR), "with_window and with_session_gap were both called"),
     (
         lambda: Show().with_window(HOUR).with_late_tuple_stream("late"),
         "Late tuple stream can be defined only when specifying a timestamp field",
     ),
+    (lambda: Show().with_window(HOUR).with_lag(secs(1)), "A lag can be defined only when specifying a timestamp field"),
     (
-        lambda: Show().with_window(HOUR).with_timestamp_field("at").with_late_tuple_stream("default"),
+        lambda: Show().with_window(HOUR).with_watermark_interval(secs(1)),
+        "A watermark interval can be defined only when specifying a timestamp field",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_idle_stream_timeout(secs(1)),
+        "An idle stream timeout can be defined only when specifying a timestamp field",
+    ),
+    (
+        lambda: Show().with_window(HOUR).with_max_future(secs(1)),
+        "A longest way into the future can be defined only when specifying a timestamp field",
+    ),
+    (
+        lambda: in_event_time().with_late_tuple_stream("default"),
         "Stream for late tuples must be defined with with_late_tuple_stream alone",
     ),
     (
@@ -175,19 +258,27 @@ MISTAKES: list[tuple[Callable[[], WindowedBolt], str]] = [
     ),
     (lambda: Show().with_window(HOUR).with_key("usr"), "with_key: 'usr' does not exist in stream 'default'"),
     (
-        lambda: Show().with_window(HOUR).with_timestamp_field("at").with_timestamp_extractor(int),
+        lambda: Show().with_window(HOUR).with_message_id_field("id"),
+        "with_message_id_field: 'id' does not exist in stream",
+    ),
+    (
+        lambda: in_event_time().with_timestamp_extractor(int),
         "with_timestamp_field and with_timestamp_extractor were both called",
+    ),
+    (
+        lambda: Show().with_tumbling_window(Count(3), closed="left").with_timestamp_field("at"),
+        "closed='left' is for windows that slide by time: one that slides by tuples ends with a tuple, which is in it",
     ),
     (lambda: Show().with_window(HOUR, closed="left"), "closed='left' is for windows that slide by time"),
     (
-        lambda: Show().with_policies(BAD_VALUE, BAD_VALUE),
-        "with_policies: expected an EvictionPolicy and a TriggerPolicy, got 5 and 5",
+        lambda: Show().with_tumbling_window(HOUR, closed="right"),
+        "closed='right' is for windows in event time: on arrival a timer shows what came before it",
     ),
 ]
 
 
 @pytest.mark.parametrize(("make", "sentence"), MISTAKES)
-def test_what_does_not_fit_is_refused_when_the_topology_is_built(
+def test_settings_that_do_not_fit_together_are_refused_when_the_topology_is_built(
     make: Callable[[], WindowedBolt], sentence: str
 ) -> None:
     mistakes = refused(make())
@@ -220,15 +311,13 @@ def test_with_ack_on_expiry_a_window_must_fit_into_the_timeout_and_the_pending_t
         assert mistake.startswith(refusal)
 
 
-@pytest.mark.parametrize("raises", ["Picky.get_state", "Every.next_due_ms", "Every.track, of a watermark"])
-def test_a_policy_that_raises_when_there_is_no_tuple_is_named_with_its_line(raises: str) -> None:
-    windowed = Show().with_policies(Picky(raises), Every(raises))
-    if raises != "Every.next_due_ms":
-        windowed.with_timestamp_field("at")
-    named = rf"^{raises.partition(',')[0]}, a window policy of 'show', raised ValueError: .*, at test_settings.py:\d+$"
-    with TopologyTestDriver(topology(windowed)) as driver, pytest.raises(SparkboltError, match=named):  # noqa: PT012
-        run = Run(driver)
-        run.feed("a", at=1)
-        driver.advance(SECOND)
-        run.feed("b", at=2)
-        driver.advance(2 * SECOND)
+def test_with_ack_on_expiry_a_session_gap_must_fit_into_the_timeout() -> None:
+    topology(Show().with_session_gap(secs(31)), message_timeout_secs=30)
+    topology(Show().with_session_gap(secs(30)).with_ack_on_expiry(), message_timeout_secs=30)
+    [mistake] = refused(Show().with_session_gap(secs(31)).with_ack_on_expiry(), message_timeout_secs=30)
+    assert mistake.startswith("Session gap value 31000 ms is more than topology.message.timeout.secs value 30000 ms")
+
+
+def test_all_mistakes_come_at_once() -> None:
+    mistakes = refused(Show().with_window(HOUR, closed="left").with_lag(secs(1)).with_key("nobody"))
+    assert len(mistakes) == 3

@@ -24,7 +24,7 @@ from sparkbolt.wire.frames import Moment
 from sparkbolt.wire.plan import MicroBatchPlan, Piece
 from sparkbolt.worker import crash_isolation as deaths_module
 from sparkbolt.worker.crash_isolation import Crashes, Watch, WorkPlace
-from sparkbolt.worker.results import Row
+from sparkbolt.worker.routing import Row
 from sparkbolt.worker.source_reader import clock_rows, run_piece
 from sparkbolt.worker.stage import run_level
 from sparkbolt.worker.worker import Worker

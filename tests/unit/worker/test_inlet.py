@@ -18,7 +18,7 @@ from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.wire.frames import Frame, Moment, encode
 from sparkbolt.wire.plan import MicroBatchPlan
-from sparkbolt.worker.results import Row
+from sparkbolt.worker.routing import Row
 
 
 class Brought(InletSpout):

@@ -1,6 +1,7 @@
 """What a bolt keeps in attributes and what is never stored: collectors, contexts, and things like connections."""
 
 import logging
+import re
 import sqlite3
 import threading
 from collections import Counter, defaultdict
@@ -89,13 +90,10 @@ THINGS = {
     "function": lambda: lambda word: word,
 }
 CONTAINERS = {
-    "dict": (lambda: {"db": sqlite3.connect(":memory:")}, r"self\.thing\['db'\] of type sqlite3\.Connection"),
-    "list": (lambda: [1, {"x": (threading.Lock(),)}], r"self\.thing\[1\]\['x'\]\[0\] of type _thread\.lock"),
-    "dataclass": (lambda: Record(ids()), r"self\.thing\.value of type builtins\.generator"),
-    "default dict": (
-        lambda: defaultdict(lambda: 0),
-        r"self\.thing\.default_factory .*a function that a module",
-    ),
+    "dict": (lambda: {"db": sqlite3.connect(":memory:")}, "sqlite3.Connection"),
+    "list": (lambda: [1, {"x": (threading.Lock(),)}], "_thread.lock"),
+    "dataclass": (lambda: Record(ids()), "generator"),
+    "default dict": (lambda: defaultdict(lambda: 0), "use a function that a module defines by name"),
 }
 
 
@@ -138,8 +136,8 @@ def test_what_execute_puts_in_its_place_is_kept_or_fails_its_tuple():
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
-def test_a_container_with_such_a_thing_is_refused_with_its_path(kind):
-    with pytest.raises(StateError, match=CONTAINERS[kind][1]):
+def test_a_container_with_such_a_thing_is_refused(kind):
+    with pytest.raises(StateError, match=f"attribute 'thing' .*{re.escape(CONTAINERS[kind][1])}"):
         run(Using(kind), ["to"])
 
 

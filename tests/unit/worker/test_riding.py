@@ -15,7 +15,7 @@ from sparkbolt.wire.acker import gather
 from sparkbolt.wire.frames import FrameKind, Moment, kind_of
 from sparkbolt.wire.plan import Entry, Piece
 from sparkbolt.worker.environment import environment_of
-from sparkbolt.worker.results import Row
+from sparkbolt.worker.routing import Row
 from sparkbolt.worker.source_reader import run_piece
 from sparkbolt.worker.stage import run_level
 from sparkbolt.worker.state.task_state import DictStore

@@ -9,7 +9,7 @@ import pytest
 from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
-from sparkbolt.worker.results import FrameWriter
+from sparkbolt.worker.routing import Router
 
 COUNT = 40
 LARGE = 7
@@ -70,13 +70,13 @@ def test_a_tuple_that_is_too_large_fails_alone_at_its_first_attempt(
 
 def test_frames_that_are_not_too_large_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[int] = []
-    write = FrameWriter._write
+    write = Router._write
 
-    def noting(self: FrameWriter, dest: int, frame: Any, refusals: Any) -> None:
+    def noting(self: Router, dest: int, frame: Any, refusals: Any) -> None:
         written.append(frame.rows)
         write(self, dest, frame, refusals)
 
-    monkeypatch.setattr(FrameWriter, "_write", noting)
+    monkeypatch.setattr(Router, "_write", noting)
     builder = TopologyBuilder("small", Config())
     builder.set_spout("numbers", GeneratorSpout(lambda: ([n] for n in range(COUNT)), outputs=["n"]))
     builder.set_bolt("texts", Texts(-1, alike=False)).shuffle_grouping("numbers")

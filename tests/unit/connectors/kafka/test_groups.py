@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from sparkbolt import Bolt, bolt
 from sparkbolt.api.reports import SourceView
+from sparkbolt.connectors.kafka.kafka_cluster import Cluster
 from sparkbolt.connectors.kafka.offset_stores import Owner, Stored, unpacked
 from sparkbolt.errors import ConfigError
 from sparkbolt.layout.lane import lay_out
@@ -13,6 +16,7 @@ from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import simulate
 from sparkbolt.worker.worker import context_of
 from tests.kafka import SEEN, Keep, close, committed, finished, run, run_to_end, see, spout, store_all, topology
+from tests.patience import PATIENCE_SECS
 
 pytestmark = pytest.mark.slow
 
@@ -114,3 +118,42 @@ def test_finished_messages_that_are_not_stored_with_the_offset_are_told(kafka, n
     told = f"only the first {kept} finished intervals behind the committed offset are stored"
     assert caplog.text.count(told) == 1
     assert f"would process up to {1000 - kept + 2000} finished messages again" in caplog.text
+
+
+def test_a_thread_that_outlives_its_spout_tells_nothing_old(kafka, name, monkeypatch):
+    class Store:
+        told: list[int] = []
+
+        def open(self, scope): ...
+
+        def load(self, places):
+            return {}
+
+        def save(self, offsets):
+            self.told.append(max(stored.offset for stored in offsets.values()))
+
+        def close(self): ...
+
+    asked, waiting, answered = threading.Event(), threading.Event(), threading.Event()
+    ends = Cluster.ends
+
+    def slow(cluster, places):
+        if asked.is_set():
+            waiting.set()
+            assert answered.wait(PATIENCE_SECS)
+        return ends(cluster, places)
+
+    kafka.produce(name, ["a", "b"], kafka_partition=0)
+    own = spout(kafka.brokers, name, offsets=Store())
+    monkeypatch.setattr("sparkbolt.connectors.kafka.broker_watcher.CLOSE_SECS", 0.05)
+    monkeypatch.setattr(Cluster, "ends", slow)
+    own.open(context_of(lay_out(topology(name, own), 1), 1))
+    asked.set()
+    assert waiting.wait(PATIENCE_SECS)
+    view = SourceView(planned=2, finished=2, waiting=0, open=0, away=0, _done=lambda limit: [])
+    own.on_sources_changed({f"{name}/0": view})
+    thread = own._watcher._thread
+    own.close()
+    answered.set()
+    thread.join(PATIENCE_SECS)
+    assert Store.told == [0]

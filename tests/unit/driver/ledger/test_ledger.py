@@ -156,7 +156,7 @@ class Machine(RuleBasedStateMachine):
         held = [(key, rng.choice(COUNT)) for key in toggles if rng.random() < 0.5]
         fails = [Fail(key, "count", 1, "exception", "ValueError: no", plan.micro_batch_id) for key in failed]
         verdicts = verdicts_of(inits, acks, held, fails)
-        return Feedback(verdicts, {"count": ComponentMetrics(executed=len(acks))}, partials=len(acks))
+        return Feedback(verdicts, metrics={"count": ComponentMetrics(executed=len(acks))}, partials=len(acks))
 
     def expect(self, plan, new, toggles, failed):
         """Apply the micro-batch to the model; (acked keys, failed keys with their fates)."""

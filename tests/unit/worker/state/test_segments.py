@@ -5,7 +5,7 @@ import random
 import pytest
 
 from sparkbolt.api.pickling import Pickling
-from sparkbolt.worker.state.segments import GONE, Entries, Frozen, key_hash, key_hashes, merged
+from sparkbolt.worker.state.segments import TOMBSTONE, Entries, PickledValue, key_hash, key_hashes, merged
 
 
 def test_different_keys_with_one_hash_are_merged_apart() -> None:
@@ -32,14 +32,14 @@ def test_entries_survive_their_bytes():
         [0.5, -0.0],
         ["", "a"],
         [None, 1],
-        [GONE, 3],
-        [GONE, GONE],
+        [TOMBSTONE, 3],
+        [TOMBSTONE, TOMBSTONE],
     ):
-        entries = Entries.of(["a", "b"], values, gone=GONE in values)
+        entries = Entries.of(["a", "b"], values, deletes=TOMBSTONE in values)
         again = Entries.decode(entries.encode(pickling), pickling)
         assert (again.keys, again.values) == (entries.keys, entries.values)
-    entries = Entries.decode(Entries.of(["a", "b"], [[1], GONE], gone=True).encode(pickling), pickling)
-    assert {type(value) for value in entries.values} == {Frozen, type(GONE)}
+    entries = Entries.decode(Entries.of(["a", "b"], [[1], TOMBSTONE], deletes=True).encode(pickling), pickling)
+    assert {type(value) for value in entries.values} == {PickledValue, type(TOMBSTONE)}
 
 
 @pytest.mark.parametrize("odd", [None, "", "a\0b", "\ud800", 7, "long " * 100])
