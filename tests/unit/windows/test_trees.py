@@ -220,3 +220,16 @@ def test_an_id_that_comes_late_for_the_first_time_is_not_dropped() -> None:
     restarted = MessageIds()
     restarted.load(pickle.loads(pickle.dumps(seen.save())))
     assert new_ids(restarted, [even[-1] - 1, even[-1] - 3, even[-1]]) == [even[-1] - 3]
+
+
+def test_with_ack_on_expiry_tuples_of_a_dead_connection_leave_the_window() -> None:
+    with TopologyTestDriver(topology(Show().with_tumbling_window(Count(3)).with_ack_on_expiry())) as driver:
+        run = Run(driver)
+        run.feed("a")
+        run.feed("b")
+        driver.run_until_idle()
+        driver.restart()
+        for name in "abc":
+            run.feed(name)
+            driver.run_until_idle()
+        assert run.shown() == ["abc"]
