@@ -38,7 +38,7 @@ from sparkbolt.control.logs import LogLine
 from sparkbolt.control.operable import TopologyView
 from sparkbolt.control.parameters import Parameter
 from sparkbolt.control.past import Past
-from sparkbolt.control.questions import Last, Search, Since, Until, Views, question
+from sparkbolt.control.questions import Last, Search, TimeMs, Views, question
 from sparkbolt.control.verbs import VERBS
 from sparkbolt.control.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
 from sparkbolt.errors import SparkboltError
@@ -73,12 +73,13 @@ class Operator(Views):
     # path of a checkpoint.
 
     @question("")
-    def topologies(
-        self, *, ended: Annotated[bool, Parameter("include topologies that have ended")] = True
-    ) -> list[TopologyEntry]:
+    def topologies(self, *, ended: bool = True) -> list[TopologyEntry]:
         """List the topologies.
 
         Those that run are first, then those that have ended, the newest first.
+
+        Args:
+            ended: include topologies that have ended.
 
         Raises:
             HomeError: the home cannot be read.
@@ -169,8 +170,14 @@ class Operator(Views):
         )
 
     @question("/{topology}/series")
-    def series(self, topology: str, since_ms: Since = None, until_ms: Until = None) -> SeriesDocument:
-        """Get the history of the topology's numbers."""
+    def series(self, topology: str, since_ms: TimeMs = None, until_ms: TimeMs = None) -> SeriesDocument:
+        """Get the history of the topology's numbers.
+
+        Args:
+            topology: the topology.
+            since_ms: the start of the range (default: one hour ago).
+            until_ms: the end of the range (default: now).
+        """
         entry = self.find(topology)
         answer, _ = self._asked(entry, "series", {"since_ms": since_ms, "until_ms": until_ms}, "")
         if isinstance(answer, dict):
@@ -185,7 +192,12 @@ class Operator(Views):
 
     @question("/{topology}/micro-batches", answer=list[MicroBatchRecord])
     def micro_batches(self, topology: str, last: Last = 100) -> list[dict[str, Any]]:
-        """List the newest micro-batches with the time of each phase; the newest last."""
+        """List the newest micro-batches with the time of each phase; the newest last.
+
+        Args:
+            topology: the topology.
+            last: the maximum number of micro-batches.
+        """
         entry = self.find(topology)
         answer, _ = self._asked(entry, "micro_batches", {"last": last}, "")
         if isinstance(answer, list):
@@ -197,15 +209,18 @@ class Operator(Views):
     def stories(
         self,
         topology: str,
-        state: Annotated[str, Parameter("the state of the trees", choices=("failed", "open", "acked"))] = "failed",
+        state: Annotated[str, Parameter(choices=("failed", "open", "acked"))] = "failed",
         *,
         search: Search = "",
         last: Last = 100,
     ) -> list[dict[str, Any]]:
         """List trees: failed, open, or traced and acked. An exact root or SOURCE@POSITION matches in any state.
 
-        ``search`` is a part of a message id, a source, a root or a reason; an exact root, ``task[i]:sequence`` or
-        ``source@position`` finds its tree in any state.
+        Args:
+            topology: the topology.
+            state: the state of the trees.
+            search: a part of a message id, a source, a root or a reason.
+            last: the maximum number of trees.
         """
         past = self._past(self.find(topology))
         return past.stories(state, search.strip(), last) if past is not None else []
@@ -215,24 +230,28 @@ class Operator(Views):
         answer=StoryDocument,
         absent="there is no tree {root!r}; trees are removed once they are acked, unless they are traced",
     )
-    def story(self, topology: str, root: Annotated[str, Parameter("the root of the tree")]) -> dict[str, Any] | None:
-        """Get one tree with the other attempts of its message."""
+    def story(self, topology: str, root: str) -> dict[str, Any] | None:
+        """Get one tree with the other attempts of its message.
+
+        Args:
+            topology: the topology.
+            root: the root of the tree.
+        """
         past = self._past(self.find(topology))
         return past.story(root) if past is not None else None
 
     @question("/{topology}/letters", answer=list[ListedLetter])
     def letters(
-        self,
-        topology: str,
-        *,
-        search: Search = "",
-        last: Last = 100,
-        replayed: Annotated[bool, Parameter("include letters that were replayed")] = True,
-        discarded: Annotated[bool, Parameter("include letters that were discarded")] = True,
+        self, topology: str, *, search: Search = "", last: Last = 100, replayed: bool = True, discarded: bool = True
     ) -> list[dict[str, Any]]:
         """List the dead letters; the newest last.
 
-        ``search`` is a part of an id, a message, its record, a cause or a reason.
+        Args:
+            topology: the topology.
+            search: a part of an id, a message, its record, a cause or a reason.
+            last: the maximum number of letters.
+            replayed: include letters that were replayed.
+            discarded: include letters that were discarded.
         """
         past = self._past(self.find(topology))
         if past is None:
@@ -245,25 +264,30 @@ class Operator(Views):
         answer=ListedLetter,
         absent="there is no dead letter {letter!r}; GET .../letters lists them",
     )
-    def letter(
-        self, topology: str, letter: Annotated[str, Parameter("the id of the letter, or its beginning")]
-    ) -> dict[str, Any] | None:
-        """Get one dead letter."""
+    def letter(self, topology: str, letter: str) -> dict[str, Any] | None:
+        """Get one dead letter.
+
+        Args:
+            topology: the topology.
+            letter: the id of the letter, or its beginning.
+        """
         past = self._past(self.find(topology))
         return self._letters_of(past).one(letter) if past is not None else None
 
     @question("/{topology}/log", answer=list[LogLine])
     def log(
-        self,
-        topology: str,
-        *,
-        component: Annotated[str | None, Parameter("return only lines of this component")] = None,
-        search: Search = "",
-        last: Last = 200,
+        self, topology: str, *, component: str | None = None, search: Search = "", last: Last = 200
     ) -> list[dict[str, Any]]:
         """Get the newest lines of the log; the newest last.
 
-        Each has ``time_ms``, ``level``, ``component``, ``task``, ``micro_batch``, ``root`` and ``text``.
+        It reads the end of large files only. Each line has ``time_ms``, ``level``, ``component``, ``task``,
+        ``micro_batch``, ``root`` and ``text``.
+
+        Args:
+            topology: the topology.
+            component: return only lines of this component.
+            search: return only lines that contain this text.
+            last: the maximum number of lines.
         """
         entry = self.find(topology)
         if not entry["log_directory"]:

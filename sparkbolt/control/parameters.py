@@ -9,9 +9,9 @@ import builtins
 import inspect
 import re
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
 from sparkbolt.base.codec import MismatchError, coder
 
@@ -46,7 +46,7 @@ class Parameter:
     """
 
     about: str = ""
-    """A phrase for the help of commands, the REST schema and the label in forms; without one, no form shows it."""
+    """A phrase for the help of commands, the REST schema and the label in forms."""
     choices: tuple[str, ...] = ()
     lowest: float | None = None
     highest: float | None = None
@@ -54,6 +54,8 @@ class Parameter:
     options: tuple[str, ...] = ()
     """Its options on the command line; without any it is positional."""
     metavar: str | None = None
+    is_shown: bool = True
+    """Whether forms show it."""
     name: str = ""
     kind: Any = str
     """The type of its values, as the codec reads it."""
@@ -75,7 +77,7 @@ class Parameter:
     def is_typed(self) -> bool:
         """Whether a person can type it: a text, a number, a choice, or ``NAME=N``."""
         kind = self.plain_kind
-        return bool(self.about) and kind is not list and (kind is not dict or self._has_counts)
+        return self.is_shown and kind is not list and (kind is not dict or self._has_counts)
 
     @property
     def _has_counts(self) -> bool:
@@ -172,21 +174,49 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     return get_type_hints(function, localns=names, include_extras=True)
 
 
-def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:
-    """The parameters of a function, as they are ``Annotated`` with a ``Parameter`` each.
+def parameters_of(function: Callable[..., Any], context: Collection[str] = ()) -> tuple[Parameter, ...]:
+    """The parameters that a function's docstring describes, with what a ``Parameter`` in their annotations says.
 
-    >>> def greet(whom: Annotated[str, Parameter("the name")], times: Annotated[int, Parameter()] = 1) -> None: ...
-    >>> [(one.name, one.kind.__name__, one.is_required) for one in parameters_of(greet)]
-    [('whom', 'str', True), ('times', 'int', False)]
+    Those in ``context`` are left out.
+
+    Those that are keyword-only are options on the command line.
+
+    >>> def greet(whom: str, *, times: Annotated[int, Parameter(lowest=1)] = 1) -> None:
+    ...     '''Greet somebody.
+    ...
+    ...     Args:
+    ...         whom: the name.
+    ...         times: how often.
+    ...     '''
+    >>> [(one.name, one.about, one.options, one.is_required) for one in parameters_of(greet)]
+    [('whom', 'the name', (), True), ('times', 'how often', ('--times',), False)]
     """
-    defaults = {name: one.default for name, one in inspect.signature(function).parameters.items()}
-    found = []
-    for name, hint in hints_of(function).items():
-        for note in get_args(hint)[1:]:
-            if isinstance(note, Parameter):
-                default = REQUIRED if defaults[name] is inspect.Parameter.empty else defaults[name]
-                found.append(replace(note, name=name, kind=get_args(hint)[0], default=default))
+    phrases = _phrases_in(inspect.getdoc(function) or "")
+    hints, found = hints_of(function), []
+    for name, one in inspect.signature(function).parameters.items():
+        if name in phrases and name not in context:
+            kind, *notes = get_args(hints[name]) if get_origin(hints[name]) is Annotated else [hints[name]]
+            note = next((note for note in notes if isinstance(note, Parameter)), Parameter())
+            default = REQUIRED if one.default is inspect.Parameter.empty else one.default
+            options = (f"--{name.strip('_').replace('_', '-')}",) if one.kind is inspect.Parameter.KEYWORD_ONLY else ()
+            found.append(
+                replace(
+                    note,
+                    about=note.about or phrases[name],
+                    options=note.options or options,
+                    name=name,
+                    kind=kind,
+                    default=default,
+                )
+            )
     return tuple(found)
+
+
+def _phrases_in(docstring: str) -> dict[str, str]:
+    """By parameter, what the section ``Args`` of a docstring says."""
+    section = re.search(r"^Args:\n((?: {4}.*\n?)+)", docstring, re.MULTILINE)
+    pairs = re.findall(r"^ {4}(\w+): ((?:.+\n?)(?: {8}.*\n?)*)", section[1] if section else "", re.MULTILINE)
+    return {name: " ".join(phrase.split()).removesuffix(".") for name, phrase in pairs}
 
 
 @dataclass(frozen=True)
@@ -198,12 +228,14 @@ class Row:
     """A sentence for the help of commands, the REST schema and pages."""
     parameters: tuple[Parameter, ...] = ()
     act: Callable[..., Any] = print
+    CONTEXT: ClassVar[tuple[str, ...]] = ()
+    """Parameters of the function that are no arguments."""
 
     @classmethod
     def of(cls, function: Callable[..., Any], **more: Any) -> Self:
         """The row of a function: its name, the first sentence of its docstring, and its parameters."""
         about = (inspect.getdoc(function) or "").partition("\n")[0]
-        return cls(function.__name__.rstrip("_"), about, parameters_of(function), function, **more)
+        return cls(function.__name__.rstrip("_"), about, parameters_of(function, cls.CONTEXT), function, **more)
 
     def read(self, arguments: object) -> dict[str, Any]:
         """Check arguments that come as JSON, and add defaults.

@@ -17,14 +17,14 @@ LAST_MAX = 10_000
 F = TypeVar("F", bound=Callable[..., Any])
 Last = Annotated[int, Parameter("the maximum number of entries; the newest are returned", lowest=1, highest=LAST_MAX)]
 Search = Annotated[str, Parameter("return only entries that contain this text")]
-Since = Annotated[int | None, Parameter("the start of the range (default: one hour ago)", lowest=0)]
-Until = Annotated[int | None, Parameter("the end of the range (default: now)", lowest=0)]
+TimeMs = Annotated[int | None, Parameter(lowest=0)]
 
 
 @dataclass(frozen=True)
 class Question(Row):
     """A question about a topology, or about all of them."""
 
+    CONTEXT = ("self", "topology")
     path: str = ""
     """Its route below ``/topologies``; a parameter in braces is a part of it."""
     answer: Any = None
@@ -80,7 +80,12 @@ class Views(ABC):
 
     @question("/{topology}/open-trees")
     def open_trees(self, topology: str, last: Last = 500) -> OpenTrees:
-        """List the open trees by the tasks that hold them."""
+        """List the open trees by the tasks that hold them.
+
+        Args:
+            topology: the topology.
+            last: the maximum number of trees.
+        """
         stories = self.stories(topology, "open", last=last)
         return OpenTrees(open_trees=self.document(topology)["now"]["open_trees"], holders=by_holder(stories))
 

@@ -38,7 +38,7 @@ from sparkbolt.control.documents import (
 from sparkbolt.control.intent import CONTROL_FILE, Intent
 from sparkbolt.control.operable import Operable, TopologyView
 from sparkbolt.control.parameters import Row
-from sparkbolt.control.questions import Last, Since, Until
+from sparkbolt.control.questions import Last, TimeMs
 from sparkbolt.control.registration import News, Rate
 from sparkbolt.control.verbs import VERBS, Verb
 from sparkbolt.control.windows import Shape, micro_batches_of, series_of, slowest_of, span_of, windows_of
@@ -240,8 +240,13 @@ class Steering:
             events=self.events.all(),
         )
 
-    def series(self, since_ms: Since = None, until_ms: Until = None) -> SeriesDocument:
-        """The history between two moments."""
+    def series(self, since_ms: TimeMs = None, until_ms: TimeMs = None) -> SeriesDocument:
+        """The history between two moments.
+
+        Args:
+            since_ms: the start of the range (default: one hour ago).
+            until_ms: the end of the range (default: now).
+        """
         shape = Shape.of(describe.components_of(self.operable.lane))
         history = self.operable.history() or History()
         return series_of(history, self.events.all(), shape, span_of(since_ms, until_ms, self.now_ms()), self.now_ms())
@@ -266,7 +271,11 @@ class Steering:
         log.setLevel(level.upper())
 
     def micro_batches(self, last: Last = 100) -> list[dict[str, Any]]:
-        """The newest micro-batches that were promoted."""
+        """The newest micro-batches that were promoted.
+
+        Args:
+            last: the maximum number of micro-batches.
+        """
         return micro_batches_of(self.operable.history() or History(), last)
 
     # The thread that carries out.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sparkbolt.control.steering import Steering
 
 NOTE_CHARACTERS_MAX = 64_000
+WAIT = ("-w", "--wait")
 Deed = Callable[[], Answer]
 """What the thread of ``Steering`` does for a verb."""
 F = TypeVar("F", bound=Callable[..., Answer | Deed])
@@ -38,6 +39,7 @@ class Verb(Row):
     ended.
     """
 
+    CONTEXT = ("steering", "by", "_by", "letters")
     effect: str = ""
     """What it does, in a sentence or two that a person reads before confirming."""
     title: str = ""
@@ -164,18 +166,15 @@ def restart(steering: Steering, by: str) -> Deed:
     is_storms=True,
 )
 def kill(
-    steering: Steering,
-    by: str,
-    wait_secs: Annotated[
-        float | None,
-        Parameter(
-            "the time that open trees have to finish, in seconds (default: the message timeout)",
-            options=("-w", "--wait"),
-            metavar="SECS",
-        ),
-    ] = None,
+    steering: Steering, by: str, *, wait_secs: Annotated[float | None, Parameter(options=WAIT, metavar="SECS")] = None
 ) -> Answer:
-    """Stop the spouts, wait for open trees, and end the topology."""
+    """Stop the spouts, wait for open trees, and end the topology.
+
+    Args:
+        steering: handles the requests to the topology.
+        by: who asks.
+        wait_secs: the time that open trees have to finish, in seconds (default: the message timeout).
+    """
     topology = steering.topology
     timeout_secs = steering.intent.overrides(topology).message_timeout_secs or topology.config.message_timeout_secs
     secs = float(timeout_secs if wait_secs is None else wait_secs)
@@ -196,16 +195,16 @@ def kill(
     tab="settings",
     path="settings",
 )
-def set_(
-    steering: Steering,
-    by: str,
-    key: Annotated[str, Parameter("log-level, max-spout-pending, micro-batch-target ...")],
-    value: Annotated[str, Parameter("the new value; it stays after a restart, and `default` undoes a change")],
-    component: Annotated[
-        str | None, Parameter("only for this spout or bolt", options=("--component",), metavar="C")
-    ] = None,
-) -> Answer | Deed:
-    """Change a setting of a running topology."""
+def set_(steering: Steering, by: str, key: str, value: str, *, component: str | None = None) -> Answer | Deed:
+    """Change a setting of a running topology.
+
+    Args:
+        steering: handles the requests to the topology.
+        by: who asks.
+        key: log-level, max-spout-pending, micro-batch-target ...
+        value: the new value; it stays after a restart, and `default` undoes a change.
+        component: only for this spout or bolt.
+    """
     topology = steering.topology
     if component is not None and component not in topology.components:
         return refused(f"there is no component {component!r}{did_you_mean(component, topology.components)}")
@@ -238,18 +237,20 @@ def set_(
 def rebalance(
     steering: Steering,
     _by: str,
-    wait_secs: Annotated[float | None, Parameter(options=("-w", "--wait"), metavar="SECS")] = None,  # noqa: ARG001
-    num_workers: Annotated[
-        int | None, Parameter("the number of processes", lowest=1, options=("-n", "--num-workers"), metavar="N")
-    ] = None,
-    executors: Annotated[
-        dict[str, int] | None,
-        Parameter(
-            "the number of tasks of a component (repeatable)", options=("-e", "--executor"), metavar="COMPONENT=N"
-        ),
-    ] = None,
+    *,
+    wait_secs: Annotated[float | None, Parameter(options=WAIT, metavar="SECS", is_shown=False)] = None,  # noqa: ARG001
+    num_workers: Annotated[int | None, Parameter(lowest=1, options=("-n", "--num-workers"))] = None,
+    executors: Annotated[dict[str, int] | None, Parameter(options=("-e", "--executor"), metavar="COMPONENT=N")] = None,
 ) -> Answer:
-    """Ask which changes of the layout a restart can apply."""
+    """Ask which changes of the layout a restart can apply.
+
+    Args:
+        steering: handles the requests to the topology.
+        _by: who asks.
+        wait_secs: as Storm's; it has no effect.
+        num_workers: the number of processes.
+        executors: the number of tasks of a component (repeatable).
+    """
     components = steering.topology.components
     mistakes, other = [], dict[str, int]()
     for name, number in (executors or {}).items():
@@ -287,21 +288,20 @@ def rebalance(
 def trace(
     steering: Steering,
     by: str,
-    message: Annotated[
-        str,
-        Parameter(
-            "the id of the message, or SOURCE@POSITION, such as topic-0@42",
-            lowest=1,
-            options=("--message-id",),
-            metavar="ID",
-        ),
-    ],
-    component: Annotated[
-        str | None, Parameter("only messages of this spout", options=("--spout",), metavar="S")
-    ] = None,
-    stop: Annotated[bool, Parameter("stop recording", options=("--stop",))] = False,
+    *,
+    message: Annotated[str, Parameter(lowest=1, options=("--message-id",), metavar="ID")],
+    component: Annotated[str | None, Parameter(options=("--spout",))] = None,
+    stop: bool = False,
 ) -> Answer | Deed:
-    """Record the path of a message from now on."""
+    """Record the path of a message from now on.
+
+    Args:
+        steering: handles the requests to the topology.
+        by: who asks.
+        message: the id of the message, or SOURCE@POSITION, such as topic-0@42.
+        component: only messages of this spout.
+        stop: stop recording.
+    """
     spouts = [spec.id for spec in steering.topology.spouts]
     if component is not None and component not in spouts:
         return refused(f"there is no spout {component!r}: the spouts are {', '.join(spouts)}")
@@ -335,16 +335,20 @@ def note(
     kind: Annotated[str, Parameter(choices=("letters",))],
     text: Annotated[str, Parameter(highest=NOTE_CHARACTERS_MAX)],
 ) -> Deed:
-    """Note what an operator did with the topology's dead letters."""
+    """Note what an operator did with the topology's dead letters.
+
+    Args:
+        steering: handles the requests to the topology.
+        by: who asks.
+        kind: the kind of the event.
+        text: what was done.
+    """
 
     def act() -> Answer:
         steering.note(kind, text, by)
         return done("noted")
 
     return act
-
-
-Ids = Annotated[list[str], Parameter("the ids of the letters, or their beginnings")]
 
 
 @verb(
@@ -356,20 +360,17 @@ Ids = Annotated[list[str], Parameter("the ids of the letters, or their beginning
     of_letters=True,
 )
 def replay(
-    letters: TopologyLetters,
-    ids: Ids,
-    values: Annotated[
-        dict[str, Any] | None, Parameter("new values for fields of the record of a single letter")
-    ] = None,
-    target: Annotated[
-        str | None,
-        Parameter(
-            "the destination: a file that a spout of the topology reads, or kafka:HOST:PORT/TOPIC (default: the topic "
-            "that the message came from)"
-        ),
-    ] = None,
+    letters: TopologyLetters, ids: list[str], values: dict[str, Any] | None = None, target: str | None = None
 ) -> Answer:
-    """Replay dead letters, a single one optionally with other values."""
+    """Replay dead letters, a single one optionally with other values.
+
+    Args:
+        letters: the dead letters of the topology.
+        ids: the ids of the letters, or their beginnings.
+        values: new values for fields of the record of a single letter.
+        target: the destination: a file that a spout of the topology reads, or kafka:HOST:PORT/TOPIC (default: the topic
+            that the message came from).
+    """
     return letters.replay(ids, values, target)
 
 
@@ -382,6 +383,11 @@ def replay(
     has_command=False,
     of_letters=True,
 )
-def discard(letters: TopologyLetters, ids: Ids) -> Answer:
-    """Discard dead letters."""
+def discard(letters: TopologyLetters, ids: list[str]) -> Answer:
+    """Discard dead letters.
+
+    Args:
+        letters: the dead letters of the topology.
+        ids: the ids of the letters, or their beginnings.
+    """
     return letters.discard(ids)

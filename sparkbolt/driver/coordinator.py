@@ -213,8 +213,8 @@ class Coordinator:
         held_back = self._held_back()
         offered: dict[str, list[Range]] = {}
         if self.lifecycle.emits and not held_back:
-            budgets = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
-            offered = yield from self.spout_steps.offers(budgets, lambda name: len(self.topology.tasks(name)))
+            positions = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
+            offered = yield from self.spout_steps.offers(positions, lambda name: len(self.topology.tasks(name)))
         clocks = self._timers.due(now_ms)
         if clocks or any(offered.values()):  # an idle poll costs the same whatever sources there are
             yield from self._watermarks.ask(self.ledger.progress, offered)

@@ -65,11 +65,6 @@ class SpoutBuffer:
         return len(self.waiting) + len(self.unfinished)
 
     @property
-    def open_for_more(self) -> bool:
-        """Whether ``next_tuple`` may be called."""
-        return self.room > 0
-
-    @property
     def room(self) -> int:
         """How many more records the buffer takes now."""
         return max(0, min(self.pending_max - self.pending, self.waiting_max - len(self.waiting)))
@@ -78,6 +73,10 @@ class SpoutBuffer:
     def idle(self) -> bool:
         """Whether neither records nor undelivered verdicts wait here; retries may wait."""
         return not (self.waiting or self.planned or self.acks or self.fails)
+
+    def emit(self, record: Record, message_id: Any) -> None:
+        """Add a record that the spout has emitted."""
+        self.waiting.append(Emitted(record, message_id))
 
     def take_over(self, old: SpoutBuffer) -> None:
         """Continue from the same task's buffer in an earlier life of this driver, whose spout is still open.

@@ -40,7 +40,6 @@ from sparkbolt.spark.session import (
     make_session,
 )
 from sparkbolt.spark.versions import note_version
-from sparkbolt.spark.warming import warm_up
 from sparkbolt.telemetry import sink_for
 
 log = logging.getLogger("sparkbolt")
@@ -123,7 +122,6 @@ def _running(
             write_synced(own, executors=not is_one_process(session))
         if is_local(session):
             forget_sources(own)
-            warm_up(own)
         return RunningOnSpark(topology, lane, own, held, temporary, open_secs, presence, telemetry)
     except OSError as error:
         held.close()

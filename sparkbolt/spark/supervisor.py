@@ -73,7 +73,7 @@ class Supervisor:
         self._note = note
         self._restarts = Restarts(lane.topology.config)
         self._collected_before = 0
-        self.threads: Sequence[SpoutThread] = ()
+        self.threads: list[SpoutThread] = []
         """The tasks of each ``Spout``."""
         self._thread = threading.Thread(target=self._run, name="sparkbolt-supervisor", daemon=True)
 
@@ -120,9 +120,9 @@ class Supervisor:
     def start(self, threads: Sequence[SpoutThread]) -> None:
         """Begin to process, with the tasks of each ``Spout``; returns at once."""
         self._lifecycle.opening += [thread.name for thread in threads]
-        self.threads = threads
         for thread in threads:
             thread.start()
+            self.threads.append(thread)
         self.life.start()
         self._thread.start()
 
@@ -193,7 +193,7 @@ class Supervisor:
         with self._calls.changed:
             life.coordinator.take_over(old.coordinator)
             for thread in self.threads:
-                thread.go_on_with(life.coordinator.buffers)
+                thread.go_on_with(life.coordinator.buffers[thread.number])
             self._collected_before += old.collected_bytes
             self.life = life
         life.start()

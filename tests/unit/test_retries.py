@@ -352,7 +352,7 @@ def test_what_waits_in_a_spouts_host_counts_as_pending_and_keeps_the_topology_fr
     run = Run(topology(Inbox(retry=PATIENT), max_spout_pending=3))
     run.step()
     [buffer] = run.engine.coordinator.buffers.values()
-    assert (buffer.pending, buffer.open_for_more) == (3, False)
+    assert (buffer.pending, buffer.room) == (3, 0)
     assert run.engine.coordinator.retries == run.engine.ledger.metrics.of("log").waiting == 3
     assert run.engine.coordinator.drained
     assert not run.engine.coordinator.finished

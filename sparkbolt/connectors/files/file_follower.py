@@ -33,7 +33,7 @@ from itertools import chain
 
 from sparkbolt.connectors.files.file_identity import FileId
 from sparkbolt.connectors.files.file_search import Inode, adds_to, files_beside, inode_of
-from sparkbolt.connectors.files.followed_file import SEARCHES_MAX, FileChange, FileSight, Followed, Progress
+from sparkbolt.connectors.files.followed_file import SEARCHES_MAX, FileChange, FileSnapshot, FollowedFile, Progress
 from sparkbolt.connectors.files.plain_file import escape, find_files, tell_passed_over
 from sparkbolt.connectors.files.unpacked_file import DAMAGE_SECS, is_compressed, open_content, tell_if_packed
 
@@ -55,14 +55,14 @@ class Follower:
         self._patterns = list(patterns)
         self._clock = clock
         self._next_look: float | None = None
-        self.live: dict[str, Followed] = {}
+        self.live: dict[str, FollowedFile] = {}
         """Files that are there, by source."""
-        self._there: dict[str, Followed] = {}
+        self._there: dict[str, FollowedFile] = {}
         """The live files by their paths and link targets, while new files are met."""
-        self._marks: dict[Inode, Followed] = {}
+        self._marks: dict[Inode, FollowedFile] = {}
         """The live files without a whole line, while new files are met."""
-        self._gone: dict[str, Followed] = {}
-        self._changed: list[Followed] = []
+        self._gone: dict[str, FollowedFile] = {}
+        self._changed: list[FollowedFile] = []
         """Files that are gone or were emptied, as this look has found; a copy may continue them."""
         self._generations: dict[tuple[int, int], int] = {}
         """The last generation of each file, by inode and time of creation."""
@@ -74,7 +74,7 @@ class Follower:
         self._passed_over: set[str] = set()
         """Paths that were skipped at the last look, and reported."""
 
-    def all(self) -> Iterator[Followed]:
+    def all(self) -> Iterator[FollowedFile]:
         """Return every file, whether it exists or not."""
         return chain(self.live.values(), self._gone.values())
 
@@ -114,7 +114,7 @@ class Follower:
         for source in self.live.keys() - looked:
             self._look_at(self.live[source], progress)
 
-    def _look_at(self, one: Followed, progress: Progress) -> FileChange:
+    def _look_at(self, one: FollowedFile, progress: Progress) -> FileChange:
         try:
             return one.look(one.position(progress), self._clock())
         except OSError as error:
@@ -140,7 +140,7 @@ class Follower:
             if not id_.is_mark or id_.generation > self._generation(id_):
                 last[(id_.inode, id_.birth) if id_.birth else (id_.path, id_.inode, id_.digest)] = id_
         for id_ in sorted(last.values(), key=lambda id_: (not id_.birth, -id_.length)):
-            self._gone[id_.source] = one = Followed(id_, id_.path, None, found[id_])
+            self._gone[id_.source] = one = FollowedFile(id_, id_.path, None, found[id_])
             one.searches = 1
 
     # Looking for files.
@@ -204,7 +204,7 @@ class Follower:
                     self._tell_once(path, "%s cannot be read (%s): it is tried again until it can be", error)
 
     def _meet(self, path: str, progress: Progress, *, first: bool) -> bool:
-        met = FileSight.of(path)
+        met = FileSnapshot.of(path)
         mark = self._marks.get((met.device, met.inode))
         since = mark.changed_at if mark is not None else None
         is_idle = since is not None and self._clock() - since >= DAMAGE_SECS
@@ -231,19 +231,19 @@ class Follower:
         self._begin_with(met, 0, since)
         return True
 
-    def _seek_copy(self, one: Followed, progress: Progress) -> None:
+    def _seek_copy(self, one: FollowedFile, progress: Progress) -> None:
         """Look beside a file that has changed for a copy that continues it and that no pattern names."""
         taken = self._taken()
         for path in files_beside([one.path]):
             if not one.may_be_continued_by(path) or inode_of(path) in taken:
                 continue
             try:
-                if self._continues(one, FileSight.of(path), progress):
+                if self._continues(one, FileSnapshot.of(path), progress):
                     return
             except OSError:
                 continue
 
-    def _continues(self, one: Followed, met: FileSight, progress: Progress) -> bool:
+    def _continues(self, one: FollowedFile, met: FileSnapshot, progress: Progress) -> bool:
         """Whether a new file continues one that has changed; if so, it is read from where reading of that one ended."""
         if met.inode == one.id.inode or not one.may_be_continued_by(met.path) or not one.is_continued_by(met.path):
             return False
@@ -254,26 +254,26 @@ class Follower:
         log.info("%s holds what was read of %s up to byte %d: it is read from there", path, was, position)
         return True
 
-    def _complete(self, one: Followed) -> None:
+    def _complete(self, one: FollowedFile) -> None:
         """Read a compressed file on that counted as cut and has grown, from the line that was cut."""
         assert one.unpacked is not None
         log.info(
             "%s has grown since it counted as damaged: it is read on from byte %d", escape(one.path), one.unpacked.whole
         )
         try:
-            self._begin_with(FileSight.of(one.path), one.unpacked.whole)
+            self._begin_with(FileSnapshot.of(one.path), one.unpacked.whole)
         except OSError:  # the next look finds it
             self._gone[one.id.source] = one
 
-    def _generation(self, one: FileId | FileSight) -> int:
+    def _generation(self, one: FileId | FileSnapshot) -> int:
         return self._generations.get((one.inode, one.birth), 0)
 
-    def _mark(self, met: FileSight) -> None:
+    def _mark(self, met: FileSnapshot) -> None:
         id_ = FileId.mark(met.path, met.inode, met.birth, self._generation(met) + 1)
-        self.live[id_.source] = one = Followed(id_, met.path, met.device)
+        self.live[id_.source] = one = FollowedFile(id_, met.path, met.device)
         self._marks[one.place] = one
 
-    def _begin_with(self, met: FileSight, begin: int, changed_at: float | None = None) -> None:
+    def _begin_with(self, met: FileSnapshot, begin: int, changed_at: float | None = None) -> None:
         generation = self._generation(met) + 1
         self._generations[met.inode, met.birth] = generation
         mark = self._marks.pop((met.device, met.inode), None)
@@ -281,14 +281,14 @@ class Follower:
             self.live.pop(mark.id.source, None)
         path = mark.id.path if mark is not None else met.path
         id_ = FileId.of_head(path, met.inode, met.birth, met.head, generation)
-        self.live[id_.source] = self._there[met.path] = Followed(id_, met.path, met.device, begin, changed_at)
+        self.live[id_.source] = self._there[met.path] = FollowedFile(id_, met.path, met.device, begin, changed_at)
 
-    def _is_in_the_making(self, met: FileSight) -> bool:
+    def _is_in_the_making(self, met: FileSnapshot) -> bool:
         """Whether a new file seems to be an unfinished copy, compressed or not, of a live file."""
         path = met.path
         shorter = (self._there.get(path[:length]) for length in range(1, len(path)))
         for one in (one for one in shorter if one is not None and adds_to(one.path, path)):
-            head = FileSight.of(one.path).head
+            head = FileSnapshot.of(one.path).head
             if head.startswith(met.head) or met.head.startswith(head):
                 before, looks = self._copies.pop(path, (-1, 0))
                 looks = looks + 1 if before == met.size else 0
@@ -299,7 +299,7 @@ class Follower:
 
     # What is logged.
 
-    def _tell_change(self, one: Followed, progress: Progress) -> None:
+    def _tell_change(self, one: FollowedFile, progress: Progress) -> None:
         position = one.position(progress)
         rest = max(0, one.seen - position)
         if one.emptied:
@@ -338,7 +338,7 @@ class Follower:
             log.warning(text, escape(path), *values)
 
 
-def _lay_there(one: Followed, met: FileSight) -> bool:
+def _lay_there(one: FollowedFile, met: FileSnapshot) -> bool:
     """Whether a file of a checkpoint had this path and inode, so that it was emptied while the topology did not run."""
     return one.device is None and one.id.path == met.path and one.id.inode == met.inode
 

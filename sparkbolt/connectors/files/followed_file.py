@@ -1,4 +1,4 @@
-"""Followed: how one file that is followed has changed, and how far it can be planned.
+"""FollowedFile: how one file that is followed has changed, and how far it can be planned.
 
 A plan ends with a whole line, unless the line is longer than ``SCAN_BYTES``: so nothing of a line that was read is
 planned later, when the file may be gone.
@@ -41,7 +41,7 @@ class FileChange(Enum):
 
 
 @dataclass(frozen=True)
-class FileSight:
+class FileSnapshot:
     """A file as it was seen at a path."""
 
     path: str
@@ -53,7 +53,7 @@ class FileSight:
     """The beginning of its content, up to its last whole line; empty if there is no whole line."""
 
     @classmethod
-    def of(cls, path: str) -> FileSight:
+    def of(cls, path: str) -> FileSnapshot:
         """Look at the file.
 
         Raises:
@@ -65,7 +65,7 @@ class FileSight:
         return cls(path, found.st_dev, found.st_ino, birth, found.st_size, head)
 
 
-class Followed:
+class FollowedFile:
     """One followed file: where it is, and how far it can be planned."""
 
     def __init__(

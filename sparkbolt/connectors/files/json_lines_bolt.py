@@ -7,14 +7,14 @@ from typing import IO, TYPE_CHECKING
 
 from sparkbolt.api.components import BasicBolt, TopologyContext
 from sparkbolt.api.tuples import Tuple
-from sparkbolt.connectors.files.part_files import WritesPartFiles
+from sparkbolt.connectors.files.part_files import PartFileBolt
 from sparkbolt.connectors.json_values import json_of
 
 if TYPE_CHECKING:
     from sparkbolt.api.interfaces import BasicCollector
 
 
-class JsonLinesBolt(WritesPartFiles, BasicBolt):
+class JsonLinesBolt(PartFileBolt, BasicBolt):
     """Writes each tuple as one JSON object of its fields to files in the directory ``path``.
 
     Each task writes one file per micro-batch. In a transactional topology the driver writes one file per micro-batch,

@@ -45,7 +45,7 @@ def absolute_directory(path: str | Path) -> str:
     return full
 
 
-class WritesPartFiles(CommittingBolt):
+class PartFileBolt(CommittingBolt):
     """What the bolts have in common that write into a directory: they gather until ``flush``, and keep nothing.
 
     In a transactional topology they gather nothing: they keep rows, which the driver writes.

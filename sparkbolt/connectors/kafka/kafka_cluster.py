@@ -236,3 +236,14 @@ def topic_exists(topic: Any) -> bool | None:
 def topic_text(topic: Any) -> str:
     """Return why a topic cannot be used, by its metadata."""
     return "it has no kafka_partitions yet" if topic.error is None else str(topic.error.str())
+
+
+def config_of(admin: Any, kind: str, name: str, secs: float) -> Mapping[str, str]:
+    """Return the configuration of a ``BROKER`` or a ``TOPIC``; empty if the brokers do not tell it to this client."""
+    library = client_library("confluent_kafka.admin")
+    asked = library.ConfigResource(getattr(library.ResourceType, kind), name)
+    try:
+        answer = admin.describe_configs([asked], request_timeout=secs)[asked].result(secs + 1)
+    except (client_library().KafkaException, TimeoutError):  # such as: no right to ask
+        return {}
+    return {key: entry.value for key, entry in answer.items() if entry.value is not None}

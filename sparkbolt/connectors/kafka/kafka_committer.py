@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
-from sparkbolt.connectors.kafka.kafka_cluster import topic_exists, topic_text
+from sparkbolt.connectors.kafka.kafka_cluster import config_of, topic_exists, topic_text
 from sparkbolt.connectors.kafka.kafka_sender import is_refusal
 from sparkbolt.connectors.txid_note import CommitRefusedError, TxidNote
 from sparkbolt.errors import Unavailable
@@ -214,15 +214,12 @@ class KafkaCommitter:
 
     def _retention_secs(self) -> float:
         """How long a marker is certainly there."""
-        library = client_library("confluent_kafka.admin")
         admin = self._settings.new("AdminClient", self._settings.admin())
         broker = next(iter(admin.list_topics(timeout=self._secs).brokers))
-        asked = library.ConfigResource(library.ResourceType.BROKER, str(broker))
-        try:
-            answer = admin.describe_configs([asked], request_timeout=self._secs)[asked].result(self._secs + 1)
-            secs = 60.0 * float(answer["offsets.retention.minutes"].value)
-        except (client_library().KafkaException, KeyError, TimeoutError, TypeError, ValueError):
-            return UNKNOWN_RETENTION_SECS  # such as: no right to ask
+        minutes = config_of(admin, "BROKER", str(broker), self._secs).get("offsets.retention.minutes")
+        if minutes is None:
+            return UNKNOWN_RETENTION_SECS
+        secs = 60.0 * float(minutes)
         return max(secs - 3600.0, secs / 2)  # clocks differ
 
     # A transaction.
@@ -334,7 +331,7 @@ class TopicChecks:
         return known[1:]
 
     def _ask(self, topic: str, waits: bool) -> tuple[int, bool]:
-        kafka, library = client_library(), client_library("confluent_kafka.admin")
+        kafka = client_library()
         if self._clients is None:
             # A producer asks for topics as the one that commits does: a broker may then create them.
             settings = self._settings
@@ -352,10 +349,6 @@ class TopicChecks:
             if waits or exists is None:
                 raise Unavailable(said)
             raise ValueError(said)
-        asked = library.ConfigResource(library.ResourceType.TOPIC, topic)
-        try:
-            answer = admin.describe_configs([asked], request_timeout=self._secs)[asked].result(self._secs + 1)
-            size = int(answer["max.message.bytes"].value)
-            return min(size, self._bytes_max), "compact" in answer["cleanup.policy"].value
-        except (kafka.KafkaException, KeyError, TimeoutError, TypeError, ValueError):
-            return self._bytes_max, False  # such as: no right to ask
+        config = config_of(admin, "TOPIC", topic, self._secs)
+        size = int(config.get("max.message.bytes", self._bytes_max))
+        return min(size, self._bytes_max), "compact" in config.get("cleanup.policy", "")

@@ -20,8 +20,8 @@ from sparkbolt.connectors.decoder import NAMED
 from sparkbolt.connectors.kafka.client_settings import client_library, scrubbed
 from sparkbolt.errors import ConfigError, SourceUnavailable, Unavailable
 
-Named = Literal["bytes", "text", "json", "avro", "protobuf"]
-Decoding: TypeAlias = Named | Callable[[bytes], Any]
+DecodingName = Literal["bytes", "text", "json", "avro", "protobuf"]
+Decoding: TypeAlias = DecodingName | Callable[[bytes], Any]
 Decode: TypeAlias = Callable[[bytes | None, str], Any]
 """Takes (data of a key or value, topic) and returns the decoded value; None stays None."""
 
@@ -99,8 +99,8 @@ def check_decoding(what: str, decoding: Any, schemas: Schemas) -> None:
     Raises:
         ConfigError: It is not a decoding, or something that it needs is missing, such as a part of the client library.
     """
-    if not isinstance(decoding, str) or decoding not in get_args(Named):
-        verify(what, decoding, function(f"{', '.join(map(repr, get_args(Named)))} or a function"))
+    if not isinstance(decoding, str) or decoding not in get_args(DecodingName):
+        verify(what, decoding, function(f"{', '.join(map(repr, get_args(DecodingName)))} or a function"))
     if decoding in ("avro", "protobuf") and schemas.registry is None:
         raise ConfigError(f"{what}={decoding!r} needs schema_registry='http://host:8081'")
     if decoding == "protobuf" and schemas.protobuf_type is None:

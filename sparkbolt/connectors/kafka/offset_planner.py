@@ -76,6 +76,17 @@ class Look:
     asked_s: float = 0.0
     """When the brokers were asked for the ends of ``logs``, in seconds of the monotonic clock."""
 
+    def id_of(self, named: SourceNames, known: Mapping[tuple[str, int], str]) -> str | None:
+        """Return the id of the topic to which a source's positions belong: the known one, else as stored at the start.
+
+        Args:
+            named: the source.
+            known: the ids that the ledger has, by kafka_partition and turn.
+        """
+        source = named.source
+        first = self.ids.stored.get(source.place) if source.turn == 0 else None
+        return known.get((named.place, source.turn), first)
+
     def done(self, source: Source) -> Intervals:
         """Return the offsets of a source that need not be read."""
         return self.finished.get(source.place, ()) if source.turn == 0 else ()
@@ -128,7 +139,7 @@ class Gap:
         return f"{what}; {skipped}reading goes on at offset {self.offset}"
 
 
-class Named(NamedTuple):
+class SourceNames(NamedTuple):
     """A source with its names, which are needed at each poll, for each kafka_partition."""
 
     source: Source
@@ -140,7 +151,7 @@ class Named(NamedTuple):
     later_name: str
 
     @classmethod
-    def of(cls, source: Source) -> Named:
+    def of(cls, source: Source) -> SourceNames:
         """Return the names of a source."""
         later = source._replace(turn=source.turn + 1)
         return cls(source, str(source), str(source.place), later, str(later))
@@ -168,7 +179,7 @@ class OffsetPlanner:
     _unnamed_since: dict[KafkaPartition, float] = field(default_factory=dict)
     """Since when the id of a kafka_partition's topic is unknown, although it was known before."""
     _turn: int = 0
-    _first: dict[KafkaPartition, Named] = field(default_factory=dict)
+    _first: dict[KafkaPartition, SourceNames] = field(default_factory=dict)
     """The first source of each kafka_partition that was ever planned."""
 
     def plan(self, progress: Mapping[str, int], look: Look, *, budget: int) -> tuple[list[Range], list[Gap]]:
@@ -181,7 +192,7 @@ class OffsetPlanner:
             source, log = named.source, look.logs[place]
             if start < 0:
                 continue
-            was, now = _id_of(named, place, known, look.ids), look.ids.now.get(place.topic)
+            was, now = look.id_of(named, known), look.ids.now.get(place.topic)
             if self._awaits_id(place, was, now, look.asked_s):
                 continue
             gap = self._gap(source, start, log, look.asked_s, (was, now) if was and now and was != now else None)
@@ -237,7 +248,7 @@ class OffsetPlanner:
         known = marked(progress)
         for place, end in ends.items():
             named, start = self._next(place, progress, look)
-            was, now = _id_of(named, place, known, look.ids), look.ids.now.get(place.topic)
+            was, now = look.id_of(named, known), look.ids.now.get(place.topic)
             is_doubtful = was and place in look.logs and now not in ("", was)
             if is_doubtful or first_outside(start, look.done(named.source)) < end:
                 return False
@@ -260,21 +271,21 @@ class OffsetPlanner:
             turn = named.source.turn
             if (named.place, turn) in known or (named.name not in progress and named.name not in begins):
                 continue
-            topic_id = _id_of(named, place, {}, look.ids) or look.ids.now.get(place.topic)
+            topic_id = look.id_of(named, {}) or look.ids.now.get(place.topic)
             if topic_id:
                 found.append(Range(index % self.parallelism, mark_of(named.source, topic_id), turn, turn + 1))
         return found
 
-    def _current(self, place: KafkaPartition, progress: Mapping[str, int]) -> Named:
+    def _current(self, place: KafkaPartition, progress: Mapping[str, int]) -> SourceNames:
         """Return the source that now stands for a kafka_partition."""
         named = self._first.get(place)
         if named is None:
-            named = self._first[place] = Named.of(Source(*place))
+            named = self._first[place] = SourceNames.of(Source(*place))
         while named.later_name in progress or named.later in self._resumes:
-            named = Named.of(named.later)
+            named = SourceNames.of(named.later)
         return named
 
-    def _next(self, place: KafkaPartition, progress: Mapping[str, int], look: Look) -> tuple[Named, int]:
+    def _next(self, place: KafkaPartition, progress: Mapping[str, int], look: Look) -> tuple[SourceNames, int]:
         """Return the source that now stands for a kafka_partition, and its next offset; -1 if it is unknown."""
         named = self._current(place, progress)
         start = max(progress.get(named.name, -1), self._resumes.get(named.source, -1))
@@ -318,9 +329,3 @@ class OffsetPlanner:
             shares[index] = min(room[index], left // (len(room) - done))
             left -= shares[index]
         return shares
-
-
-def _id_of(named: Named, place: KafkaPartition, known: Mapping[tuple[str, int], str], ids: TopicIds) -> str | None:
-    """Return the id of the topic to which a source's positions belong: from the ledger, else as stored at the start."""
-    first = ids.stored.get(place) if named.source.turn == 0 else None
-    return known.get((named.place, named.source.turn), first)

@@ -91,7 +91,7 @@ class MessageChunk:
 
 
 @dataclass
-class _Walk:
+class _RangeProgress:
     """The progress of reading one range."""
 
     begin: int
@@ -190,7 +190,7 @@ class PartitionReader:
         if at is None or not self._reads_on(at, start):
             self._seek(start)
             at = start
-        walk = _Walk(start, end, at)
+        walk = _RangeProgress(start, end, at)
         if self._seen_end is not None and not self._held:
             walk.reach(self._seen_end)
         silent_since = self._clock()
@@ -229,7 +229,7 @@ class PartitionReader:
         """Whether to read on from ``at`` and drop messages, instead of seeking to ``start``."""
         return at <= start <= at + DROP_MAX and (start - at) * self._message_bytes <= DROP_BYTES_MAX
 
-    def _take(self, came: list[Any], walk: _Walk) -> Any:
+    def _take(self, came: list[Any], walk: _RangeProgress) -> Any:
         """Sort the messages that the consumer returned; return the error that ends the range, if there is one."""
         last = came[-1].offset()
         if came[0].offset() >= walk.begin and last < walk.end and not any(all_of(came, "error")):
@@ -255,7 +255,7 @@ class PartitionReader:
                 return error
         return None
 
-    def _weigh(self, walk: _Walk, before: int, enough: int | None) -> Any:
+    def _weigh(self, walk: _RangeProgress, before: int, enough: int | None) -> Any:
         """Count the bytes of the latest messages, those from ``before`` on.
 
         Returns:
@@ -287,7 +287,7 @@ class PartitionReader:
         self._consumer.assign([target])
         self._assigned = True
 
-    def _on_error(self, error: Any, walk: _Walk) -> BadRecord | None:
+    def _on_error(self, error: Any, walk: _RangeProgress) -> BadRecord | None:
         """Return what an error of the consumer means for the rest of a range: a ``BadRecord`` if offsets are gone."""
         codes = self._kafka.KafkaError
         begin, end = walk.begin, walk.end

@@ -32,8 +32,8 @@ from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition, Source
 from sparkbolt.connectors.kafka.offset_stores import OtherTopology, Owner, Stored
 from sparkbolt.errors import ConfigError
 
-Named = Literal["earliest", "latest", "uncommitted-earliest", "uncommitted-latest"]
-StartSpec: TypeAlias = Named | datetime | Mapping[Any, int]
+StartName = Literal["earliest", "latest", "uncommitted-earliest", "uncommitted-latest"]
+StartSpec: TypeAlias = StartName | datetime | Mapping[Any, int]
 """A name, a time with a time zone, or offsets by ``(topic, partition)`` or ``"topic/partition"``."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -59,7 +59,7 @@ Where: TypeAlias = int | StartAt
 class Start:
     """The user's choice, checked."""
 
-    name: Named | None = "uncommitted-earliest"
+    name: StartName | None = "uncommitted-earliest"
     timestamp_ms: int | None = None
     offsets: Mapping[KafkaPartition, int] | None = None
 
@@ -75,9 +75,9 @@ class Start:
         >>> Start.parse({"orders/1": 17}, ("orders",)).offsets
         {KafkaPartition(topic='orders', number=1): 17}
         """
-        expected = f"expected one of {', '.join(map(repr, get_args(Named)))}, a datetime with a zone, or offsets"
-        if isinstance(start, str) and start in get_args(Named):
-            return cls(cast("Named", start))
+        expected = f"expected one of {', '.join(map(repr, get_args(StartName)))}, a datetime with a zone, or offsets"
+        if isinstance(start, str) and start in get_args(StartName):
+            return cls(cast("StartName", start))
         if isinstance(start, datetime):
             if start.utcoffset() is None:
                 raise ConfigError(f"start={start!r} has no zone: give one, as in datetime.now(UTC)")

@@ -29,7 +29,7 @@ EMPTY_SECS = 0.05
 """How long a server whose queue is empty is not asked, in seconds."""
 
 
-class Opened(NamedTuple):
+class ItemId(NamedTuple):
     """Identifies one reading of one item; it is the message id of the item's tuple."""
 
     server: str
@@ -123,7 +123,7 @@ class KestrelSpout(QueueSpout):
         self._open_max = min(self._open_max, self.connections)
         self._servers = {name: _Server(name, *_host_and_port(name), self.backoff_max_secs) for name in self.servers}
 
-    def receive(self, limit: int) -> Iterator[tuple[Opened, Sequence[Any]] | BadMessage]:
+    def receive(self, limit: int) -> Iterator[tuple[ItemId, Sequence[Any]] | BadMessage]:
         """Yield at most ``limit`` items, one per connection."""
         for server in self._servers.values():
             if monotonic() < server.not_before or limit < 1:
@@ -146,8 +146,8 @@ class KestrelSpout(QueueSpout):
             for connection in [*server.free, *server.holding.values()]:
                 connection.close()
 
-    def _read(self, server: _Server, limit: int) -> list[tuple[Opened, bytes]]:
-        found: list[tuple[Opened, bytes]] = []
+    def _read(self, server: _Server, limit: int) -> list[tuple[ItemId, bytes]]:
+        found: list[tuple[ItemId, bytes]] = []
         try:
             try:
                 self._ask(server, limit, found)
@@ -164,7 +164,7 @@ class KestrelSpout(QueueSpout):
             server.not_before = monotonic() + EMPTY_SECS
         return found
 
-    def _ask(self, server: _Server, limit: int, found: list[tuple[Opened, bytes]]) -> None:
+    def _ask(self, server: _Server, limit: int, found: list[tuple[ItemId, bytes]]) -> None:
         """Ask over several connections at the same time, and append the received items to ``found``.
 
         Raises:
@@ -190,7 +190,7 @@ class KestrelSpout(QueueSpout):
                     continue
                 server.count += 1
                 server.holding[server.count] = connection
-                found.append((Opened(server.name, server.count), body))
+                found.append((ItemId(server.name, server.count), body))
         except OSError as error:
             for connection, _ in asked:  # the server puts the items that they may hold back into the queue
                 connection.close()
@@ -198,7 +198,7 @@ class KestrelSpout(QueueSpout):
                 raise _OldConnectionError from error
             raise
 
-    def _settle(self, opened: Opened, say: Callable[[KestrelConnection, str], None]) -> None:
+    def _settle(self, opened: ItemId, say: Callable[[KestrelConnection, str], None]) -> None:
         server = self._servers[opened.server]
         connection = server.holding.pop(opened.number)
         try:

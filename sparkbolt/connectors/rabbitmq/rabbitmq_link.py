@@ -32,7 +32,7 @@ PREFETCH_FALL = 4
 CLOSE_SECS_MAX = 4.0
 
 
-class Delivered(NamedTuple):
+class DeliveryId(NamedTuple):
     """Identifies one delivery of one connection; it is the message id of the delivery's tuple."""
 
     connection: int
@@ -42,7 +42,7 @@ class Delivered(NamedTuple):
 class RabbitMQDelivery(NamedTuple):
     """One delivery as the broker sent it."""
 
-    id: Delivered
+    id: DeliveryId
     body: bytes
     exchange: str
     routing_key: str
@@ -123,7 +123,7 @@ class Link:
         # Guarded by the lock:
         self._number = 0
         self._arrived: deque[RabbitMQDelivery] = deque()
-        self._verdicts: list[tuple[Delivered, Disposition]] = []
+        self._verdicts: list[tuple[DeliveryId, Disposition]] = []
         self._woken = False
         self._wanted = min(PREFETCH_MIN, prefetch_max)
         self._lost = 0
@@ -175,7 +175,7 @@ class Link:
         if changed:
             self._loop.add_callback_threadsafe(self._io_pace)
 
-    def settle(self, delivered: Delivered, verdict: Disposition) -> None:
+    def settle(self, delivered: DeliveryId, verdict: Disposition) -> None:
         """Ack or reject a delivery; it is sent soon, or dropped if the connection is lost."""
         with self._lock:
             self._verdicts.append((delivered, verdict))
@@ -262,7 +262,7 @@ class Link:
         self._unsettled[tag] = None
         where = method.exchange, method.routing_key, method.redelivered
         with self._lock:
-            self._arrived.append(RabbitMQDelivery(Delivered(self._number, tag), body, *where, properties))
+            self._arrived.append(RabbitMQDelivery(DeliveryId(self._number, tag), body, *where, properties))
 
     def _io_channel_closed(self, channel: Any, error: Exception) -> None:
         self._io_give_up(str(error))

@@ -16,7 +16,7 @@ from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.connectors.decoder import Decoder
 from sparkbolt.connectors.queue_spout import RETRY, BadMessage, QueueSpout
 from sparkbolt.connectors.rabbitmq.rabbitmq_link import (
-    Delivered,
+    DeliveryId,
     Disposition,
     Link,
     RabbitMQDelivery,
@@ -87,7 +87,7 @@ class RabbitMQSpout(QueueSpout):
         """
         return self.decoder(delivery.body)
 
-    def receive(self, limit: int) -> Iterator[tuple[Delivered, Sequence[Any]] | BadMessage]:
+    def receive(self, limit: int) -> Iterator[tuple[DeliveryId, Sequence[Any]] | BadMessage]:
         """Yield the deliveries that have arrived."""
         connection, deliveries = self._link.take(limit)
         self._link.want(self.wanted)

@@ -137,17 +137,17 @@ class SqlBolt(Committer):
         check_transactions("SqlBolt", self.url, self.engine)
         self._check_mode()
 
-    def _check_columns(self) -> None:
-        newest = () if self.newest is None else (self.newest,)
-        for what, names in (("keys", self.keys), ("combine", self.combine), ("newest", newest)):
-            for name in names:
-                if self.columns is not None and name not in self.columns:
-                    known = list(self.columns)
-                    hint = did_you_mean(name, known)
-                    raise ConfigError(f"SqlBolt: {what} names {name!r}, which is none of the columns {known}{hint}")
+    def _unknown(self, columns: Sequence[str]) -> tuple[str, str] | None:
+        """Return an argument that names a column which is none of these, and that column."""
+        named = (("keys", self.keys), ("combine", self.combine), ("newest", [self.newest or ""]))
+        return next(((what, name) for what, names in named for name in names if name and name not in columns), None)
 
     def _check_mode(self) -> None:
-        self._check_columns()
+        unknown = None if self.columns is None else self._unknown(list(self.columns))
+        if unknown is not None:
+            columns, (what, name) = list(self.columns or ()), unknown
+            hint = did_you_mean(name, columns)
+            raise ConfigError(f"SqlBolt: {what} names {name!r}, which is none of the columns {columns}{hint}")
         if self.mode != "merge" and self.combine:
             raise ConfigError(f"SqlBolt: combine={self.combine!r} is for mode='merge', and mode={self.mode!r}")
         if self.mode == "append" and (self.keys or self.newest):
@@ -172,11 +172,11 @@ class SqlBolt(Committer):
                     hint = did_you_mean(part, fields)
                     return f"column {column!r} is to be filled by {part!r}, which is none of them{hint}"
             return None
-        for what, names in (("keys", self.keys), ("combine", self.combine), ("newest", [self.newest or ""])):
-            for name in names:
-                if name and name not in fields:
-                    return f"its {what} names the column {name!r}, which none of them fills{did_you_mean(name, fields)}"
-        return None
+        unknown = self._unknown(fields)
+        if unknown is None:
+            return None
+        what, name = unknown
+        return f"its {what} names the column {name!r}, which none of them fills{did_you_mean(name, fields)}"
 
     @property
     def _settings(self) -> WriterSettings:

@@ -10,7 +10,9 @@ import datetime as dt
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -111,6 +113,38 @@ def coarse(value: Any) -> str:
         return _NO_LETTERS.sub("", unicodedata.normalize("NFKD", text).casefold())
 
 
+@dataclass(frozen=True)
+class _Column:
+    """What a check needs to know of a column."""
+
+    scale: int | None
+    """How many digits it holds after the point."""
+    digits: int
+    """How many digits of a second it holds: by default none in MySQL, and six elsewhere."""
+    has_zone: bool
+    length: int | None
+    is_duration: bool
+    """Whether it is a ``TIME`` of MySQL."""
+    stores_floats: bool
+    """Whether the database has no other numbers with a fraction."""
+    item: Check | None
+    """The check of the items of an array."""
+
+    @classmethod
+    def of(cls, kind: Any, dialect: str) -> _Column:
+        """Return what is known of a column by its reflected type."""
+        precision = getattr(kind, "precision", None)
+        return cls(
+            scale=2 if isinstance(kind, postgresql.MONEY) else getattr(kind, "scale", None),
+            digits=(kind.fsp or 0) if hasattr(kind, "fsp") else _FINEST if precision is None else precision,
+            has_zone=bool(getattr(kind, "timezone", False)) and dialect not in WITHOUT_ZONES,
+            length=getattr(kind, "length", None),
+            is_duration=hasattr(kind, "fsp"),
+            stores_floats=dialect == "sqlite",
+            item=check_of(kind.item_type, dialect).check if isinstance(kind, sa.ARRAY) else None,
+        )
+
+
 def check_of(kind: Any, dialect: str) -> ColumnCheck:
     """Return how values for a column of a reflected type are checked.
 
@@ -119,14 +153,10 @@ def check_of(kind: Any, dialect: str) -> ColumnCheck:
     TypeError: Decimal('1.234') has 3 digits after the point, and the column holds 2
     """
     kind = getattr(kind, "data_type", kind)  # of a domain
-    for matches, looked_at, made in _CHECKS:
+    for matches, looked_at, check in _CHECKS:
         if isinstance(kind, matches):
-            return ColumnCheck(PLAIN - looked_at, made(kind, dialect))
-    return ColumnCheck(PLAIN, _as_it_is)
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
+            return ColumnCheck(PLAIN - looked_at, partial(check, _Column.of(kind, dialect)))
+    return ColumnCheck(PLAIN, lambda value: value)
 
 
 def _number_of(value: Any) -> Decimal | None:
@@ -153,57 +183,35 @@ def _check_scale(value: Any, number: Decimal, scale: int | None) -> None:
         )
 
 
-def _whole(_kind: Any, _dialect: str) -> Check:
-    def check(value: Any) -> Any:
-        if not isinstance(value, float | Decimal | str):
-            return value
-        number = _number_of(value)
-        if number is None:
-            if isinstance(value, str):
-                return value  # the database knows what it means
-            raise TypeError(f"{value!r} is no whole number")
-        _check_scale(value, number, 0)
-        return value if isinstance(value, str) else int(value)
-
-    return check
-
-
-def _near(kind: Any, _dialect: str) -> Check:
-    scale = getattr(kind, "scale", None)
-
-    def check(value: Any) -> Any:
-        number = None if isinstance(value, bool) else _number_of(value)
-        if number is not None:
-            _check_scale(value, number, scale)
-            if not isinstance(value, float):
-                array_of([value if isinstance(value, int) else number], pa.float64())
+def _whole(_: _Column, value: Any) -> Any:
+    if not isinstance(value, float | Decimal | str):
         return value
-
-    return check
-
-
-def _exact(kind: Any, dialect: str) -> Check:
-    scale = 2 if isinstance(kind, postgresql.MONEY) else kind.scale
-    near = _near(None, dialect) if dialect == "sqlite" else None  # it has no other numbers than floats
-
-    def check(value: Any) -> Any:
-        number = None if isinstance(value, bool) else _number_of(value)
-        if number is None:
-            return value
-        _check_scale(value, number, scale)
-        if near is not None:
-            return near(value)
-        return number if isinstance(value, float) else value  # PostgreSQL reads 15 digits of a float
-
-    return check
+    number = _number_of(value)
+    if number is None:
+        if isinstance(value, str):
+            return value  # the database knows what it means
+        raise TypeError(f"{value!r} is no whole number")
+    _check_scale(value, number, 0)
+    return value if isinstance(value, str) else int(value)
 
 
-def _digits_of(kind: Any) -> int:
-    """Return how many digits of a second a column holds: by default none in MySQL, and six elsewhere."""
-    if hasattr(kind, "fsp"):
-        return kind.fsp or 0
-    precision = getattr(kind, "precision", None)
-    return _FINEST if precision is None else precision
+def _near(column: _Column, value: Any) -> Any:
+    number = None if isinstance(value, bool) else _number_of(value)
+    if number is not None:
+        _check_scale(value, number, column.scale)
+        if not isinstance(value, float):
+            array_of([value if isinstance(value, int) else number], pa.float64())
+    return value
+
+
+def _exact(column: _Column, value: Any) -> Any:
+    if column.stores_floats:
+        return _near(column, value)
+    number = None if isinstance(value, bool) else _number_of(value)
+    if number is None:
+        return value
+    _check_scale(value, number, column.scale)
+    return number if isinstance(value, float) else value  # PostgreSQL reads 15 digits of a float
 
 
 def _check_digits(value: Any, digits: int) -> None:
@@ -228,81 +236,54 @@ def _moment_in(value: Any) -> dt.datetime | None:
         return None
 
 
-def _day(_kind: Any, _dialect: str) -> Check:
-    def check(value: Any) -> Any:
-        if isinstance(value, dt.time | dt.timedelta):
-            raise TypeError(f"{value!r} is no day, which the column holds")
-        moment = without_zone(_moment_in(value))
-        if moment is None:
-            return value
-        if moment.time() != dt.time():
-            raise TypeError(f"{printed(value):.80} has a time (in UTC: {moment.time()}), and the column holds days")
-        return moment.date() if isinstance(value, dt.datetime) else value
-
-    return check
-
-
-def _moment(kind: Any, dialect: str) -> Check:
-    digits, has_zone = _digits_of(kind), bool(kind.timezone) and dialect not in WITHOUT_ZONES
-
-    def check(value: Any) -> Any:
-        if isinstance(value, dt.time | dt.timedelta):
-            raise TypeError(f"{value!r} is no day and time, which the column holds")
-        _check_digits(value, digits)
-        if has_zone:
-            return value
-        moment = _moment_in(value)  # PostgreSQL would drop the zone of a text
-        return value if moment is None or moment.tzinfo is None else without_zone(moment)
-
-    return check
-
-
-def _time(kind: Any, dialect: str) -> Check:
-    digits, has_zone = _digits_of(kind), bool(kind.timezone) and dialect not in WITHOUT_ZONES
-
-    def check(value: Any) -> Any:
-        # The TIME of MySQL is a duration.
-        if isinstance(value, dt.date) or (isinstance(value, dt.timedelta) and not hasattr(kind, "fsp")):
-            raise TypeError(f"{value!r} is no time of a day, which the column holds")
-        _check_digits(value, digits)
-        return value if has_zone else without_zone(value)
-
-    return check
-
-
-def _duration(kind: Any, _dialect: str) -> Check:
-    digits = _digits_of(kind)
-
-    def check(value: Any) -> Any:
-        _check_digits(value, digits)
+def _day(_: _Column, value: Any) -> Any:
+    if isinstance(value, dt.time | dt.timedelta):
+        raise TypeError(f"{value!r} is no day, which the column holds")
+    moment = without_zone(_moment_in(value))
+    if moment is None:
         return value
-
-    return check
-
-
-def _list(kind: Any, dialect: str) -> Check:
-    item = check_of(kind.item_type, dialect).check
-
-    def check(value: Any) -> Any:
-        value = plain(value)
-        return [check(one) for one in value] if isinstance(value, list) else item(value)
-
-    return check
+    if moment.time() != dt.time():
+        raise TypeError(f"{printed(value):.80} has a time (in UTC: {moment.time()}), and the column holds days")
+    return moment.date() if isinstance(value, dt.datetime) else value
 
 
-def _text(kind: Any, _dialect: str) -> Check:
-    length = kind.length
-
-    def check(value: Any) -> Any:
-        # A longer text is refused, unless what is too much are spaces: those are cut.
-        if length and isinstance(value, str) and len(value) > length and not value[length:].strip(" "):
-            raise TypeError(f"{printed(value):.80} has {len(value)} characters, and the column holds {length}")
+def _moment(column: _Column, value: Any) -> Any:
+    if isinstance(value, dt.time | dt.timedelta):
+        raise TypeError(f"{value!r} is no day and time, which the column holds")
+    _check_digits(value, column.digits)
+    if column.has_zone:
         return value
+    moment = _moment_in(value)  # PostgreSQL would drop the zone of a text
+    return value if moment is None or moment.tzinfo is None else without_zone(moment)
 
-    return check
+
+def _time(column: _Column, value: Any) -> Any:
+    if isinstance(value, dt.date) or (isinstance(value, dt.timedelta) and not column.is_duration):
+        raise TypeError(f"{value!r} is no time of a day, which the column holds")
+    _check_digits(value, column.digits)
+    return value if column.has_zone else without_zone(value)
 
 
-_CHECKS: Sequence[tuple[Any, frozenset[type], Callable[[Any, str], Check]]] = (
+def _duration(column: _Column, value: Any) -> Any:
+    _check_digits(value, column.digits)
+    return value
+
+
+def _list(column: _Column, value: Any) -> Any:
+    assert column.item is not None
+    value = plain(value)
+    return [column.item(one) for one in value] if isinstance(value, list) else column.item(value)
+
+
+def _text(column: _Column, value: Any) -> Any:
+    # A database refuses a longer text, unless only spaces are too much: those are cut.
+    length = column.length
+    if length and isinstance(value, str) and len(value) > length and not value[length:].strip(" "):
+        raise TypeError(f"{printed(value):.80} has {len(value)} characters, and the column holds {length}")
+    return value
+
+
+_CHECKS: Sequence[tuple[Any, frozenset[type], Callable[[_Column, Any], Any]]] = (
     (sa.Integer, frozenset({float, str}), _whole),
     (sa.Float, frozenset({float, int, str}), _near),
     ((sa.Numeric, postgresql.MONEY), frozenset({float, int, str}), _exact),
@@ -313,4 +294,4 @@ _CHECKS: Sequence[tuple[Any, frozenset[type], Callable[[Any, str], Check]]] = (
     (sa.ARRAY, frozenset(), _list),
     (sa.String, frozenset({str}), _text),
 )
-"""By type of a column: the types of ``PLAIN`` whose values need a look, and what makes the check."""
+"""By type of a column: the types of ``PLAIN`` whose values need a look, and the check."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from sparkbolt.api.arguments import PROPERTIES, checked, text, verify
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.connectors.tables.table_committer import TableAppender
-from sparkbolt.connectors.tables.table_schema import SchemaGiven
+from sparkbolt.connectors.tables.table_schema import SchemaLike
 from sparkbolt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class DeltaBolt(TableAppender):
         self,
         table: str | os.PathLike[str],
         *,
-        schema: SchemaGiven = None,
+        schema: SchemaLike = None,
         partition_by: str | Sequence[str] | None = None,
         schema_mode: Literal["merge"] | None = None,
         storage_options: Annotated[Mapping[str, str], PROPERTIES] | None = None,

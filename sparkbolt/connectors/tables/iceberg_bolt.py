@@ -17,7 +17,7 @@ from sparkbolt.api.arguments import PROPERTIES, checked, text
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.base.exceptions import line_of
 from sparkbolt.connectors.tables.table_committer import TableAppender
-from sparkbolt.connectors.tables.table_schema import SchemaGiven, with_parts
+from sparkbolt.connectors.tables.table_schema import SchemaLike, with_parts
 from sparkbolt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class IcebergBolt(TableAppender):
         *,
         catalog: Annotated[str, text("the name of a catalog")] = "default",
         properties: Annotated[Mapping[str, str], PROPERTIES] | None = None,
-        schema: SchemaGiven = None,
+        schema: SchemaLike = None,
         partition_by: str | Sequence[str] | None = None,
         schema_mode: Literal["merge"] | None = None,
     ) -> None:

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparkbolt.api.components import TopologyContext
-from sparkbolt.connectors.files.part_files import WritesPartFiles
-from sparkbolt.connectors.tables.table_committer import KeptFrames, joined
-from sparkbolt.connectors.tables.table_schema import ColumnsSoFar, SchemaGiven, plain, schema_of
+from sparkbolt.connectors.files.part_files import PartFileBolt
+from sparkbolt.connectors.tables.table_committer import FrameKeeper, joined
+from sparkbolt.connectors.tables.table_schema import CommonColumns, SchemaLike, plain, schema_of
 
 if TYPE_CHECKING:
     from sparkbolt.api.interfaces import ColumnCollector
 
 
-class ParquetBolt(WritesPartFiles, KeptFrames):
+class ParquetBolt(PartFileBolt, FrameKeeper):
     """Writes the fields of its tuples as columns of Parquet files in the directory ``path``.
 
     Each task writes one file per micro-batch. In a transactional topology the driver writes one file per micro-batch,
@@ -37,10 +37,10 @@ class ParquetBolt(WritesPartFiles, KeptFrames):
     True
     """
 
-    transient = (*WritesPartFiles.transient, "_schema", "_columns", "_columns_so_far")
+    transient = (*PartFileBolt.transient, "_schema", "_columns", "_columns_so_far")
     suffix = ".parquet"
 
-    def __init__(self, path: str | Path, *, schema: SchemaGiven = None) -> None:
+    def __init__(self, path: str | Path, *, schema: SchemaLike = None) -> None:
         """Store the directory's path; each task creates the directory when it starts.
 
         Args:
@@ -57,7 +57,7 @@ class ParquetBolt(WritesPartFiles, KeptFrames):
         """Create the directory and start with no frames."""
         super().prepare(context)
         self._begin(context)
-        self._columns = ColumnsSoFar()
+        self._columns = CommonColumns()
 
     def execute(self, batch: pa.RecordBatch, collector: ColumnCollector) -> None:
         """Keep the frame until ``flush``, or for ``commit``.
@@ -69,7 +69,7 @@ class ParquetBolt(WritesPartFiles, KeptFrames):
             self.keep_frame(batch)
             return
         if self._is_new:
-            self._columns = ColumnsSoFar()
+            self._columns = CommonColumns()
         batch = plain(batch) if self._schema is None else self._schema.fit(batch)
         if self._schema is None:
             self._columns = self._columns.widened(batch)
@@ -85,7 +85,7 @@ class ParquetBolt(WritesPartFiles, KeptFrames):
         if self._schema is not None:
             self._write(txid, [joined(tables, self._schema)])
             return
-        groups: list[tuple[ColumnsSoFar, list[pa.Table]]] = []
+        groups: list[tuple[CommonColumns, list[pa.Table]]] = []
         for table in tables:
             for number, (columns, group) in enumerate(groups):
                 try:
@@ -95,7 +95,7 @@ class ParquetBolt(WritesPartFiles, KeptFrames):
                 group.append(table)
                 break
             else:
-                groups.append((ColumnsSoFar().widened(table), [table]))
+                groups.append((CommonColumns().widened(table), [table]))
         for piece, (_, group) in enumerate(groups):
             self._write(txid, group, piece)
 

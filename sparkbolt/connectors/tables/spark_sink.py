@@ -20,7 +20,7 @@ from sparkbolt.api.tuples import DEFAULT_STREAM
 from sparkbolt.base.exceptions import printed
 from sparkbolt.connectors.files.part_files import full_disk_is_away
 from sparkbolt.connectors.tables.table_committer import TableCommitter, typed
-from sparkbolt.connectors.tables.table_schema import SchemaGiven
+from sparkbolt.connectors.tables.table_schema import SchemaLike
 from sparkbolt.errors import ConfigError
 
 FILE_BYTES_MIN = 4 << 20
@@ -62,7 +62,7 @@ class SparkSink(TableCommitter):
         stream: str | tuple[str, str],
         function: Annotated[BatchFunction, function("function(batch_df, batch_id)")],
         *,
-        schema: SchemaGiven = None,
+        schema: SchemaLike = None,
     ) -> None:
         """Store what is to be written.
 

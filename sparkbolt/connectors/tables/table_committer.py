@@ -20,9 +20,9 @@ from sparkbolt.api.config import did_you_mean
 from sparkbolt.api.unsent import note_unsent
 from sparkbolt.base.arrow_values import array_of
 from sparkbolt.connectors.tables.table_schema import (
-    ColumnsSoFar,
+    CommonColumns,
     Lacks,
-    SchemaGiven,
+    SchemaLike,
     TableSchema,
     columns_of,
     known,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sparkbolt.api.interfaces import ColumnCollector
 
 
-class KeptFrames(ColumnBolt, CommittingBolt):
+class FrameKeeper(ColumnBolt, CommittingBolt):
     """A bolt that keeps its frames for the driver, in columns that are given or follow the values."""
 
     splits_frames = True
@@ -60,7 +60,7 @@ class KeptFrames(ColumnBolt, CommittingBolt):
     def prepare(self, context: TopologyContext) -> None:
         """Begin without columns that follow the values."""
         self._context = context
-        self._columns_so_far = ColumnsSoFar()
+        self._columns_so_far = CommonColumns()
 
     def execute(self, batch: pa.RecordBatch, collector: ColumnCollector) -> None:
         """Keep the frame.
@@ -80,7 +80,7 @@ class KeptFrames(ColumnBolt, CommittingBolt):
             self.keep(_packed(self._schema.fit(batch)))
             return
         batch = plain(batch, self._lacks)
-        before = self._columns_so_far if self.__dict__.get("_kept_rows") else ColumnsSoFar()
+        before = self._columns_so_far if self.__dict__.get("_kept_rows") else CommonColumns()
         self._columns_so_far = before.widened(batch)
         self.keep(_packed(batch))
 
@@ -89,12 +89,12 @@ class KeptFrames(ColumnBolt, CommittingBolt):
         return [pa.ipc.open_stream(row).read_all() for row in rows]
 
 
-class TableCommitter(KeptFrames):
+class TableCommitter(FrameKeeper):
     """A bolt that commits the rows of a micro-batch as one table."""
 
     stateless = True
 
-    def __init__(self, schema: SchemaGiven = None) -> None:
+    def __init__(self, schema: SchemaLike = None) -> None:
         """Store the columns; None if they follow the values of each micro-batch.
 
         Raises:
@@ -136,7 +136,7 @@ class TableAppender(TableCommitter):
     def __init__(
         self,
         table: str,
-        schema: SchemaGiven,
+        schema: SchemaLike,
         partition_by: str | Sequence[str] | None,
         schema_mode: Literal["merge"] | None,
     ) -> None:
@@ -218,7 +218,7 @@ def joined(tables: Sequence[pa.Table], schema: TableSchema | None) -> pa.Table:
     """
     if schema is not None:
         return pa.concat_tables([schema.arrow.empty_table(), *(cast_to(table, schema.arrow) for table in tables)])
-    found = ColumnsSoFar()
+    found = CommonColumns()
     for table in tables:
         found = found.widened(table)
     whole = pa.concat_tables([found.schema.empty_table(), *tables], promote_options="permissive")

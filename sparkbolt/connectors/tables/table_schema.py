@@ -20,7 +20,7 @@ from sparkbolt.base.arrow_values import field_of, widens
 from sparkbolt.base.exceptions import printed
 from sparkbolt.errors import ConfigError
 
-SchemaGiven: TypeAlias = str | pa.Schema | None
+SchemaLike: TypeAlias = str | pa.Schema | None
 """Columns as users give them: as Spark writes them (``"number long, name string"``), as Arrow's schema, or not."""
 
 _TYPES: dict[str, Any] = {
@@ -117,7 +117,7 @@ class TableSchema:
         return f"TableSchema({types_of(self.arrow)})"
 
 
-def schema_of(given: SchemaGiven) -> TableSchema | None:
+def schema_of(given: SchemaLike) -> TableSchema | None:
     """Return the columns that a user has given, or None.
 
     Raises:
@@ -222,14 +222,14 @@ def known(kind: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class ColumnsSoFar:
+class CommonColumns:
     """Columns that follow the values of frames: all names that came, each with the widest of its types."""
 
     schema: pa.Schema = _NOTHING
     large: frozenset[str] = frozenset()
     """Those with an integer that no float holds, such as ``amount``, or ``order.amount`` within a struct."""
 
-    def widened(self, more: pa.RecordBatch | pa.Table) -> ColumnsSoFar:
+    def widened(self, more: pa.RecordBatch | pa.Table) -> CommonColumns:
         """Return the columns of both.
 
         Raises:
@@ -255,7 +255,7 @@ class ColumnsSoFar:
                 )
             if _is.is_decimal(kind) and kind.precision > _DIGITS_MAX:
                 raise self._refusal(more, f"field {name!r}: a table has decimals of up to {_DIGITS_MAX} digits")
-        return ColumnsSoFar(schema, large)
+        return CommonColumns(schema, large)
 
     def _refusal(self, more: pa.RecordBatch | pa.Table, why: str) -> TypeError:
         return TypeError(

@@ -51,43 +51,20 @@ class Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
 
-def option(about: str, *options: str, **more: Any) -> Parameter:
-    """A parameter that has options on the command line."""
-    return Parameter(about, options=options, **more)
-
-
-SECS_MIN = 0.001
-Reference = Annotated[str, Parameter("module:attribute, such as word_count:topology", metavar="TOPOLOGY")]
-Name = Annotated[str, Parameter("the name or id of the topology, as list shows it", metavar="NAME")]
-Home = Annotated[
-    str | None,
-    option(
-        "the directory in which topologies are registered (default: SPARKBOLT_HOME, or ~/.local/state/sparkbolt)",
-        "--home",
-        metavar="DIR",
-    ),
-]
-Json = Annotated[bool, option("print one JSON object", "--json")]
-JsonLines = Annotated[bool, option("print one JSON object per line", "--json")]
-Last = Annotated[int, option("the maximum number of entries (default: 20)", "--last", metavar="N", lowest=1)]
-Every = Annotated[
-    float | None,
-    option(
-        "the time between refreshes (default: 2s on a terminal, otherwise 5s)",
-        "--every",
-        metavar="TIME",
-        lowest=SECS_MIN,
-    ),
-]
+Count = Annotated[int, Parameter(lowest=1)]
+CountOrNone = Annotated[int | None, Parameter(lowest=1)]
+Secs = Annotated[float | None, Parameter(lowest=0.001)]
+METAVARS = {float: "TIME", int: "N", dict: "NAME=VALUE"}
 
 
 def command_of(row: Row, command: Parser, given: Mapping[str, Any]) -> None:
     """Make the command of a row: its arguments, and what it calls; ``given`` are arguments that are no options."""
     command.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    for one in row.parameters:
+    parameters = [one for one in row.parameters if one.name not in ("given", "debug")]
+    for one in parameters:
         _add(command, one)
-    command.mixed = any(not one.options and not one.is_required for one in row.parameters)
-    names = [one.name for one in row.parameters]
+    command.mixed = any(not one.options and not one.is_required for one in parameters)
+    names = [one.name for one in parameters]
     more = [name for name in ("given", "debug") if name in inspect.signature(row.act).parameters]
 
     def act(options: argparse.Namespace) -> int:
@@ -107,7 +84,10 @@ def _add(command: argparse.ArgumentParser, one: Parameter) -> None:
     elif one.choices:
         more["choices"] = one.choices
     else:
-        more |= {"metavar": one.metavar or one.name.upper(), "type": str if is_any else _reader_of(one)}
+        more |= {
+            "metavar": one.metavar or METAVARS.get(kind, one.name.upper().replace("_", "-")),
+            "type": str if is_any else _reader_of(one),
+        }
     if kind is dict:
         more["action"] = _Merge
     elif kind is list and one.options:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from json import dumps
-from typing import Annotated, Any
+from typing import Any
 
 from sparkbolt.api.committers import CommittingBolt
 from sparkbolt.api.components import BoltBase, Component, PartitionedSpout, Spout, defines_flush
@@ -21,7 +21,7 @@ from sparkbolt.api.statefulness import keeps_state, storing_methods
 from sparkbolt.api.topology import ComponentSpec, Topology
 from sparkbolt.api.tuples import DEFAULT_STREAM
 from sparkbolt.errors import InvalidTopology
-from sparkbolt.faces.cli.arguments import Json, Reference, option
+from sparkbolt.faces.cli.arguments import CountOrNone
 from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.faces.cli.tables import aligned
@@ -32,14 +32,14 @@ from sparkbolt.layout.lane import FUSIBLE, Lane, lay_out
 _READ_ONLY = (str, int, float, bool, bytes, type(None), tuple, frozenset)
 
 
-def check(
-    topology: Reference,
-    cores: Annotated[
-        int | None, option("plan for N cores (default: the cores of this machine)", "--cores", metavar="N", lowest=1)
-    ] = None,
-    json: Json = False,
-) -> int:
-    """Show mistakes, levels, stages and fusion."""
+def check(topology: str, *, cores: CountOrNone = None, json: bool = False) -> int:
+    """Show mistakes, levels, stages and fusion.
+
+    Args:
+        topology: module:attribute, such as word_count:topology.
+        cores: plan for N cores (default: the cores of this machine).
+        json: print one JSON object.
+    """
     try:
         loaded = load_topology(topology)
     except InvalidTopology as error:

@@ -13,17 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 from sparkbolt.base.files import Files
 from sparkbolt.base.locations import local_directory
-from sparkbolt.control.parameters import Parameter
 from sparkbolt.driver.commits import waiting_rows
 from sparkbolt.driver.ledger import agreement
 from sparkbolt.driver.ledger.files import begin_life
 from sparkbolt.driver.transaction import aborts_mistakes
 from sparkbolt.errors import CheckpointError
-from sparkbolt.faces.cli.arguments import option
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
@@ -31,10 +28,11 @@ from sparkbolt.spark.checkpoint_files import open_files
 NOT_AGAIN = "this file has no other copy"
 
 
-def verify(
-    directory: Annotated[str, Parameter("the directory of the --checkpoint option of run", metavar="DIR")],
-) -> int:
+def verify(directory: str) -> int:
     """Check whether Spark's files and the ledger agree.
+
+    Args:
+        directory: the directory of the --checkpoint option of run.
 
     Raises:
         WrongUseError: there is no such directory.
@@ -43,11 +41,12 @@ def verify(
     return _told(directory, _examine(open_files(directory), directory))
 
 
-def repair(
-    directory: Annotated[str, Parameter("the checkpoint; no driver may be using it", metavar="DIR")],
-    dry_run: Annotated[bool, option("only show the changes, as verify does", "--dry-run")] = False,
-) -> int:
+def repair(directory: str, *, dry_run: bool = False) -> int:
     """Go back to the last micro-batch on which they agree.
+
+    Args:
+        directory: the checkpoint; no driver may be using it.
+        dry_run: only show the changes, as verify does.
 
     Raises:
         WrongUseError: there is no such directory.

@@ -6,14 +6,12 @@ Fused bolts stand below their producer.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 from rich.panel import Panel
 from rich.text import Text
 
 from sparkbolt.api.topology import Subscription, Topology
 from sparkbolt.errors import WrongUseError
-from sparkbolt.faces.cli.arguments import Reference, option
 from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.tables import aligned, lines_of
@@ -22,13 +20,13 @@ from sparkbolt.faces.drawing.svg import svg_drawing
 from sparkbolt.layout.lane import Lane
 
 
-def graph(
-    topology: Reference,
-    svg: Annotated[
-        str | None, option("write a picture to this file (- for standard output)", "--svg", metavar="FILE")
-    ] = None,
-) -> int:
-    """Draw a topology."""
+def graph(topology: str, *, svg: str | None = None) -> int:
+    """Draw a topology.
+
+    Args:
+        topology: module:attribute, such as word_count:topology.
+        svg: write a picture to this file (- for standard output).
+    """
     loaded = load_topology(topology)
     if svg is None:
         print(text_drawing(loaded))

@@ -12,7 +12,6 @@ from sparkbolt.api.topology import Topology
 from sparkbolt.connectors.kafka.kafka_spout import KafkaSpout
 from sparkbolt.connectors.kafka.offset_lag import Lag, lags_of
 from sparkbolt.errors import WrongUseError
-from sparkbolt.faces.cli.arguments import JsonLines, Reference
 from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.tables import Sheet
@@ -21,8 +20,13 @@ from sparkbolt.faces.cli.texts import show
 _TITLES = ("source", "stored", "end", "ahead", "lag", "stored by")
 
 
-def lag(topology: Reference, json: JsonLines = False) -> int:
-    """Show the lag of Kafka spouts."""
+def lag(topology: str, *, json: bool = False) -> int:
+    """Show the lag of Kafka spouts.
+
+    Args:
+        topology: module:attribute, such as word_count:topology.
+        json: print one JSON object per line for each spout.
+    """
     show(report(load_topology(topology), as_json=json))
     return EXIT_FINISHED
 

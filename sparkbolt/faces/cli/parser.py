@@ -82,7 +82,9 @@ def parser() -> argparse.ArgumentParser:
         _add(groups[group], last, Row.of(function))
     for verb in VERBS.values():
         if verb.has_command:
-            row = replace(verb, parameters=(*parameters_of(change), *verb.parameters), act=change)
+            row = replace(
+                verb, parameters=(*parameters_of(change, ("verb", "arguments")), *verb.parameters), act=change
+            )
             _add(commands, verb.name, row, epilog=WAITS if verb.ends else None, verb=verb)
     return top
 

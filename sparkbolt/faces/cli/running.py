@@ -11,87 +11,58 @@ from typing import Annotated
 from sparkbolt.base.tracebacks import is_debugging
 from sparkbolt.control.intent import LOG_LEVELS
 from sparkbolt.control.logs import LogFormat, TopologyLog, log_path
+from sparkbolt.control.parameters import Parameter
 from sparkbolt.errors import WrongUseError
-from sparkbolt.faces.cli.arguments import SECS_MIN, JsonLines, Reference, option
+from sparkbolt.faces.cli.arguments import Secs
 from sparkbolt.faces.cli.display import choose_display, logged
 from sparkbolt.faces.cli.locate import load_topology, look_in
-from sparkbolt.faces.cli.operate.detaching import detach, ready
+from sparkbolt.faces.cli.operate.detaching import ready, start_detached
 from sparkbolt.faces.cli.program import DRAIN_SECS, Limits, log_to, perform
 
 
 def run(
-    topology: Reference,
-    master: Annotated[
-        str | None, option("the master of Spark, as for spark-submit (default: local[*])", "--master", metavar="M")
-    ] = None,
-    checkpoint: Annotated[
-        str | None,
-        option(
-            "store state in this directory and resume from it (default: no state is stored)",
-            "--checkpoint",
-            metavar="DIR",
-        ),
-    ] = None,
-    for_secs: Annotated[
-        float | None,
-        option(
-            "stop after this time, such as 30s, 5m or 1h, counted from the start of Spark",
-            "--for",
-            metavar="TIME",
-            lowest=SECS_MIN,
-        ),
-    ] = None,
-    drain_secs: Annotated[
-        float,
-        option(
-            "the time that a running micro-batch has to finish after Ctrl-C or --for, before it is cancelled and left "
-            f"for replay (default: {DRAIN_SECS:g}s)",
-            "--drain",
-            metavar="TIME",
-            lowest=SECS_MIN,
-        ),
-    ] = DRAIN_SECS,
-    json: JsonLines = False,
-    conf: Annotated[
-        dict[str, str] | None, option("a setting of Spark (repeatable)", "--conf", metavar="KEY=VALUE")
-    ] = None,
-    py_files: Annotated[
-        str,
-        option(
-            "modules for the executors of a cluster: .py, .zip, .egg, or folders of packages, separated by commas",
-            "--py-files",
-            metavar="FILES",
-        ),
-    ] = "",
-    log_level: Annotated[
-        str, option("the level of the log (default: warning)", "--log-level", choices=LOG_LEVELS)
-    ] = "warning",
-    log_dir: Annotated[
-        str | None,
-        option(
-            "also write the log and the output of print to rotated files in this directory", "--log-dir", metavar="DIR"
-        ),
-    ] = None,
-    log_format: Annotated[
-        str, option("the format of these files (default: text)", "--log-format", choices=("text", "json"))
-    ] = "text",
-    spark_log: Annotated[bool, option("also write Spark's log to this directory", "--spark-log")] = False,
-    in_background: Annotated[
-        bool,
-        option(
-            "run in the background: return when the topology is up or has failed, and write its log to files",
-            "--detach",
-        ),
-    ] = False,
-    given: Sequence[str] = (),
-    debug: bool = False,
+    topology: str,
+    *,
+    master: str | None = None,
+    checkpoint: str | None = None,
+    for_: Secs = None,
+    drain: Annotated[float, Parameter(lowest=0.001)] = DRAIN_SECS,
+    json: bool = False,
+    conf: dict[str, str] | None = None,
+    py_files: str = "",
+    log_level: Annotated[str, Parameter(choices=LOG_LEVELS)] = "warning",
+    log_dir: str | None = None,
+    log_format: Annotated[str, Parameter(choices=("text", "json"))] = "text",
+    spark_log: bool = False,
+    detach: bool = False,
+    given: Sequence[str],
+    debug: bool,
 ) -> int:
-    """Run a topology until it finishes or you press Ctrl-C."""
+    """Run a topology until it finishes or you press Ctrl-C.
+
+    Args:
+        topology: module:attribute, such as word_count:topology.
+        master: the master of Spark, as for spark-submit (default: local[*]).
+        checkpoint: store state in this directory and resume from it (default: no state is stored).
+        for_: stop after this time, such as 30s, 5m or 1h, counted from the start of Spark.
+        drain: the time that a running micro-batch has to finish after Ctrl-C or --for, before it is cancelled and left
+            for replay (default: 4s).
+        json: print one JSON object per line.
+        conf: a setting of Spark (repeatable).
+        py_files: modules for the executors of a cluster: .py, .zip, .egg, or folders of packages, separated by commas.
+        log_level: the level of the log (default: warning).
+        log_dir: also write the log and the output of print to rotated files in this directory.
+        log_format: the format of these files (default: text).
+        spark_log: also write Spark's log to this directory.
+        detach: run in the background: return when the topology is up or has failed, and write its log to files.
+        given: the arguments of the command.
+        debug: show the traceback of an error.
+    """
     files = [path for path in py_files.split(",") if path]
     look_in(files)
     loaded = load_topology(topology)
-    if in_background:
-        return detach(loaded, given, log_dir, LogFormat.of(log_format))
+    if detach:
+        return start_detached(loaded, given, log_dir, LogFormat.of(log_format))
     display = choose_display(as_json=json)
     with logged(log_level), log_to(log_dir, loaded, log_format) as log:
         if spark_log:
@@ -100,7 +71,7 @@ def run(
             outcome = perform(
                 loaded,
                 shown,
-                Limits(for_secs, drain_secs),
+                Limits(for_, drain),
                 checkpoint=checkpoint,
                 master=master,
                 settings=conf or {},

@@ -20,14 +20,14 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from json import dumps, loads
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Any
 
 from rich.console import Console
 from rich.status import Status
 
 from sparkbolt.api.topology import Topology
 from sparkbolt.errors import EngineError, WrongUseError
-from sparkbolt.faces.cli.arguments import JsonLines, Reference, option
+from sparkbolt.faces.cli.arguments import Count, CountOrNone
 from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.sim.faults import history_of
@@ -56,41 +56,30 @@ Show = Callable[[str], None]
 
 
 def command(
-    topology: Reference,
-    seeds: Annotated[int, option("run the seeds 0 to N - 1 (default: 1000)", "--seeds", metavar="N", lowest=1)] = 1000,
-    workers: Annotated[
-        int | None,
-        option("the number of processes (default: the cores of this machine)", "--workers", metavar="N", lowest=1),
-    ] = None,
-    seed: Annotated[int | None, option("run only this seed, and show what happened", "--seed", metavar="N")] = None,
-    history: Annotated[
-        str | None,
-        option("with --seed: the faults to inject, as printed by a failure", "--history", metavar="FAULTS"),
-    ] = None,
-    feed: Annotated[
-        dict[str, str] | None,
-        option(
-            "replace the messages of a spout by this file, one JSON list or object per line (repeatable)",
-            "--feed",
-            metavar="SPOUT=FILE",
-        ),
-    ] = None,
-    messages: Annotated[
-        int,
-        option(
-            f"the number of messages that each spout reads (default: {MESSAGES_MAX})",
-            "--messages",
-            metavar="N",
-            lowest=1,
-        ),
-    ] = MESSAGES_MAX,
-    strict: Annotated[
-        bool,
-        option("exit with 1 also for mistakes of the topology itself, such as tuples that are never acked", "--strict"),
-    ] = False,
-    json: JsonLines = False,
+    topology: str,
+    *,
+    seeds: Count = 1000,
+    workers: CountOrNone = None,
+    seed: int | None = None,
+    history: str | None = None,
+    feed: dict[str, str] | None = None,
+    messages: Count = MESSAGES_MAX,
+    strict: bool = False,
+    json: bool = False,
 ) -> int:
-    """Run a topology without Spark and inject faults."""
+    """Run a topology without Spark and inject faults.
+
+    Args:
+        topology: module:attribute, such as word_count:topology.
+        seeds: run the seeds 0 to N - 1 (default: 1000).
+        workers: the number of processes (default: the cores of this machine).
+        seed: run only this seed, and show what happened.
+        history: with --seed: the faults to inject, as printed by a failure.
+        feed: replace the messages of a spout by this file, one JSON list or object per line (repeatable).
+        messages: the number of messages that each spout reads (default: 200).
+        strict: exit with 1 also for mistakes of the topology itself, such as tuples that are never acked.
+        json: print one JSON object per line.
+    """
     if history is not None and seed is None:
         raise WrongUseError("--history needs --seed: add --seed N")
     order = SimulationOrder(

@@ -15,7 +15,7 @@ from sparkbolt.api.tree_life import TreeState
 from sparkbolt.control.parameters import Parameter
 from sparkbolt.driver.ledger.reader import LedgerReader, UnknownTreeError, attempt_lines, read_ledger
 from sparkbolt.errors import WrongUseError
-from sparkbolt.faces.cli.arguments import JsonLines, Last, option
+from sparkbolt.faces.cli.arguments import Count
 from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
@@ -32,21 +32,21 @@ def open_ledger(directory: str) -> LedgerReader:
 
 
 def errors(
-    checkpoint: Annotated[str, Parameter("the directory of the --checkpoint option of run", metavar="CHECKPOINT")],
-    state: Annotated[
-        str,
-        option(
-            "list failed trees, open trees, or acked trees that were traced",
-            "--state",
-            choices=(TreeState.FAILED, TreeState.OPEN, TreeState.ACKED),
-        ),
-    ] = TreeState.FAILED,
-    last: Last = 20,
-    json: JsonLines = False,
+    checkpoint: str,
+    *,
+    state: Annotated[str, Parameter(choices=(TreeState.FAILED, TreeState.OPEN, TreeState.ACKED))] = TreeState.FAILED,
+    last: Count = 20,
+    json: bool = False,
 ) -> int:
     """List failed trees, also after the topology has ended.
 
     The newest are listed, the newest last; of open trees, the oldest.
+
+    Args:
+        checkpoint: the directory of the --checkpoint option of run.
+        state: list failed trees, open trees, or acked trees that were traced.
+        last: the maximum number of entries (default: 20).
+        json: print one JSON object per line.
     """
     reader = open_ledger(checkpoint)
     kinds: dict[str, Callable[[], list[Story]]] = {
@@ -80,19 +80,14 @@ def _closing(reader: LedgerReader, state: str, shown: int) -> str:
     )
 
 
-def explain(
-    root: Annotated[
-        str,
-        Parameter(
-            "16 hexadecimal digits; or task and sequence (lines[0]:40); or SOURCE@POSITION, where you can shorten "
-            "SOURCE to the end of its path",
-            metavar="ROOT",
-        ),
-    ],
-    checkpoint: Annotated[str, option("the checkpoint of the topology", "--checkpoint", metavar="DIR")],
-    json: JsonLines = False,
-) -> int:
+def explain(root: str, *, checkpoint: str, json: bool = False) -> int:
     """Show the path of one tree, and why it failed.
+
+    Args:
+        root: 16 hexadecimal digits; or task and sequence (lines[0]:40); or SOURCE@POSITION, where you can shorten
+            SOURCE to the end of its path.
+        checkpoint: the checkpoint of the topology.
+        json: print one JSON object per line.
 
     Raises:
         WrongUseError: the text names no tree.

@@ -209,7 +209,7 @@ def test_a_micro_batch_of_a_spout_is_small_at_first_and_no_more_waits_than_the_n
     coordinator, sizes, allowed = engine.coordinator, [], [0.0]
     for _ in range(12):
         for spout in engine.spouts.values():
-            spout.turn(active=True)
+            spout.turn(emits=True)
         waiting = {len(buffer.waiting) for buffer in coordinator.buffers.values()}
         plan = perform_all(coordinator.next_plan(engine.now_ms, engine.now_ms / 1000), lambda effect: effect())
         assert plan is not None

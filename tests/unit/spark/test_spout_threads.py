@@ -17,6 +17,7 @@ from sparkbolt.worker.emissions import Output
 
 pytest.importorskip("pyspark")
 
+from sparkbolt.spark.spout_threads import close_all
 from sparkbolt.spark.user_calls import Calls
 
 
@@ -39,7 +40,7 @@ class Blocking(Spout):
 def test_spouts_are_told_to_stop_together_and_one_that_hangs_holds_up_no_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    from sparkbolt.spark.spout_threads import SpoutThread, close_all
+    from sparkbolt.spark.spout_threads import SpoutThread
 
     hangs, lets = threading.Event(), threading.Event()
     lets.set()
@@ -104,7 +105,7 @@ def test_a_spout_hears_of_an_ack_once_though_a_new_life_begins_meanwhile() -> No
     def begin_life() -> None:
         with lock:
             new.take_over(old)
-            thread.go_on_with({1: new})
+            thread.go_on_with(new)
 
     spout = Acked(begin_life)
     context = TopologyContext("t", "acked", 0, 1, 1, Config())
@@ -121,7 +122,7 @@ def test_a_spout_hears_of_an_ack_once_though_a_new_life_begins_meanwhile() -> No
     )
     thread.start()
     assert spout.heard.wait(10)
-    thread.close()
+    close_all([thread])
     assert spout.acks == ["first", "second"]
     assert new.idle
 
@@ -179,7 +180,7 @@ def test_whatever_a_spout_raises_is_told_and_its_thread_goes_on(monkeypatch: pyt
     )
     thread.start()
     assert spout.works.wait(30)
-    thread.close()
+    close_all([thread])
     assert {(one.component, one.task) for one in failures} == {("a spout[1]", 2)}
     assert [str(one) for one in failures] == [
         "open of spout a spout[1][2] raised SystemExit: 3; it is called again after a pause",

@@ -13,36 +13,17 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated
 
 from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.api.story import short_values, time_text
 from sparkbolt.control.letters.common import ID_CHARACTERS_SHOWN, LettersFound
 from sparkbolt.control.letters.of_topology import ListedLetter
 from sparkbolt.control.letters.stores import LetterLocation, LetterStore, open_store
-from sparkbolt.control.parameters import Parameter
 from sparkbolt.errors import SparkboltError, WrongUseError
-from sparkbolt.faces.cli.arguments import JsonLines, Last, option
+from sparkbolt.faces.cli.arguments import Count
 from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files
-
-Where = Annotated[
-    str,
-    Parameter(
-        "the location of the dead letters: the checkpoint of the topology; file:PATH or PATH; or kafka:HOST:PORT/TOPIC",
-        metavar="WHERE",
-    ),
-]
-ClientConfig = Annotated[
-    str | None,
-    option(
-        "a file with properties of the Kafka client, such as SASL and TLS, one key=value per line; never printed",
-        "--client-config",
-        metavar="FILE",
-    ),
-]
-Spout = Annotated[str | None, option("only letters of this spout", "--spout", metavar="ID")]
 
 
 def _store(where: str, client_config: str | None) -> LetterStore:
@@ -55,9 +36,19 @@ def _store(where: str, client_config: str | None) -> LetterStore:
 
 
 def list_letters(
-    where: Where, client_config: ClientConfig = None, last: Last = 20, spout: Spout = None, json: JsonLines = False
+    where: str, *, client_config: str | None = None, last: Count = 20, spout: str | None = None, json: bool = False
 ) -> int:
-    """List dead letters, the newest last."""
+    """List dead letters, the newest last.
+
+    Args:
+        where: the location of the dead letters: the checkpoint of the topology; file:PATH or PATH; or
+            kafka:HOST:PORT/TOPIC.
+        client_config: a file with properties of the Kafka client, such as SASL and TLS, one key=value per line; never
+            printed.
+        last: the maximum number of entries (default: 20).
+        spout: only letters of this spout.
+        json: print one JSON object per line.
+    """
     store = _store(where, client_config)
     read = store.letters()
     replayed, discarded = store.replayed(), store.discarded()
@@ -106,13 +97,16 @@ def _closing(read: LettersFound, letters: Sequence[DeadLetter], shown: int, repl
     return lines if read.damage is None else [*lines, read.damage]
 
 
-def show_letters(
-    where: Where,
-    ids: Annotated[Sequence[str], Parameter("the id of a letter, or its beginning", metavar="ID")],
-    client_config: ClientConfig = None,
-    json: JsonLines = False,
-) -> int:
+def show_letters(where: str, ids: Sequence[str], *, client_config: str | None = None, json: bool = False) -> int:
     """Show the attempts and the record of dead letters.
+
+    Args:
+        where: the location of the dead letters: the checkpoint of the topology; file:PATH or PATH; or
+            kafka:HOST:PORT/TOPIC.
+        ids: the id of a letter, or its beginning.
+        client_config: a file with properties of the Kafka client, such as SASL and TLS, one key=value per line; never
+            printed.
+        json: print one JSON object per line.
 
     Raises:
         WrongUseError: no letter's id, or several ids, begin with one of the names.
@@ -169,24 +163,26 @@ class NotAllReplayedError(SparkboltError):
 
 
 def replay(
-    where: Where,
-    ids: Annotated[
-        Sequence[str], Parameter("only these letters (default: all letters that were not replayed)", metavar="ID")
-    ] = (),
-    client_config: ClientConfig = None,
-    into: Annotated[
-        str | None,
-        option(
-            "the destination: FILE, to which the tuples are appended as JSON; kafka:HOST:PORT[/TOPIC] for messages of "
-            "Kafka in a checkpoint; or another topic of the same brokers for letters in a topic",
-            "--into",
-            metavar="PLACE",
-        ),
-    ] = None,
-    spout: Spout = None,
-    again: Annotated[bool, option("also replay letters that were replayed before", "--again")] = False,
+    where: str,
+    ids: Sequence[str] = (),
+    *,
+    client_config: str | None = None,
+    into: str | None = None,
+    spout: str | None = None,
+    again: bool = False,
 ) -> int:
     """Replay dead letters.
+
+    Args:
+        where: the location of the dead letters: the checkpoint of the topology; file:PATH or PATH; or
+            kafka:HOST:PORT/TOPIC.
+        ids: only these letters (default: all letters that were not replayed).
+        client_config: a file with properties of the Kafka client, such as SASL and TLS, one key=value per line; never
+            printed.
+        into: the destination: FILE, to which the tuples are appended as JSON; kafka:HOST:PORT[/TOPIC] for messages of
+            Kafka in a checkpoint; or another topic of the same brokers for letters in a topic.
+        spout: only letters of this spout.
+        again: also replay letters that were replayed before.
 
     Raises:
         WrongUseError: the arguments are wrong, or the letters come from several spouts.

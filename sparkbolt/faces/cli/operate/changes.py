@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 from sparkbolt.control.documents import TopologyEntry, TopologyState
 from sparkbolt.control.home import process_of
 from sparkbolt.control.operator import Operator
+from sparkbolt.control.parameters import Parameter
 from sparkbolt.control.processes import gone
 from sparkbolt.control.verbs import Verb
-from sparkbolt.faces.cli.arguments import Home, Name
 from sparkbolt.faces.cli.operate.asking import by, entry_of, operator_of, told
 from sparkbolt.faces.cli.operate.overview import runs
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_SET_ASIDE, EXIT_TIME_OVER, UNDER_WAY
@@ -26,8 +26,17 @@ END_SECS = 30.0
 """The time to wait for the end of a topology after the time of its open trees."""
 
 
-def change(verb: Verb, topology: Name, home: Home = None, **arguments: Any) -> int:
-    """Do what a verb says; one that ends the topology waits for that if its time is given."""
+def change(
+    verb: Verb, topology: Annotated[str, Parameter(metavar="NAME")], *, home: str | None = None, **arguments: Any
+) -> int:
+    """Do what a verb says; one that ends the topology waits for that if its time is given.
+
+    Args:
+        verb: the verb.
+        topology: the name or id of the topology, as list shows it.
+        home: the directory in which topologies are registered (default: SPARKBOLT_HOME, or ~/.local/state/sparkbolt).
+        arguments: of the verb.
+    """
     operator = operator_of(home)
     entry = entry_of(operator, topology)
     answer = operator.change(entry["id"], verb.name, by=by(), **arguments)

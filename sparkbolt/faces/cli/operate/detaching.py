@@ -44,7 +44,7 @@ LOGS_MAX = 100
 _OWN_OPTIONS = ("--detach", "--log-dir")
 
 
-def detach(topology: Topology, given: Sequence[str], log_dir: str | None, log_format: LogFormat) -> int:
+def start_detached(topology: Topology, given: Sequence[str], log_dir: str | None, log_format: LogFormat) -> int:
     """Start a topology in a process of its own, wait until it is up or has failed, and say which.
 
     Args:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
+from sparkbolt.control.parameters import Parameter
 from sparkbolt.errors import SparkboltError, WrongUseError
-from sparkbolt.faces.cli.arguments import Home, option
 from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.spark.checkpoint_files import open_files
 
@@ -21,28 +21,23 @@ class MissingPackageError(SparkboltError):
 
 
 def ui(
-    home: Home = None,
-    port: Annotated[
-        int, option("the port (default: 8088; 0: any free port)", "--port", metavar="N", highest=65_535)
-    ] = 8088,
-    host: Annotated[
-        str, option("the address to listen at (default: 127.0.0.1)", "--host", metavar="HOST")
-    ] = "127.0.0.1",
-    checkpoint: Annotated[
-        Sequence[str],
-        option(
-            "also show the topology of this checkpoint, which may have ended (repeatable)",
-            "--checkpoint",
-            metavar="DIR",
-        ),
-    ] = (),
-    private: Annotated[bool, option("require the token for every page", "--private")] = False,
-    allow_host: Annotated[
-        Sequence[str],
-        option("another host name that browsers may use for this server (repeatable)", "--allow-host", metavar="NAME"),
-    ] = (),
+    *,
+    home: str | None = None,
+    port: Annotated[int, Parameter(highest=65_535)] = 8088,
+    host: str = "127.0.0.1",
+    checkpoint: Sequence[str] = (),
+    private: bool = False,
+    allow_host: Sequence[str] = (),
 ) -> int:
     """Serve the user interface and the REST interface.
+
+    Args:
+        home: the directory in which topologies are registered (default: SPARKBOLT_HOME, or ~/.local/state/sparkbolt).
+        port: the port (default: 8088; 0: any free port).
+        host: the address to listen at (default: 127.0.0.1).
+        checkpoint: also show the topology of this checkpoint, which may have ended (repeatable).
+        private: require the token for every page.
+        allow_host: another host name that browsers may use for this server (repeatable).
 
     Raises:
         MissingPackageError: the extra ``ui`` is not installed.

@@ -21,7 +21,7 @@ from sparkbolt.control.log_reading import LogFollower
 from sparkbolt.control.logs import LogLine, as_text
 from sparkbolt.control.operator import Operator
 from sparkbolt.control.parameters import Parameter
-from sparkbolt.faces.cli.arguments import Home, JsonLines, Name, option
+from sparkbolt.faces.cli.arguments import Count
 from sparkbolt.faces.cli.operate.asking import as_json, entry_of, operator_of
 from sparkbolt.faces.cli.operate.overview import runs
 from sparkbolt.faces.cli.operate.statistics import component_of
@@ -37,17 +37,26 @@ _STYLES = {"ERROR": "red", "CRITICAL": "bold red", "WARNING": "yellow", "DEBUG":
 
 
 def tail(
-    topology: Name,
-    component: Annotated[str | None, Parameter("only show lines of this spout or bolt", metavar="COMPONENT")] = None,
-    home: Home = None,
-    is_followed: Annotated[bool, option("print new lines until Ctrl-C", "-f", "--follow")] = False,
-    last: Annotated[
-        int, option("the number of lines at the start (default: 20)", "--last", metavar="N", lowest=1)
-    ] = 20,
-    search: Annotated[str, option("only show lines that contain this text", "--search", metavar="TEXT")] = "",
-    json: JsonLines = False,
+    topology: Annotated[str, Parameter(metavar="NAME")],
+    component: str | None = None,
+    *,
+    home: str | None = None,
+    is_followed: Annotated[bool, Parameter(options=("-f", "--follow"))] = False,
+    last: Count = 20,
+    search: str = "",
+    json: bool = False,
 ) -> int:
-    """Show the log of a topology or a component."""
+    """Show the log of a topology or a component.
+
+    Args:
+        topology: the name or id of the topology, as list shows it.
+        component: only show lines of this spout or bolt.
+        home: the directory in which topologies are registered (default: SPARKBOLT_HOME, or ~/.local/state/sparkbolt).
+        is_followed: print new lines until Ctrl-C.
+        last: the number of lines at the start (default: 20).
+        search: only show lines that contain this text.
+        json: print one JSON object per line.
+    """
     operator = operator_of(home)
     entry = entry_of(operator, topology)
     if component is not None:

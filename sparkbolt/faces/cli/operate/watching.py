@@ -20,7 +20,7 @@ from sparkbolt.control.documents import ALL_TIME, WINDOWS_SECS, TopologyDocument
 from sparkbolt.control.operator import Operator
 from sparkbolt.control.parameters import Parameter
 from sparkbolt.errors import SparkboltError
-from sparkbolt.faces.cli.arguments import Every, Home, Json, JsonLines, Name, option
+from sparkbolt.faces.cli.arguments import Secs
 from sparkbolt.faces.cli.operate.asking import as_json, named, now_ms, operator_of
 from sparkbolt.faces.cli.operate.overview import list_lines, top_line, top_sheet, worth_showing
 from sparkbolt.faces.cli.operate.statistics import component_lines, stats_json, stats_lines
@@ -34,15 +34,17 @@ FIRST_WINDOW = "600"
 """The window of ``stats`` if none is named."""
 
 
-def list_(
-    home: Home = None,
-    ended: Annotated[bool, option("also list topologies that have ended, with the reason", "--all")] = False,
-    json: JsonLines = False,
-) -> int:
-    """List running topologies."""
+def list_(*, home: str | None = None, all_: bool = False, json: bool = False) -> int:
+    """List running topologies.
+
+    Args:
+        home: the directory in which topologies are registered (default: SPARKBOLT_HOME, or ~/.local/state/sparkbolt).
+        all_: also list topologies that have ended, with the reason.
+        json: print one JSON object per line.
+    """
     operator = operator_of(home)
     entries = operator.topologies()
-    shown = entries if ended else worth_showing(entries)
+    shown = entries if all_ else worth_showing(entries)
     if json:
         show([as_json(entry) for entry in shown])
         if operator.home.trouble:
@@ -63,24 +65,26 @@ def nothing_runs(operator: Operator, ended: int) -> str:
 
 
 def stats(
-    topology: Name,
-    component: Annotated[
-        str | None, Parameter("a spout or bolt, with its tasks and streams", metavar="COMPONENT")
-    ] = None,
-    home: Home = None,
-    window: Annotated[
-        str | None,
-        option(
-            "show the sums of the last seconds, or since the first start (default: 600 if available)",
-            "--window",
-            choices=(*WINDOWS_SECS, "all"),
-        ),
-    ] = None,
-    watch: Annotated[bool, option("refresh until Ctrl-C", "--watch")] = False,
-    every_secs: Every = None,
-    json: Json = False,
+    topology: Annotated[str, Parameter(metavar="NAME")],
+    component: str | None = None,
+    *,
+    home: str | None = None,
+    window: Annotated[str | None, Parameter(choices=(*WINDOWS_SECS, "all"))] = None,
+    watch: bool = False,
+    every: Secs = None,
+    json: bool = False,
 ) -> int:
-    """Show the numbers of a topology or a component."""
+    """Show the numbers of a topology or a component.
+
+    Args:
+        topology: the name or id of the topology, as list shows it.
+        component: a spout or bolt, with its tasks and streams.
+        home: the directory in which topologies are registered (default: SPARKBOLT_HOME, or ~/.local/state/sparkbolt).
+        window: show the sums of the last seconds, or since the first start (default: 600 if available).
+        watch: refresh until Ctrl-C.
+        every: the time between refreshes (default: 2s on a terminal, otherwise 5s).
+        json: print one JSON object.
+    """
     operator = operator_of(home)
 
     def look() -> list[str]:
@@ -97,7 +101,7 @@ def stats(
         show(look())
         return EXIT_FINISHED
     first = look()  # a wrong name is told before anything is drawn
-    return again_and_again(first, look, every_secs, headed=not json)
+    return again_and_again(first, look, every, headed=not json)
 
 
 def window_name(document: TopologyDocument, given: str | None) -> str:
@@ -107,8 +111,13 @@ def window_name(document: TopologyDocument, given: str | None) -> str:
     return ALL_TIME if given == "all" else given
 
 
-def top(home: Home = None, every_secs: Every = None) -> int:
-    """Show all topologies live."""
+def top(*, home: str | None = None, every: Secs = None) -> int:
+    """Show all topologies live.
+
+    Args:
+        home: the directory in which topologies are registered (default: SPARKBOLT_HOME, or ~/.local/state/sparkbolt).
+        every: the time between refreshes (default: 2s on a terminal, otherwise 5s).
+    """
     operator = operator_of(home)
 
     def look() -> list[str]:
@@ -116,7 +125,7 @@ def top(home: Home = None, every_secs: Every = None) -> int:
         trouble = [f"{operator.home.trouble}: this is the last known state"] if operator.home.trouble else []
         return trouble + (_top_lines(entries) if entries else [nothing_runs(operator, 0)])
 
-    return again_and_again(look(), look, every_secs)
+    return again_and_again(look(), look, every)
 
 
 def _top_lines(entries: list[TopologyEntry]) -> list[str]:

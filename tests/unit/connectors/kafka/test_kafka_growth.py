@@ -24,6 +24,7 @@ def test_a_start_costs_each_kafka_partition_the_same() -> None:
     def start(count: int) -> int:
         driver = driver_of(count)
         driver.spout._positions.clear()
-        return calls_of(lambda: driver.coordinator._tell_spout(SOURCE, changed=False))
+        steps = driver.coordinator.spout_steps
+        return calls_of(lambda: driver.perform_all(steps.tell_sources([SOURCE], changed=False)))
 
     assert_linear(start, 40)

@@ -27,10 +27,18 @@ BASE = "/topologies/words-1-100/do/greet"
 def greet(
     steering: Steering,
     by: str,
-    whom: Annotated[str, Parameter("the name", lowest=1)],
-    times: Annotated[int, Parameter("how often", lowest=1, highest=3, options=("-t", "--times"), metavar="N")] = 1,
+    whom: Annotated[str, Parameter(lowest=1)],
+    *,
+    times: Annotated[int, Parameter(lowest=1, highest=3, options=("-t", "--times"))] = 1,
 ) -> Deed:
-    """Greet somebody."""
+    """Greet somebody.
+
+    Args:
+        steering: handles the requests to the topology.
+        by: who asks.
+        whom: the name.
+        times: how often.
+    """
 
     def act() -> Answer:
         steering.note("greeted", f"{whom} x{times}", by)

@@ -17,7 +17,7 @@ from sparkbolt.control.logs import LogFormat, TopologyLog
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.display import PlainLines
 from sparkbolt.faces.cli.operate import detaching
-from sparkbolt.faces.cli.operate.detaching import READY_ENV, Detached, await_word, detach, log_directory, ready
+from sparkbolt.faces.cli.operate.detaching import READY_ENV, Detached, await_word, log_directory, ready, start_detached
 from sparkbolt.faces.cli.program import RunEnd, RunOutcome
 from tests.unit.faces.cli.words import build
 
@@ -61,7 +61,7 @@ def child(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
 
 
 def detached(tmp_path: Path, *given: str) -> int:
-    return detach(build(), ["run", "a:b", "--detach", *given], str(tmp_path / "log"), LogFormat.TEXT)
+    return start_detached(build(), ["run", "a:b", "--detach", *given], str(tmp_path / "log"), LogFormat.TEXT)
 
 
 @pytest.mark.parametrize(
