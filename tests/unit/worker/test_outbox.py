@@ -402,3 +402,11 @@ def test_what_a_bolt_emits_anchored_stays_in_its_tree() -> None:
     assert Counter(tree.component for tree in engine.ledger.set_aside) == {
         "numbers": engine.ledger.metrics.of("numbers").failed
     }
+
+
+def test_without_ackers_nothing_is_kept() -> None:
+    engine = LocalEngine(starting(20, acker_tasks=0))
+    run_on(engine, 6)
+    assert engine.ledger.metrics.of("behind").executed == 20
+    assert kept_by(engine) == 0
+    assert engine.ledger.open_trees == 0

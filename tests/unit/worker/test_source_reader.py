@@ -19,6 +19,7 @@ from sparkbolt.api.topology import TopologyBuilder
 from sparkbolt.api.tuples import Tuple
 from sparkbolt.errors import EnoughRead
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.spark.error_log import ErrorLog
 from sparkbolt.worker.collectors import BoltRowCollector
 from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.tasks import BoltTask
@@ -30,6 +31,7 @@ from tests.unit.worker.reading import (
     FailAtFirst,
     Numbers,
     run,
+    topology,
     what_came_again,
 )
 
@@ -321,3 +323,15 @@ def test_a_message_that_failed_with_others_of_its_frame_fails_no_second_time_wit
     assert (metrics.acked, metrics.set_aside) == (COUNT - 1, 1)
     assert sorted(FailAtFirst.came) == [number for number in range(COUNT) if number != 13]
     assert max(map(len, Thirteen.done)) >= 10, "what comes for the first time comes together"
+
+
+def test_a_rest_that_is_read_later_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    Numbers.tried.clear()
+    engine = LocalEngine(topology(Numbers(enough_at(30))))
+    promotion = engine.step()
+    assert promotion is not None
+    ErrorLog(engine.topology.config).promotion(promotion)
+    assert [record.getMessage() for record in caplog.records] == [
+        "numbers: n from 30 up to 50 is read later: that is enough; that is with the next micro-batch, and nothing new "
+        "before"
+    ]

@@ -100,3 +100,18 @@ def test_brokers_that_are_away_when_a_spout_opens_are_told_once_by_who_opens_it(
     with caplog.at_level(logging.WARNING), pytest.raises(BrokersAwayError, match="no answer from the Kafka brokers"):
         own.open(context)
     assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_a_topic_made_again_is_noticed_with_a_new_checkpoint_by_the_id_in_the_offsets(
+    kafka, name, monkeypatch, caplog, tmp_path
+):
+    ids = {name: "A"}
+    monkeypatch.setattr(Cluster, "ask_ids", lambda *_: None)
+    monkeypatch.setattr(Cluster, "ids", lambda _: dict(ids))
+    kafka.produce(name, [str(place) for place in range(10)], kafka_partition=0)
+    file = f"file:{tmp_path / 'offsets.json'}"
+    for topic_id, read in (("A", 10), ("A", 10), ("B", 20), ("B", 20)):
+        ids[name] = topic_id
+        run_to_end(topology(name, spout(kafka.brokers, name, offsets=file, stop_at_end=True)))
+        assert len(SEEN[name]) == read
+    assert caplog.text.count("the topic was made again (its id was A and is B)") == 1
