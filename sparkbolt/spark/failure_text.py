@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from sparkbolt import errors
@@ -54,9 +55,9 @@ _NOT_OURS = re.compile(
 )
 """The error texts of a Spark process that runs another Python than the one with Sparkbolt, or finds no Python."""
 _OTHER_PYTHON = (
-    "Spark's workers run a Python that cannot run this version of Sparkbolt and PySpark ({}), as PYSPARK_PYTHON said "
-    f"when the session was made; this program runs {sys.executable}. Set the environment variable PYSPARK_PYTHON to "
-    "that, or to another that has them, and make the session anew (spark.stop())"
+    "Spark's workers run the Python {!r}, as PYSPARK_PYTHON said when the session was made, and that cannot run this "
+    f"version of Sparkbolt and PySpark ({{}}); this program runs {sys.executable}. Set the environment variable "
+    "PYSPARK_PYTHON to that, or to another that has them, and make the session anew (spark.stop())"
 )
 _CAUSED_BY = "Caused by: "
 """How a cause begins in a stack trace of Java; the last one is the innermost."""
@@ -127,7 +128,8 @@ def query_failure(error: BaseException) -> QueryFailure:
         return QueryFailure(_NO_WORKER, WorkerStartError)
     says = _NOT_OURS.search(text)
     if says is not None:
-        return QueryFailure(_OTHER_PYTHON.format(says[0]), EngineError)
+        runs = getattr(SparkContext._active_spark_context, "pythonExec", "python3")
+        return QueryFailure(_OTHER_PYTHON.format(runs, says[0]), EngineError)
     if _NO_SPACE not in text and _EOF.search(text):
         return QueryFailure(_DISK_FULL if log_says(_NO_SPACE) else _BROKEN_OFF)
     return QueryFailure(explain(text))

@@ -26,7 +26,7 @@ from sparkbolt.driver.ledger.settings import ledger_settings
 from sparkbolt.driver.plan_entries import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLAN_MAX, letter_entries
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver
-from sparkbolt.worker.dead_letter_reader import READS_MAX
+from sparkbolt.worker.dead_letter_reader import READS_MAX, REFUSALS_MAX
 from tests.unit.lives import next_life, next_plan
 
 
@@ -217,7 +217,7 @@ def test_letters_that_wait_outlive_the_driver_and_the_compaction_of_the_log() ->
     settings = ledger_settings(run.engine.lane)
     assert Ledger.restore(ledger.snapshot(), **settings).snapshot() == ledger.snapshot()
     run.engine.restart()
-    assert run.engine.ledger.messages.attempt_store.items() == ledger.messages.attempt_store.items()
+    assert run.engine.ledger.messages.retries.attempts == ledger.messages.retries.attempts
     run.grave.away = False
     run.steps(secs=70)
     [letter] = run.grave.letters
@@ -271,7 +271,7 @@ def test_a_desk_of_a_new_life_takes_over_what_waits_for_letters() -> None:
         [entry] = next_plan(old, run.engine.now_ms + 60_000).entries
         [record] = old.records_of(entry)
         assert (record.values, record.message_id, len(entry.letters or ())) == ([3], "('job', 3)", 1)
-        [attempts] = [kept for _, kept in old.ledger.messages.attempt_store.items()]
+        [attempts] = old.ledger.messages.retries.attempts.values()
         assert [attempt.number for attempt in attempts.attempts] == [1, 2, 3]
 
 
@@ -291,3 +291,24 @@ def test_a_test_driver_shows_letters_and_writes_none(tmp_path: Any) -> None:
         assert driver.pending("numbers") == []
         assert [letter.values() for letter in driver.dead_letters("numbers")] == [[{"n": 3}]] * 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sink_that_is_away_is_not_waited_for_as_often_as_there_are_letters() -> None:
+    class Grim(BasicBolt):
+        def execute(self, tup: Any, collector: Any) -> None:
+            raise ValueError("no")
+
+    run = Run(Numbers(40), Grim())
+    run.grave.away = True
+    asked = []
+    for _ in range(60):
+        before = run.grave.asked
+        if run.engine.step() is None:
+            run.engine.now_ms += 500
+        asked.append(run.grave.asked - before)
+    assert max(asked) == REFUSALS_MAX
+    assert (run.finished, run.counts.waiting) == (0, 40)
+    run.grave.away = False
+    run.steps(secs=70)
+    assert sorted(letter.position for letter in run.grave.letters) == list(range(40))
+    assert run.engine.coordinator.finished

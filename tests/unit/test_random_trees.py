@@ -493,7 +493,7 @@ class Watched:
         return True
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(plans())
 def test_a_tree_is_acked_if_and_only_if_each_of_its_deliveries_is(plan: Plan) -> None:
     """Never may a tree be acked that has an unacked delivery; every tree whose deliveries are all acked must be."""

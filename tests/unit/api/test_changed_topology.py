@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -14,8 +14,10 @@ from sparkbolt import BasicBolt, Config, Count, PartitionedSpout, Range, Topolog
 from sparkbolt.api.topology_changes import changes
 from sparkbolt.layout.lane import lay_out, moved
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import CountEvictionPolicy, CountTriggerPolicy, TimeTriggerPolicy
-from tests.unit.windows.windowed import Show, Source, secs
+from tests.unit.windows.windowed import Run, Show, Source, secs
+from tests.unit.windows.windowed import topology as show_topology
 
 COUNT = 60
 
@@ -281,3 +283,43 @@ def test_a_window_that_the_stored_tuples_do_not_fit_is_refused(
     assert window_changes(before, after) == expected
     assert len(window_changes(after, before)) == len(expected)
     assert window_changes(before, before) == []
+
+
+HARMLESS: dict[str, Callable[[WindowedBolt], WindowedBolt]] = {
+    "the closed side that is the default": lambda w: w.with_window(secs(60), slide=secs(20), closed="right"),
+    "lag": lambda w: w.with_lag(secs(5)),
+    "watermark interval": lambda w: w.with_watermark_interval(secs(3)),
+    "idle streams": lambda w: w.with_idle_stream_timeout(secs(5)),
+    "far future": lambda w: w.with_max_future(secs(3600)),
+    "memory": lambda w: w.with_max_events_in_memory(2),
+    "idle keys": lambda w: w.with_key("user", idle_timeout=secs(3600)),
+    "message ids": lambda w: w.with_message_id_field("at"),
+}
+
+
+def restarted_with(driver: TopologyTestDriver, windowed: WindowedBolt) -> None:
+    fed, show = driver._topology, show_topology(windowed).components["show"]
+    driver._engine.restart(Topology(fed.name, fed.config, {**fed.components, "show": show}))
+
+
+@pytest.mark.parametrize("change", HARMLESS)
+@pytest.mark.parametrize("back", [False, True])
+def test_other_settings_of_windows_may_change_and_nothing_is_lost_or_shown_twice(change: str, back: bool) -> None:
+    bolts = [in_event_time().with_key("user"), HARMLESS[change](in_event_time().with_key("user"))]
+    first, second = reversed(bolts) if back else bolts
+    assert window_changes(first, second) == []
+    with TopologyTestDriver(show_topology(first)) as driver:
+        run = Run(driver)
+        for at in range(0, 120_000, 5000):
+            if at == 65_000:
+                restarted_with(driver, second)
+            run.feed(f"{at // 5000:x},", at=at)
+            driver.advance(secs(5))
+        shown = [(end - at_, names) for names, _, _, at_, end, _ in driver.emitted("show")]
+        assert {length for length, _ in shown} == {60_000}
+        ends = [values[4] for values in driver.emitted("show")]
+        assert ends == list(range(ends[0], ends[0] + 20_000 * len(ends), 20_000))
+        for end, (_, names) in zip(ends, shown, strict=True):
+            inside = range(max(0, (end - 60_000) // 5000 + 1), end // 5000 + 1)
+            assert names == "".join(f"{number:x}," for number in inside)
+        assert (driver.failed("source"), driver.metrics().of("show").late_tuples) == ([], 0)

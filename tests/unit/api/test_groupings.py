@@ -241,3 +241,10 @@ def test_only_groupings_that_do_not_care_let_a_bolt_be_fused(grouping: Grouping,
     builder.set_spout("lines", GeneratorSpout(lambda: iter([["to"]]), outputs=["w"], count=1))
     builder.set_bolt("quiet", Quiet()).grouping("lines", grouping)
     assert (lay_out(builder.build(), 2).fused_into == {"quiet": "lines"}) == fused
+
+
+def test_none_takes_any_task_and_the_same_again() -> None:
+    once = targets_of(NoneGrouping(), [""] * 4000, 4)
+    assert once == targets_of(NoneGrouping(), [""] * 4000, 4)
+    assert once[10:] == targets_of(NoneGrouping(), [""] * 3990, 4, first=10)
+    assert min(Counter(once).values()) > 850

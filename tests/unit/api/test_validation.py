@@ -147,3 +147,9 @@ def test_a_name_that_no_file_can_have_is_refused(name: str, why: str) -> None:
     builder.set_bolt(name, Count()).shuffle_grouping("log")
     with pytest.raises(InvalidTopology, match=re.escape(why)):
         builder.build()
+
+
+def test_a_second_subscription_to_the_same_stream_is_a_mistake_though_storm_replaces_in_silence() -> None:
+    builder = words()
+    builder.set_bolt("count", Count()).shuffle_grouping("split").fields_grouping("split", ["word"])
+    assert "bolt 'count': it subscribes twice to stream 'default' of 'split'" in the_mistake(builder)

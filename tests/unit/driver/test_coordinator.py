@@ -17,7 +17,7 @@ from sparkbolt.driver.lifecycle import LifecycleEvent
 from sparkbolt.driver.machine import perform_all
 from sparkbolt.driver.rate import RateController
 from sparkbolt.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, Emitted, SpoutBuffer
-from sparkbolt.errors import EmitError
+from sparkbolt.errors import EmitError, EngineError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.wire.acker import gather
 from sparkbolt.wire.plan import Record
@@ -357,3 +357,53 @@ class Endless(Spout):
     def next_tuple(self, collector: Any) -> None:
         self.count += 1
         collector.emit([self.count], message_id=self.count)
+
+
+def _run_out(engine: LocalEngine) -> None:
+    while engine.step() is not None:
+        pass
+
+
+def nanoseconds(step: int, end: int) -> LocalEngine:
+    builder = TopologyBuilder("nanoseconds", Config(max_attempts=2))
+    builder.set_spout("times", Nanoseconds(step, end))
+    builder.set_bolt("bolt", FailsOnce()).shuffle_grouping("times")
+    return LocalEngine(builder.build())
+
+
+class FailsOnce(BasicBolt):
+    stateless = True
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        if tup.attempt == 1:
+            raise ValueError("not at first")
+
+
+class Nanoseconds(PartitionedSpout):
+    """Records at times that nobody could count to."""
+
+    outputs = ["n"]
+    begin = 1_766_000_000_000_000_000
+
+    def __init__(self, step: int, end: int) -> None:
+        self.step, self.end = step, end
+
+    def next_ranges(self, progress: Mapping[str, int], budget: int) -> list[Range]:
+        start = progress.get("times", self.begin)
+        return [Range(0, "times", start, start + self.step)] if start < self.begin + self.end else []
+
+    def read(self, range_: Range) -> Iterator[tuple[int, list[Any]]]:
+        for position in (range_.start, range_.end - 1):
+            if range_.start <= position < range_.end:
+                yield position, [position]
+
+
+def test_more_positions_than_trees_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"expected at most 2\*\*40.*Are they nanoseconds\?"):
+        nanoseconds(1 << 41, 1 << 41).step()
+    with pytest.raises(ValueError, match=r"below 2\*\*63"):
+        Range(0, "times", 1, 1 << 63)
+    engine = nanoseconds(1 << 40, 1 << 50)
+    with pytest.raises(EngineError, match=r"times\[0\] has reserved .* trees .*not nanoseconds"):
+        _run_out(engine)
+    assert engine.ledger.metrics.of("times").failed > 0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import TopologyBuilder
+from sparkbolt.errors import PrepareError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import GeneratorSpout
 
@@ -145,3 +146,20 @@ def test_a_partitioned_spout_whose_close_raises_does_not_keep_the_others_open(
         "close of spout first raised OSError: gone; it is taken for closed",
         "close of spout second raised SystemExit: 1; it is taken for closed",
     ]
+
+
+@pytest.mark.parametrize(
+    "method", ["next_ranges", "finished", "on_committed", "on_sources_changed", "lag", "on_read", "prepare"]
+)
+def test_a_partitioned_spout_that_exits_raises_as_any_other_exception(method: str) -> None:
+    builder = TopologyBuilder("t")
+    builder.set_spout("numbers", Leaves(method))
+    builder.set_bolt("pass", Pass()).shuffle_grouping("numbers")
+
+    def run() -> None:
+        engine = LocalEngine(builder.build())
+        while engine.step() is not None or not engine.coordinator.finished:
+            pass
+
+    with pytest.raises((RuntimeError, PrepareError), match=f"{method} of 'numbers' raised SystemExit: 3"):
+        run()

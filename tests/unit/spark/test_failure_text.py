@@ -18,6 +18,7 @@ from sparkbolt.errors import StateError
 pytest.importorskip("pyspark")
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from sparkbolt.spark import jvm
@@ -58,9 +59,13 @@ def test_a_process_that_did_not_come_up_is_known_by_what_spark_tells_of_it(text:
         'java.io.IOException: Cannot run program "/opt/python3.9": error=2, No such file or directory',
     ],
 )
-def test_workers_of_another_python_are_one_sentence_that_says_what_to_do(text: str) -> None:
+def test_workers_of_another_python_are_one_sentence_that_says_which_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(SparkContext, "_active_spark_context", SimpleNamespace(pythonExec="/opt/python3.9"))
     failure = query_failure(PySparkException(text))
     assert failure.hopeless
+    assert "Spark's workers run the Python '/opt/python3.9', as PYSPARK_PYTHON said" in failure.text
     assert f"this program runs {sys.executable}. Set the environment variable PYSPARK_PYTHON" in failure.text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -265,3 +266,32 @@ def test_windows_in_event_time_are_as_drawn(kind: str) -> None:
         driver.advance(SECOND)
         assert run.shown()[: len(windows)] == windows
         assert sorted(driver.acked("source")) == sorted([*(name for _, name in tuples), "Z"])
+
+
+@pytest.mark.parametrize("closed", ["left", "right"])
+@pytest.mark.parametrize("slide", [5, 10])
+def test_a_tuple_of_a_clock_of_whole_seconds_is_in_the_window_that_its_side_says(closed: Any, slide: int) -> None:
+    """With ``closed="left"`` a tuple that is as old as the watermark is never late: the window that it begins is open.
+
+    |    a    b    c
+    |    [----)         closed="left"
+    |    (----]         closed="right"
+    """
+    windowed = Show().with_window(secs(5), slide=secs(slide), closed=closed).with_timestamp_field("at")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for name, second in (("a", 60), ("b", 65), ("c", 70)):
+            run.feed(name, at=1000 * second)
+            driver.advance(SECOND)
+        run.feed("d", at=70_000)
+        run.feed("Z", at=80_000)
+        driver.advance(SECOND)
+        shown = list(zip(run.shown(), run.shown(3), run.shown(4), strict=True))
+        late = driver.metrics().of("show").late_tuples
+    if closed == "left":
+        expected = [("a", 60, 65), ("b", 65, 70), ("cd", 70, 75)]
+    else:
+        expected = [("a", 55, 60), ("b", 60, 65), ("c", 65, 70), ("Z", 75, 80)]
+    expected = [one for one in expected if one[2] % slide == 0]
+    assert shown == [(names, 1000 * start, 1000 * end) for names, start, end in expected]
+    assert late == (closed == "right")

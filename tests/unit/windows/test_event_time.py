@@ -184,3 +184,52 @@ def test_arrow_timestamps_need_a_zone_and_no_unit(unit: str) -> None:
     assert times_read(at) == times_read(at, "s") == [MOMENT_MS // 1000 * 1000]
     [reason] = times_read(at.cast(pa.timestamp(unit)))
     assert "a datetime with a zone" in reason
+
+
+@pytest.mark.parametrize("late_stream", [False, True])
+def test_a_timestamp_before_1970_fails_alone_and_for_good(late_stream: bool) -> None:
+    windowed = Show().with_tumbling_window(secs(10)).with_timestamp_field("at")
+    if late_stream:
+        windowed.with_late_tuple_stream("late")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for name, at in (("a", -15_000), ("b", datetime(1969, 12, 31, tzinfo=UTC)), ("c", 0), ("d", 40_000)):
+            run.feed(name, at=at)
+        driver.advance(SECOND)
+        failed = driver.failed("source")
+        assert [(failure.message_id, failure.cause) for failure in failed] == [("a", "unreadable"), ("b", "unreadable")]
+        assert failed[0].reason.startswith("the timestamp field 'at': -15000 ms is before 1970-01-01T00:00:00Z")
+        assert run.shown() == ["c", "d"]
+        assert driver.metrics().of("show").late_tuples == 0
+
+
+@pytest.mark.parametrize("extracted", [False, True])
+def test_a_timestamp_that_seems_to_count_seconds_fails_alone_and_for_good(extracted: bool) -> None:
+    windowed = Show().with_tumbling_window(secs(5))
+    if extracted:
+        windowed.with_timestamp_extractor(lambda tup: tup["at"])
+    else:
+        windowed.with_timestamp_field("at")
+    with TopologyTestDriver(topology(windowed), start=clock(6, 0, 0)) as driver:
+        run, now = Run(driver), int(clock(6, 0, 0).timestamp())
+        for name, at in (("a", now * 1000 + 1), ("int", now), ("numpy", np.int64(now)), ("float", now + 0.5)):
+            run.feed(name, at=at)
+        run.feed("b", at=(now + 6) * 1000)
+        driver.advance(SECOND)
+        assert run.shown() == ["a"]
+        failures = {failure.message_id: failure for failure in driver.failed("source")}
+        assert {name: failure.cause for name, failure in failures.items()} == dict.fromkeys(
+            ("int", "numpy", "float"), "unreadable"
+        )
+        call = 'with_timestamp_extractor(..., unit="s")' if extracted else "with_timestamp_field('at', unit=\"s\")"
+        assert f"Did you give seconds? Then call {call}" in failures["int"].reason
+        assert failures["float"].reason.endswith(f"If it counts seconds, call {call}")
+
+
+def test_two_streams_of_one_task_come_one_after_the_other_within_a_micro_batch() -> None:
+    with TopologyTestDriver(topology(Show().with_tumbling_window(Count(4)), other=True)) as driver:
+        run = Run(driver)
+        for number, name in enumerate("abcdefgh"):
+            run.feed(name, stream=("default", "other")[number % 2])
+        driver.run_until_idle()
+        assert run.shown() == ["aceg", "bdfh"]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from sparkbolt import Count, WindowedBolt
+from sparkbolt.api.components import BasicBolt
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import TupleWindow, WindowCollector
 from sparkbolt.windows.keyed import KeyedWindows
+from tests.spark.operated import Raising
 from tests.unit.windows.windowed import Run, Show, secs, topology
 
 
@@ -124,3 +127,19 @@ def test_keys_may_be_several_fields_and_must_be_values_that_can_be_keys() -> Non
         driver.run_until_idle()
         assert run.shown(5) == [("ann", 1)]
         assert [failure.message_id for failure in driver.failed("source")] == ["b"]
+
+
+@pytest.mark.parametrize("user", [float("nan"), (1, float("nan")), Decimal("NaN"), Raising(), [1], BasicBolt])
+def test_a_key_that_equals_nothing_but_itself_fails_its_tuple(user: Any) -> None:
+    windowed = Show().with_tumbling_window(Count(2)).with_key("user")
+    with TopologyTestDriver(topology(windowed)) as driver:
+        run = Run(driver)
+        for name, key in (("a", user), ("b", "bob"), ("c", user), ("d", "bob"), ("e", 1.5), ("f", 1.5)):
+            run.feed(name, user=key)
+        driver.run_until_idle()
+        if user is BasicBolt:  # a class is read again by its name
+            assert sorted(run.shown()) == ["ac", "bd", "ef"]
+            return
+        assert sorted(run.shown()) == ["bd", "ef"]
+        assert sorted(failure.message_id for failure in driver.failed("source")) == ["a", "c"]
+        assert all("with_key('user')" in failure.reason for failure in driver.failed("source"))

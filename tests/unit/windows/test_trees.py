@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ from sparkbolt.windows import (
     WindowCollector,
 )
 from sparkbolt.windows.manager import EXPIRE_EVENTS_THRESHOLD
-from sparkbolt.windows.reading import MessageIds
+from sparkbolt.windows.reading import MESSAGE_ID_RUNS_KEPT, MessageIds
 from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.results import Settlements
 from tests.unit.windows.windowed import Run, Show, Source, secs, topology
@@ -209,3 +210,26 @@ def test_a_window_larger_than_memory_is_read_back_in_order(keyed: bool) -> None:
                 driver.run_until_idle()
         driver.run_until_idle()
         assert run.shown() == ["".join(chr(0x4E00 + i) for i in range(2000))]
+
+
+def test_an_id_that_comes_late_for_the_first_time_is_not_dropped() -> None:
+    seen = MessageIds()
+    even = list(range(0, 4 * MESSAGE_ID_RUNS_KEPT, 2))
+    assert new_ids(seen, even) == even
+    assert new_ids(seen, [3, even[-1] - 1, even[-1], 3]) == [3, even[-1] - 1]  # 3 is below all that are known
+    restarted = MessageIds()
+    restarted.load(pickle.loads(pickle.dumps(seen.save())))
+    assert new_ids(restarted, [even[-1] - 1, even[-1] - 3, even[-1]]) == [even[-1] - 3]
+
+
+def test_with_ack_on_expiry_tuples_of_a_dead_connection_leave_the_window() -> None:
+    with TopologyTestDriver(topology(Show().with_tumbling_window(Count(3)).with_ack_on_expiry())) as driver:
+        run = Run(driver)
+        run.feed("a")
+        run.feed("b")
+        driver.run_until_idle()
+        driver.restart()
+        for name in "abc":
+            run.feed(name)
+            driver.run_until_idle()
+        assert run.shown() == ["abc"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -207,3 +208,40 @@ def test_a_flush_that_raises_fails_what_the_task_got() -> None:
 
 
 # When it is called.
+
+
+def test_a_bolt_that_says_so_is_fused_and_flushed_once_a_range() -> None:
+    engine, emitted = run(Anywhere(), 1)
+    assert engine.lane.fused_into["write"] == "numbers"
+    assert len(FLUSHED) == 18
+    assert sorted(n for _, _, gathered in FLUSHED for n in gathered) == list(range(90))
+    assert sorted(emitted) == sorted([sum(gathered)] for _, _, gathered in FLUSHED)
+
+
+class Holding(Bolt):
+    """Keeps its tuples for ever, and counts its flushes."""
+
+    def prepare(self, context: Any) -> None:
+        self.context = context
+        self.held: list[Any] = []
+
+    transient = ("context",)
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.held.append(tup)
+
+    def flush(self) -> None:
+        FLUSHED.append((self.context.micro_batch_id, self.context.task, []))
+
+
+def test_flush_is_not_called_where_the_task_got_nothing() -> None:
+    builder = TopologyBuilder("holding", Config(max_attempts=1))
+    builder.set_spout("numbers", Fed())
+    builder.set_bolt("hold", Holding(), parallelism=2).fields_grouping("numbers", ["n"])
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.feed("numbers", [1], message_id=1)
+        driver.run_until_idle()
+        assert len(FLUSHED) == 1
+        driver.advance(timedelta(seconds=40))  # those who hold what times out are asked in a micro-batch without rows
+        assert [tree.cause for tree in driver.failed("numbers")] == ["timeout"]
+        assert len(FLUSHED) == 1

@@ -151,3 +151,52 @@ def test_data_of_a_class_that_has_no_name_is_refused():
 
     with pytest.raises(StateError, match=r"at the top level of a module"):
         run(Kept("lock"), ["to"])
+
+
+class Helped(BasicBolt):
+    outputs = ["id"]
+
+    def prepare(self, context):
+        self.writer = Writer(context, None)
+
+    def execute(self, tup, collector):
+        if self.writer.collector is None:
+            self.writer = Writer(self.writer.context, collector)
+        self.writer.collector.emit([self.writer.context.micro_batch_id])
+
+
+class Writer:
+    def __init__(self, context, collector):
+        self.context, self.collector = context, collector
+
+
+def test_a_helper_may_hold_both_and_gets_those_of_its_task_after_a_restart():
+    assert run(Helped(), ["to"], ["be"]).emitted("bolt") == [[0], [1]]
+
+
+class Opening(Bolt):
+    """The tuple ``first`` leaves a lock, which cannot be kept; what comes later uses it."""
+
+    def __init__(self, in_flush):
+        self.in_flush = in_flush
+
+    def execute(self, tup, collector):
+        if tup["word"] == "first":
+            self.lock = threading.Lock()
+        if not self.in_flush:
+            self.lock.acquire(blocking=False)
+        collector.ack(tup)
+
+    def flush(self):
+        if self.in_flush:
+            self.lock.acquire(blocking=False)
+
+
+@pytest.mark.parametrize("in_flush", [False, True], ids=["execute", "flush"])
+def test_what_follows_from_a_call_that_is_left_out_names_the_first_reason(in_flush):
+    driver = run(Opening(in_flush), ["first", "second"])
+    first, second = driver.failed("words")
+    assert first.reason.startswith("what this left in the state of its task cannot be kept: bolt 'bolt': attribute")
+    assert second.reason.startswith("AttributeError: 'Opening' object has no attribute 'lock' (the work was repeated ")
+    assert first.reason in second.reason
+    assert "CannotKeepError" not in "".join(error.traceback or "" for error in driver.errors())

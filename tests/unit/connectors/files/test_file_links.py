@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,3 +66,28 @@ def test_a_log_behind_a_link_that_is_renamed_before_its_first_line_is_read(tmp_p
     if is_down:
         tail.start()
     assert tail.read() == ["one"]
+
+
+def test_a_log_behind_a_link_that_is_compressed_is_read_on_in_its_copy(tmp_path: Path) -> None:
+    log, link = linked(tmp_path)
+    append(log, "one")
+    tail = Tail(link.parent / "*.log")
+    tail.read()
+    append(log, "two")
+    Path(f"{log}.1.gz").write_bytes(gzip.compress(log.read_bytes()))
+    log.unlink()
+    append(log, "three")
+    assert sorted(tail.read()) == ["three", "two"]
+    assert not tail.failed
+
+
+def test_a_log_behind_a_link_that_is_copied_and_emptied_is_read_on_in_its_copy(tmp_path: Path) -> None:
+    log, link = linked(tmp_path)
+    append(log, "one")
+    tail = Tail(link)
+    tail.read()
+    append(log, "two")
+    shutil.copy2(log, f"{log}.1")
+    log.write_text("three\n")
+    assert sorted(tail.read()) == ["three", "two"]
+    assert not tail.failed

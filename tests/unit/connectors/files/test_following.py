@@ -271,3 +271,33 @@ def test_a_file_that_cannot_be_read_holds_up_no_other_and_is_read_when_it_can_be
         assert tail.read() == []
     assert caplog.text.count("cannot be read") == 1
     assert tail.read() == ["two"]
+
+
+def test_a_link_to_the_file_in_use_is_the_file(tmp_path: Path) -> None:
+    link = tmp_path / "current.log"
+    for day in range(3):
+        append(tmp_path / f"{day}.log", f"day {day}", f"end of {day}")
+    link.symlink_to(tmp_path / "0.log")
+    every, current = Tail(tmp_path / "*.log"), Tail(link)
+    assert (len(every.read()), current.read()) == (6, ["day 0", "end of 0"])
+    append(tmp_path / "0.log", "late")
+    link.unlink()
+    link.symlink_to(tmp_path / "1.log")
+    assert sorted(current.read()) == ["day 1", "end of 1", "late"]
+    assert every.read() == ["late"]
+
+
+def test_a_pattern_that_names_rotated_files_too_reads_nothing_twice(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    tail = Tail(tmp_path / "a.log*")
+    seen: list[str] = []
+    for turn in range(12):
+        append(log, *(10 * turn + n for n in range(10)))
+        if turn % 3 == 2:
+            seen += tail.read(budget=7)
+        if turn % 4 == 3:
+            tail.start()
+        if turn % 2:
+            rotate(log, keep=9)
+    assert sorted(seen + tail.read(), key=int) == list(map(str, range(120)))
+    assert not tail.failed

@@ -66,3 +66,17 @@ def test_a_file_that_was_emptied_and_then_rotated_is_read_in_its_new_content(tmp
     assert sorted(tail.read()) == ["four", "three"]
     tail.start()
     assert tail.read() == []
+
+
+def test_files_that_wait_for_their_turn_are_known_after_a_restart(tmp_path: Path) -> None:
+    logs = [tmp_path / f"{number}.log" for number in range(40)]
+    for log in logs:
+        append(log, *[log.name] * 100)
+    tail = Tail(tmp_path / "*.log")
+    found = tail.lines_of(tail.plan(budget=100))
+    for log in logs:
+        rotate(log)
+        append(log, "new")
+    tail.start()
+    found += tail.read()
+    assert sorted(found) == sorted([log.name for log in logs] * 100 + ["new"] * 40)

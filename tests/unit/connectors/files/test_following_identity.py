@@ -5,12 +5,15 @@ from __future__ import annotations
 import gzip
 import os
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkbolt.connectors.files import file_identity as identity
+from sparkbolt.connectors.files import unpacked_file as unpacking
 from tests.unit.connectors.files.tails import Tail, append, rotate
 
 HEADER = 60 * "# a comment\n"
@@ -145,3 +148,31 @@ def test_a_copy_beside_a_file_that_stays_is_read_when_it_no_longer_changes(tmp_p
     assert tail.read() == []
     found = [line for _ in range(61) for line in tail.read()]
     assert len(found) == 61
+
+
+def test_a_file_that_is_replaced_by_a_copy_is_read_again(tmp_path: Path) -> None:
+    log, new = tmp_path / "a.log", tmp_path / ".a.log.tmp"
+    append(log, *range(50))
+    tail = Tail(log)
+    tail.read()
+    shutil.copy(log, new)  # as editors and rsync do
+    append(new, 50, 51)
+    new.rename(log)
+    assert tail.read() == [*map(str, range(52))]
+
+
+def test_a_system_that_records_no_times_of_creation_knows_files_by_their_inodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (identity.PlainFile, unpacking.UnpackedFile):
+        monkeypatch.setattr(module, "birth", 0)
+    log = tmp_path / "a.log"
+    append(log, "one")
+    tail = Tail(tmp_path)
+    assert tail.read() == ["one"]
+    log.rename(f"{log}.1")
+    append(Path(f"{log}.1"), "two")
+    append(log, "three")
+    tail.start()
+    assert sorted(tail.read()) == ["three", "two"]
+    assert not any(identity.FileId.parse(source).birth for source in tail.progress)  # type: ignore[union-attr]

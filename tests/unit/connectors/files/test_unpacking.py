@@ -14,6 +14,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
 from sparkbolt.api.ranges import Range
 from sparkbolt.connectors.files import unpacked_file as unpacking
 from sparkbolt.spouts import TextSpout
@@ -116,3 +118,31 @@ def test_any_damage_ends_at_the_same_position_for_every_reader(
         for position, line in expected:
             assert by_columns(spout, [Range(0, str(path), position, position + 1)]) == [(position, line)]
         spout.cleanup()
+
+
+@pytest.mark.parametrize("follow", [True, False])
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(b"one\n") + b"\n", bz2.compress(b"") + b"\n", b"PK\x03\x04\n"],
+    ids=["gzip", "bzip2", "zip"],
+)
+def test_a_compressed_file_under_another_name_is_read_as_it_is_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes, follow: bool
+) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(content)
+    spout = TextSpout(path, follow=follow)
+    spout.open(TopologyContext("t", "lines", 0, 1, 1, Config()))
+    spout.next_ranges({}, 100)
+    assert caplog.text.count(f"{path} begins as a compressed file") == 1
+
+
+@every_format
+@pytest.mark.parametrize("behind", [b"\n", b"\0", bytes(100_000), b"\0\0garbage", b"x" * 100_000])
+def test_padding_behind_the_end_is_ignored(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, suffix: str, behind: bytes
+) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(PACKERS[suffix](DATA[:3000]) + behind)
+    assert drain(TextSpout(path), 100_000, 2)[0] == naive(DATA[:3000])
+    assert ("has other bytes behind its compressed content" in caplog.text) == bool(behind.strip(b"\0"))

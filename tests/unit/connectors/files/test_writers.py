@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import pickle
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -206,3 +207,27 @@ def test_print_writes_one_line_a_tuple(capsys: pytest.CaptureFixture[str]) -> No
     bolt.execute(tup(word="to\nbe", n=2), None)  # type: ignore[arg-type]
     bolt.flush()
     assert capsys.readouterr().out == "count[0] {'word': 'to\\nbe', 'n': 2}\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "nest"),
+    [
+        (pa.dictionary(pa.int8(), pa.string()), str),
+        (pa.dictionary(pa.uint8(), pa.string(), ordered=True), str),
+        (pa.list_(pa.dictionary(pa.int8(), pa.string())), lambda n: [str(n)]),
+        (pa.large_list(pa.dictionary(pa.int8(), pa.string())), lambda n: [str(n)]),
+        (pa.list_(pa.dictionary(pa.int8(), pa.string()), 1), lambda n: [str(n)]),
+        (pa.struct([("a", pa.dictionary(pa.int8(), pa.string()))]), lambda n: {"a": str(n)}),
+        (pa.map_(pa.string(), pa.dictionary(pa.int8(), pa.string())), lambda n: [("a", str(n))]),
+    ],
+)
+def test_a_parquet_column_of_a_dictionary_type_holds_any_number_of_values(
+    tmp_path: Path, kind: Any, nest: Callable[[int], Any]
+) -> None:
+    bolt = ParquetBolt(tmp_path, schema=pa.schema([("v", kind)]))
+    bolt.prepare(context(0))
+    rows = [{"v": nest(n)} for n in range(300)]
+    for row in rows:
+        bolt.execute(pa.RecordBatch.from_pylist([row], schema=pa.schema([("v", kind)])), None)  # type: ignore[arg-type]
+    bolt.flush()
+    assert read_parquet(tmp_path) == rows

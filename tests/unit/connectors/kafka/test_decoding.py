@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -13,7 +14,7 @@ from google.protobuf import descriptor_pb2
 
 from sparkbolt.api.ranges import BadRecord
 from sparkbolt.connectors.kafka.message_decoder import Schemas, Shaper
-from sparkbolt.errors import SourceUnavailable, Unavailable
+from sparkbolt.errors import ConfigError, SourceUnavailable, Unavailable
 from sparkbolt.spouts import KafkaSpout
 
 ORDER = {
@@ -206,3 +207,20 @@ def test_a_decoder_that_is_unavailable_is_no_fault_of_the_message():
     assert next(chunks) == ([1], [("a",)])
     with pytest.raises(SourceUnavailable, match="the key store is away"):
         next(chunks)
+
+
+@pytest.mark.parametrize(
+    ("registry", "error", "said"),
+    [
+        ({"url": "http://ann:x4!y@127.0.0.1:9", "max.retries": 0}, SourceUnavailable, "registry is away"),
+        ({"url": "ht tp://ann:x4!y@127.0.0.1:9"}, ConfigError, r"Invalid url ht tp://\*\*\*@127"),
+        ({"url": "http://127.0.0.1:9", "basic.auth.user.info": "ann:x4!y", "odd": 1}, ConfigError, "properties: odd"),
+        ({"url": "http://127.0.0.1:9", "basic.auth.user.info": "x4!y"}, ConfigError, "must be in the form"),
+    ],
+)
+def test_secrets_of_a_schema_registry_are_neither_printed_nor_in_a_traceback(registry, error, said):
+    own = spout(value="avro", outputs=["customer"], schema_registry=registry)
+    with pytest.raises(error, match=said) as raised:
+        shaped(own, [Message(b"\0\0\0\0\1abc", 1)])
+    told = "".join(traceback.format_exception(raised.value))
+    assert "x4!y" not in told + repr(own.schemas) + repr(own)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from sparkbolt import Bolt, bolt
+from sparkbolt.api.reports import SourceView
+from sparkbolt.connectors.kafka.kafka_cluster import Cluster
 from sparkbolt.connectors.kafka.offset_stores import Owner, Stored, unpacked
 from sparkbolt.errors import ConfigError
+from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import simulate
+from sparkbolt.worker.worker import context_of
 from tests.kafka import SEEN, Keep, close, committed, finished, run, run_to_end, see, spout, store_all, topology
+from tests.patience import PATIENCE_SECS
 
 pytestmark = pytest.mark.slow
 
@@ -84,3 +91,69 @@ def test_a_simulation_reads_a_group_and_moves_none_of_its_offsets(kafka, name, t
         assert report.ok, report.story
     assert committed(kafka.brokers, name) == {}
     assert not file.exists()
+
+
+def test_a_group_that_forgets_an_idle_spouts_offsets_is_told_again(kafka, name, monkeypatch):
+    monkeypatch.setattr("sparkbolt.connectors.kafka.broker_watcher.TELL_AGAIN_SECS", 0.2)
+    kafka.produce(name, ["a", "b"], kafka_partition=0)
+    engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
+    run(engine, lambda: committed(kafka.brokers, name).get(0, (0, ""))[0] == 2)
+    store_all(kafka.brokers, name, {0: Stored(0), 1: Stored(7)})
+    run(engine, lambda: [committed(kafka.brokers, name)[number][0] for number in (0, 1)] == [2, 0])
+    engine.coordinator.spouts["messages"].close()
+
+
+def test_finished_messages_that_are_not_stored_with_the_offset_are_told(kafka, name, caplog):
+    kafka.produce(name, ["a"], kafka_partition=0)
+    own = spout(kafka.brokers, name)
+    own.open(context_of(lay_out(topology(name, own), 1), 1))
+    for planned in (1800, 4000, 4000, 6000):
+        every_second = [(at, at + 1) for at in range(1, planned, 2)]
+        done = lambda limit, found=every_second: found[:limit]  # noqa: E731
+        view = SourceView(planned=planned, finished=0, waiting=planned // 2, open=0, away=0, _done=done)
+        own.on_sources_changed({f"{name}/0": view})
+    own.close()
+    kept = len(unpacked(*committed(kafka.brokers, name)[0]).finished)
+    assert 900 < kept < 1000
+    told = f"only the first {kept} finished intervals behind the committed offset are stored"
+    assert caplog.text.count(told) == 1
+    assert f"would process up to {1000 - kept + 2000} finished messages again" in caplog.text
+
+
+def test_a_thread_that_outlives_its_spout_tells_nothing_old(kafka, name, monkeypatch):
+    class Store:
+        told: list[int] = []
+
+        def open(self, scope): ...
+
+        def load(self, places):
+            return {}
+
+        def save(self, offsets):
+            self.told.append(max(stored.offset for stored in offsets.values()))
+
+        def close(self): ...
+
+    asked, waiting, answered = threading.Event(), threading.Event(), threading.Event()
+    ends = Cluster.ends
+
+    def slow(cluster, places):
+        if asked.is_set():
+            waiting.set()
+            assert answered.wait(PATIENCE_SECS)
+        return ends(cluster, places)
+
+    kafka.produce(name, ["a", "b"], kafka_partition=0)
+    own = spout(kafka.brokers, name, offsets=Store())
+    monkeypatch.setattr("sparkbolt.connectors.kafka.broker_watcher.CLOSE_SECS", 0.05)
+    monkeypatch.setattr(Cluster, "ends", slow)
+    own.open(context_of(lay_out(topology(name, own), 1), 1))
+    asked.set()
+    assert waiting.wait(PATIENCE_SECS)
+    view = SourceView(planned=2, finished=2, waiting=0, open=0, away=0, _done=lambda limit: [])
+    own.on_sources_changed({f"{name}/0": view})
+    thread = own._watcher._thread
+    own.close()
+    answered.set()
+    thread.join(PATIENCE_SECS)
+    assert Store.told == [0]

@@ -7,10 +7,16 @@ import time
 import pytest
 
 from sparkbolt import Bolt, RetryPolicy
+from sparkbolt.api.components import Spout
+from sparkbolt.api.config import Config
+from sparkbolt.api.topology import TopologyBuilder
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_dead_letters import READ_SECS, message_of, read_topic
 from sparkbolt.faces.cli import main
-from tests.kafka import SEEN, Keep, committed, run_to_end, spout, topology
+from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.spouts import TextSpout
+from sparkbolt.spouts.kafka import KafkaDeadLetters
+from tests.kafka import SEEN, Keep, close, committed, run, run_to_end, spout, topology
 
 pytestmark = pytest.mark.slow
 
@@ -88,3 +94,37 @@ def test_an_unreadable_message_is_a_dead_letter_as_it_came(kafka, name):
     (letter,) = read_topic(ClientSettings(kafka.brokers), f"{name}.dlq").letters
     assert letter.raw.value == b"{no json"
     assert letter.last.cause == "unreadable"
+
+
+class Once(Spout):
+    outputs = ["n", "kind"]
+
+    def next_tuple(self, collector):
+        if not hasattr(self, "given"):
+            self.given = True
+            collector.emit([7, "odd"], message_id="job-7")
+
+
+def test_dead_letters_of_any_spout_go_to_a_topic(kafka, name, tmp_path, capsys):
+    kafka.create(f"{name}.dlq")
+    (tmp_path / "lines.txt").write_text("good\npoison\n")
+    builder = TopologyBuilder(name, Config(max_attempts=1))
+    letters = KafkaDeadLetters(kafka.brokers, f"{name}.dlq", client={"client.id": "letters"})
+    builder.set_spout("lines", TextSpout(str(tmp_path / "lines.txt")), dead_letters=letters)
+    builder.set_spout("jobs", Once(), dead_letters=letters)
+    refuses = Keep(name, lambda tup: "line" not in tup or tup["line"] == "poison")
+    builder.set_bolt("keep", refuses).shuffle_grouping("lines").shuffle_grouping("jobs")
+    engine = LocalEngine(builder.build())
+    counts = engine.ledger.metrics.of
+    run(engine, lambda: counts("lines").dead_letters == counts("jobs").dead_letters == 1)
+    close(engine)
+    where = f"kafka:{kafka.brokers}/{name}.dlq"
+    found = {letter.component: letter for letter in read_topic(ClientSettings(kafka.brokers), f"{name}.dlq").letters}
+    assert found["lines"].values()[0]["line"] == "poison"
+    assert found["lines"].position == 5
+    assert (found["jobs"].message_id, found["jobs"].values()) == ("'job-7'", [{"n": 7, "kind": "odd"}])
+    assert [letter.raw for letter in found.values()] == [None, None]
+    assert main(["dlq", "list", where]) == 0
+    assert "jobs[0] message 'job-7', 1 attempt" in capsys.readouterr().out
+    assert main(["dlq", "replay", where, "--spout", "jobs"]) == 1
+    assert "0 letter(s) replayed, 0 tuple(s); 1 could not be" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import pytest
 
 from sparkbolt import BasicBolt, Config, TopologyBuilder
 from sparkbolt.connectors.kafka import kafka_spout as spout_module
+from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import KafkaSpout
 from sparkbolt.spouts.kafka import MockKafka
@@ -117,3 +118,57 @@ def test_no_more_than_max_records_per_sec_are_planned_and_a_second_s_worth_at_on
         taken.append(len(SEEN[name]))
     close(engine)
     assert taken == [100, 100, 150, 175, 275]
+
+
+def test_a_new_life_begins_small_again(kafka, name):
+    kafka.produce(name, ["x" * SMALL] * 6000, kafka_partition=0)
+    engine = weighed(name, spout(kafka.brokers, name, stop_at_end=True, max_bytes=MAX_BYTES))
+    run(engine, lambda: len(SEEN[name]) > 1000)
+    before = sizes(name)
+    assert before[-1] > 100 * SMALL
+    engine.restart()
+    run(engine, lambda: len(sizes(name)) > len(before))
+    assert sizes(name)[len(before)] == SMALL
+    close(engine)
+
+
+def test_consumers_fetch_little_ahead_where_max_bytes_is_small_and_the_users_properties_win(kafka, name, monkeypatch):
+    given: list[dict[str, Any]] = []
+    really = ClientSettings.new
+
+    def new(settings, kind, properties, on_error=None):
+        if "queued.max.messages.kbytes" in properties:
+            given.append(properties)
+        return really(settings, kind, properties, on_error)
+
+    monkeypatch.setattr(ClientSettings, "new", new)
+    kafka.produce(name, ["a", "b"], kafka_partition=0)
+    for more in ({}, {"fetch.message.max.bytes": 200_000}):
+        group = f"{name}{len(given)}"
+        own = spout(kafka.brokers, name, group=group, stop_at_end=True, max_bytes=MAX_BYTES, client=more)
+        engine = LocalEngine(topology(name, own))
+        run(engine, finished(engine))
+        close(engine)
+    assert [(one["queued.max.messages.kbytes"], one["fetch.message.max.bytes"]) for one in given] == [
+        (64, 65_536),
+        (64, 200_000),
+    ]
+
+
+def test_max_poll_records_limits_each_kafka_partition_in_a_micro_batch(kafka, name):
+    for number in range(2):
+        kafka.produce(name, ["x"] * 20, kafka_partition=number)
+    engine = weighed(name, spout(kafka.brokers, name, stop_at_end=True, max_poll_records=7))
+    run(engine, finished(engine))
+    close(engine)
+    assert sizes(name) == [14, 14, 12]
+
+
+def test_without_ackers_nothing_is_left_for_later_since_nobody_would_ask_for_it(kafka, name):
+    growing(kafka, name)
+    own = spout(kafka.brokers, name, stop_at_end=True, max_bytes=MAX_BYTES)
+    engine = weighed(name, own, acker_tasks=0)
+    run(engine, finished(engine))
+    close(engine)
+    assert [row["place"] for row in SEEN[name]] == [(0, offset) for offset in range(4200)]
+    assert max(sizes(name)) > 3 * MAX_BYTES

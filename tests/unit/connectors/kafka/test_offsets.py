@@ -156,3 +156,10 @@ def test_secrets_are_never_printed():
 def test_properties_that_the_spout_decides_are_refused_by_name(key):
     with pytest.raises(ConfigError, match=f"'{key}' cannot be given"):
         ClientSettings("localhost:9092", {key: "x"})
+
+
+def test_offsets_of_another_topic_are_not_mixed_up_with_ours():
+    other = Stored(40, OURS, (), "invoices")
+    with pytest.raises(ConfigError, match="was stored for topic 'invoices'"):
+        where("uncommitted-earliest", other)
+    assert where("latest", other, other="start_over") == "end"

@@ -12,6 +12,8 @@ from sparkbolt.bolts import KafkaBolt
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_cluster import BrokersAwayError
 from sparkbolt.connectors.kafka.kafka_dead_letters import read_topic
+from sparkbolt.control.letters.topic import client_properties
+from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.check import examine, report_lines
 from sparkbolt.faces.cli.graph import text_drawing
 from sparkbolt.faces.drawing.svg import svg_drawing
@@ -49,3 +51,18 @@ def test_secrets_are_in_no_drawing_story_letter_log_line_or_ledger(kafka, name, 
     assert len(engine.ledger.failed) == 1
     assert len(engine.log) > 0
     assert [text for text in told if "x4!y" in text] == []
+
+
+def test_properties_for_the_letters_of_a_topic_come_from_a_file_and_are_never_printed(kafka, name, tmp_path, capsys):
+    kafka.create(name)
+    file, where = tmp_path / "client.properties", f"kafka:{kafka.brokers}/{name}"
+    file.write_text("# of the billing team\n\nclient.id = letters\nsasl.password=x=4!y\n")
+    assert client_properties(str(file)) == {"client.id": "letters", "sasl.password": "x=4!y"}
+    assert main(["dlq", "list", where, "--client-config", str(file)]) == 0
+    assert "0 dead letter(s)" in capsys.readouterr().out
+    file.write_text("sasl.password=x4!y\nsecurity.protocol=x4!y\n")
+    for command in (["list", where], ["show", where, "ab"], ["replay", where]):
+        assert main(["dlq", *command, "--client-config", str(file)]) == 1
+        told = capsys.readouterr().err
+        assert "Kafka's client refuses its properties" in told, "they have reached the client"
+        assert "x4!y" not in told

@@ -10,9 +10,12 @@ from datetime import timedelta
 import pytest
 
 from sparkbolt import RetryPolicy, WindowedBolt
+from sparkbolt.connectors.kafka.kafka_cluster import Cluster
+from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.settings import spout_infos
 from sparkbolt.faces.cli import main
+from sparkbolt.faces.cli.lag import report
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts.kafka import KafkaMessage
 from tests.kafka import SEEN, Keep, close, committed, finished, poll, run, run_to_end, see, spout, topology
@@ -211,3 +214,16 @@ def test_the_command_tells_the_lag_of_each_source(kafka, name, tmp_path, monkeyp
     assert main(["lag", f"{module}:builder", "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert (body["spout"], body["lag"], body["sources"][2]["end"]) == ("orders", 3, 3)
+
+
+def test_a_kafka_partition_that_does_not_answer_has_an_unknown_lag(kafka, name, monkeypatch):
+    for number in range(4):
+        kafka.produce(name, ["a", "b", "c"], kafka_partition=number)
+    ends, silent = Cluster.ends, KafkaPartition(name, 2)
+    monkeypatch.setattr(Cluster, "ends", lambda *asked: {p: end for p, end in ends(*asked).items() if p != silent})
+    built = topology(name, spout(kafka.brokers, name))
+    lines = report(built, as_json=False)
+    assert lines[0] == f"messages  group {name}  lag 9 + ?"
+    assert lines[4].split() == [f"{name}/2", "-", "?", "0", "?", "-"]
+    body = json.loads(report(built, as_json=True)[0])
+    assert (body["lag"], body["sources"][2]["source"], body["sources"][2]["lag"]) == (9, f"{name}/2", None)

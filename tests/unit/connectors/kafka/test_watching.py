@@ -33,7 +33,7 @@ def test_a_kafka_partition_without_a_leader_is_waited_for_before_the_end(kafka, 
     monkeypatch.setattr("sparkbolt.connectors.kafka.broker_watcher.LOOK_SECS", 0.05)
     run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
     assert sorted(row["line"] for row in SEEN[name]) == ["a", "b"]
-    assert f"nobody answers for {name}/1" in caplog.text
+    assert f"no broker answers for {name}/1" in caplog.text
 
 
 def test_a_topic_that_comes_while_the_topology_runs_is_found_by_the_pattern(kafka, name):
@@ -77,7 +77,7 @@ def test_a_topic_made_again_that_has_grown_is_read_from_its_start(kafka, name, s
 def test_a_named_topic_that_is_not_there_is_told_and_waited_for(kafka, name, caplog):
     with caplog.at_level(logging.WARNING, "sparkbolt"):
         engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
-    assert f"topic '{name}' is not there" in caplog.text
+    assert f"topic '{name}' does not exist" in caplog.text
     kafka.produce(name, ["late"], kafka_partition=0)
     run(engine, lambda: SEEN[name] != [])
     engine.close()
@@ -100,3 +100,18 @@ def test_brokers_that_are_away_when_a_spout_opens_are_told_once_by_who_opens_it(
     with caplog.at_level(logging.WARNING), pytest.raises(BrokersAwayError, match="no answer from the Kafka brokers"):
         own.open(context)
     assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_a_topic_made_again_is_noticed_with_a_new_checkpoint_by_the_id_in_the_offsets(
+    kafka, name, monkeypatch, caplog, tmp_path
+):
+    ids = {name: "A"}
+    monkeypatch.setattr(Cluster, "ask_ids", lambda *_: None)
+    monkeypatch.setattr(Cluster, "ids", lambda _: dict(ids))
+    kafka.produce(name, [str(place) for place in range(10)], kafka_partition=0)
+    file = f"file:{tmp_path / 'offsets.json'}"
+    for topic_id, read in (("A", 10), ("A", 10), ("B", 20), ("B", 20)):
+        ids[name] = topic_id
+        run_to_end(topology(name, spout(kafka.brokers, name, offsets=file, stop_at_end=True)))
+        assert len(SEEN[name]) == read
+    assert caplog.text.count("the topic was made again (its id was A and is B)") == 1

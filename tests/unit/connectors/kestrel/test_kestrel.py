@@ -148,3 +148,20 @@ def test_a_server_that_comes_back_is_asked_again(kestrel: Kestrel, opened: Calla
     kestrel.put("lines", b"be")
     calls.until_emitted(3)
     assert sorted(calls.values) == ["be", "to", "to"]
+
+
+def test_an_old_connection_that_is_of_no_use_says_nothing_of_its_server(
+    kestrel: Kestrel, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = Calls(KestrelSpout(kestrel.address, "lines", backoff_max_secs=60.0))
+    for size in (1, 2, 4, 8):
+        kestrel.put("lines", *[b"%d" % number for number in range(size)])
+        calls.until_emitted(2 * size - 1)
+    kestrel.stop()
+    for message_id, _ in calls.emitted:
+        calls.spout.ack(message_id)  # some of these go into a socket that nobody reads any more
+    kestrel.start()
+    before = len(calls.emitted)
+    calls.until_emitted(before + len(kestrel.left("lines")))
+    assert "next attempt" not in caplog.text
+    calls.spout.close()

@@ -274,3 +274,25 @@ def test_a_picture_is_well_formed_and_its_boxes_are_apart_and_inside_a_frame(top
     assert len(labels) == sum(len(spec.subscriptions) for spec in topology.bolts)
     places = [(node.attrib["x"], node.attrib["y"]) for node in labels]
     assert len(set(places)) == len(places)
+
+
+def test_tasks_of_a_fused_bolt_that_get_nothing_are_told() -> None:
+    @bolt(outputs=["line"])
+    def slow(tup: Any) -> None: ...
+
+    def told(spouts: int, **settings: Any) -> list[str]:
+        builder = TopologyBuilder("words")
+        builder.set_spout("lines", Lines(), parallelism=spouts)
+        builder.set_bolt("slow", slow, parallelism=3, **settings).shuffle_grouping("lines")
+        builder.set_bolt("slower", slow, parallelism=4, **settings).shuffle_grouping("slow")
+        return list(examine(builder.build(), cores=4).warnings)
+
+    assert told(5) == [
+        "lines: 5 tasks on 4 cores: some of them run one after another",
+        "slower: only 3 of its 4 tasks get tuples, because it is fused with 'slow', whose tasks feed one task each. "
+        "Set fuse=False to use all tasks, or give 'slow' more tasks",
+    ]
+    first, second = told(1)
+    assert first.startswith("slow: only 1 of its 3 tasks gets tuples, because it is fused with 'lines'")
+    assert second.startswith("slower: only 1 of its 4 tasks gets tuples, because it is fused with 'slow'")
+    assert told(1, fuse=False) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,12 +13,15 @@ import pytest
 from rich.console import Console
 
 from sparkbolt import TopologyBuilder, WindowedBolt
+from sparkbolt.api.config import Config
 from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.api.progress import Progress
+from sparkbolt.api.topology import Topology
 from sparkbolt.faces.cli.display import JsonLines, PlainLines, summary_event
 from sparkbolt.faces.cli.live import LiveTable
 from sparkbolt.faces.cli.program import RunOutcome
-from tests.unit.faces.cli.words import Clock, Lines, build, report
+from tests.topologies import Split
+from tests.unit.faces.cli.words import Clock, Lines, Sink, build, report
 
 
 def test_each_line_of_json_is_an_object_and_the_last_is_the_summary() -> None:
@@ -165,3 +169,60 @@ def test_a_reader_that_has_gone_closes_the_display_and_raises_nothing() -> None:
     display.starting(build())
     display.micro_batch(report(0, 1), 0)
     assert display.is_closed
+
+
+RUNS = Progress(2, 31.5, 1, 2, {"lines": (1_000, 0), "count": (0, 21_000)})
+
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+
+
+def drawn_at(width: int, progress: Progress, *, committed: bool = True) -> list[str]:
+    clock, console = Clock(), Console(file=io.StringIO(), width=width)
+    display = LiveTable(console, clock)
+    display.starting(wide())
+    running = fake_running(progress)
+    display.started(running)
+    if committed:
+        display.micro_batch(big(0), 0)
+        clock.now = 2.0
+        display.micro_batch(big(1), 7)
+    clock.now = 75.0
+    display.look(running)
+    with console.capture() as drawn:
+        console.print(display.picture())
+    display.close()
+    return drawn.get().rstrip().splitlines()
+
+
+def big(number: int) -> Any:
+    """Eight digits, and a name that is too long for any terminal."""
+    metrics = TopologyMetrics(
+        {
+            "lines": ComponentMetrics(emitted=12_345_678, acked=12_340_012, pending=5_666, failed=3),
+            "split-sentences-into-words-and-punctuation": ComponentMetrics(emitted=63_201_243, executed=12_345_678),
+            "count": ComponentMetrics(executed=63_201_243, acked=63_201_240, errors=3),
+        },
+        micro_batches=number + 1,
+        open_trees=5_666,
+        complete_latency_ms=2_345.0,
+        micro_batch_ms=1_234.5,
+    )
+    return SimpleNamespace(promotion=SimpleNamespace(micro_batch_id=number), metrics=metrics)
+
+
+def wide() -> Topology:
+    builder = TopologyBuilder("words", Config(message_timeout_secs=1))
+    builder.set_spout("lines", Lines())
+    builder.set_bolt("split-sentences-into-words-and-punctuation", Split()).shuffle_grouping("lines")
+    builder.set_bolt("count", Sink()).shuffle_grouping("split-sentences-into-words-and-punctuation")
+    return builder.build()
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_at_no_width_a_number_or_a_header_is_cut(width: int) -> None:
+    lines = drawn_at(width, RUNS)
+    assert max(map(len, lines)) <= width
+    assert "\n".join(line.rstrip() for line in lines) + "\n" == (SNAPSHOTS / f"live_{width}.txt").read_text()
+    words = set(" ".join(lines).split())
+    assert words & {"63.2M", "63,222,243"}

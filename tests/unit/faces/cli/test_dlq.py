@@ -160,3 +160,21 @@ def test_what_a_terminal_would_obey_is_shown(tmp_path: Path, capsys: pytest.Capt
     for command in (("list", path), ("show", path, "dddd")):
         text = printed(capsys, *command)
         assert ("\x1b" not in text, r"\x1b[2J" in text) == (True, True)
+
+
+def test_replay_and_show_tell_of_damaged_lines(path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    damage = "2 line(s) are not letters and were skipped: line 1, line 3"
+    good = [letter("eeee", position=80).to_line(), letter("ffff", position=90).to_line()]
+    Path(path).write_text("\n".join(['{"id": 5}', good[0], good[1][:40], good[1]]) + "\n")
+    into = str(tmp_path / "again.jsonl")
+    assert main(["dlq", "show", path, "eeee"]) == 0
+    assert capsys.readouterr().err == f"sparkbolt: {damage}\n"
+    assert main(["dlq", "replay", path, "eeee", "--into", into]) == 0, "what was asked for is replayed"
+    assert capsys.readouterr() == ("1 letter(s) replayed, 1 tuple(s)\n", f"sparkbolt: {damage}\n")
+    assert printed(capsys, "replay", path, "gggg", "--into", into, code=2).startswith(f"sparkbolt: {damage}\n")
+    said = printed(capsys, "replay", path, "--into", into, code=1)
+    assert said == (
+        "sparkbolt: 1 letter(s) replayed, 1 tuple(s); 1 were replayed or discarded before and were skipped "
+        f"(--again replays them); {damage}\n"
+    )
+    assert len(Path(into).read_text().splitlines()) == 2

@@ -14,7 +14,7 @@ import pytest
 
 from sparkbolt import EngineError, Topology, TopologyBuilder
 from sparkbolt.api.metrics import TopologyMetrics
-from sparkbolt.api.progress import CallSight, Progress
+from sparkbolt.api.progress import CallSight, Doing, Progress
 from sparkbolt.control.log_reading import last_lines
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.display import PlainLines
@@ -263,3 +263,53 @@ def test_a_log_that_cannot_be_written_is_told_before_anything_starts(
     (tmp_path / "file").write_text("")
     assert main(["run", "tests.unit.faces.cli.words:build", "--log-dir", str(tmp_path / "file" / "logs")]) == 1
     assert "name another directory with --log-dir" in capsys.readouterr().err
+
+
+def test_a_run_whose_time_is_over_before_anything_is_committed_says_to_give_it_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = "no micro-batch was committed in that time: if there is data to read, use a longer time"
+    fake: dict[str, Any] = {"signals": [], "drains": False, "runs": 0, "finishes": False}
+    _, text = outcome_of(monkeypatch, Limits(0.0, drain_secs=0.0), **fake)
+    assert said not in text
+    monkeypatch.setattr(FakeRunning, "on_micro_batch", lambda self, listener: None)
+    outcome, text = outcome_of(monkeypatch, Limits(0.0, drain_secs=0.0), **fake)
+    assert said in text.splitlines()[-1]
+    assert outcome.exit_code == 4
+    fake = {"signals": [], "finishes": False, "waits_for": "Spark has run no micro-batch since the start"}
+    _, text = outcome_of(monkeypatch, Limits(0.0), **fake)
+    assert "Spark has run no micro-batch since the start; use a longer time" in text.splitlines()[-1]
+
+
+def test_how_long_a_micro_batch_may_run_on_is_said_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = build()
+    running = FakeRunning(topology, [signal.SIGINT], drains=False, runs=1)
+    monkeypatch.setattr(Topology, "start", lambda self, **options: running)
+    options: dict[str, Any] = {"drain_secs": 0.0, "display": PlainLines(io.StringIO())}
+    with pytest.raises(KeyboardInterrupt, match="open trees are left for replay") as raised:
+        topology.run(checkpoint="state", **options)
+    assert isinstance(raised.value, SystemExit), "a program that does not catch it ends without a traceback"
+    assert raised.value.code == 130
+    running = FakeRunning(topology, [signal.SIGINT], drains=False, runs=1)
+    with pytest.raises(KeyboardInterrupt, match="open trees are lost, because it has no checkpoint"):
+        topology.run(**options)
+
+
+def hung(secs: float, *, waited_for: bool = True) -> CallSight:
+    return CallSight(Doing(3), secs, what="told of spout 'lines'", waited_for=waited_for)
+
+
+def test_when_the_time_is_over_while_a_call_in_the_driver_hangs_that_is_what_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake: dict[str, Any] = {
+        "signals": [],
+        "finishes": False,
+        "waits_for": "Spark has run no micro-batch since the start",
+    }
+    outcome, text = outcome_of(monkeypatch, Limits(0.0), calls=(hung(1.0), hung(12.4)), **fake)
+    assert (outcome.kind, outcome.exit_code) == ("failed", 1)
+    assert "when its time was over: told of spout 'lines' has not returned for 12 s" in text
+    fake["waits_for"] = None
+    outcome, _ = outcome_of(monkeypatch, Limits(0.0), calls=(hung(1.0), hung(9.0, waited_for=False)), **fake)
+    assert (outcome.kind, outcome.exit_code) == ("stopped", 0), "a call may take a moment"

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from sparkbolt import Config, TopologyBuilder
+from sparkbolt.api.function_bolts import bolt
 from sparkbolt.api.story import root_text
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.stories import open_ledger
 from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.spouts import JsonLinesSpout
 from sparkbolt.testing import TopologyTestDriver
 from tests.contract.engines import write_checkpoint
 from tests.contract.telling import told
@@ -130,3 +132,31 @@ def test_neither_spark_nor_java_is_started(checkpoint: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_of_a_source_the_end_of_its_path_is_enough_where_only_one_is_meant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in (("a", "no JSON\nno more\n"), ("b", "no JSON\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "msgs.jsonl").write_text(text)
+    builder = TopologyBuilder("t")
+    builder.set_spout("msgs", JsonLinesSpout(str(tmp_path / "*" / "msgs.jsonl"), outputs=["n"]))
+    builder.set_bolt("show", bolt(outputs=[])(lambda tup: None)).shuffle_grouping("msgs")
+    engine = LocalEngine(builder.build())
+    while not engine.coordinator.finished:
+        if engine.step() is None:
+            engine.now_ms += 100
+    directory = str(write_checkpoint(engine, tmp_path / "checkpoint"))
+
+    def explained(name: str, code: int = 0) -> str:
+        return printed(capsys, "explain", name, "--checkpoint", directory, code=code)
+
+    whole = f"{tmp_path}/a/msgs.jsonl@8"
+    assert f"{tmp_path}/a/msgs.jsonl@8" in explained(whole)
+    assert explained("msgs.jsonl@8") == explained("a/msgs.jsonl@8") == explained(whole)
+    assert f"{tmp_path}/b/msgs.jsonl@0" in explained("b/msgs.jsonl@0")
+    assert f"give the source as `sparkbolt errors` prints it, such as '{tmp_path}/a/msgs.jsonl@0'" in explained(
+        "msgs.jsonl@0", code=2
+    )
+    assert "there is no story of a record 'sgs.jsonl@8'" in explained("sgs.jsonl@8", code=2)

@@ -9,7 +9,9 @@ from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
 
 from sparkbolt import ComponentMetrics, RunningTopology, Topology, TopologyBuilder, TopologyMetrics
 from sparkbolt.faces.drawing.html import running_html, topology_html
@@ -135,3 +137,9 @@ def test_a_name_is_text_and_nothing_else(show: Callable[[Topology], str]) -> Non
         assert name in {"img", "div", "b", "table", "tr", "th", "td"}
         assert not any(attribute.startswith("on") for attribute in attributes)
     ET.fromstring(svg_drawing(built(SCRIPT)))
+
+
+@given(st.text())
+def test_an_error_is_text_whatever_it_says(error: str) -> None:
+    found = Elements(running_html(Shown(built(), failure=error)))
+    assert {name for name, _ in found.found} <= {"div", "b", "table", "tr", "th", "td"}

@@ -133,3 +133,10 @@ def test_a_checkpoint_that_cannot_be_read_hides_no_other(
     assert [record.getMessage() for record in caplog.records] == [
         "checkpoint /data/gone cannot be read, and is not listed until it can: the disk is away"
     ]
+
+
+@pytest.mark.parametrize("name", ["nothing", "/etc", "../../etc/passwd", "file:///etc", "", "words/../words"])
+def test_only_what_is_listed_is_asked_for(asking: Asking, operator: UiOperator, name: str) -> None:
+    with pytest.raises(UnknownTopology, match="no topology"):
+        run(asking.document(name))
+    assert [call for call in operator.calls if call[0] != "topologies"] == []

@@ -161,3 +161,17 @@ def test_an_attribute_that_was_deleted_does_not_come_back_until_it_is_set_again(
     assert vars(bolt) == {"first": False, "count": 0}
     assert durable.restore(whole) is None
     assert vars(bolt) == {"first": True, "count": 0}
+
+
+@pytest.mark.parametrize("transient", [(), ("counts",)])
+def test_an_attribute_that_becomes_a_key_value_state_is_refused_under_its_name(transient):
+    before = make(counts=Counter(be=2), other=1)
+    data = DurableAttributes(before, "count").capture()
+    state = KeyValueTable()
+    owned = {"key_value_state": state}
+    now = DurableAttributes(make(counts=state, other=1), "count", owned=owned, transient=transient)
+    with pytest.raises(StateError, match=r"'counts' is a KeyValueState now.*give the state another name.*state\.md"):
+        now.restore(data)
+    renamed = make(table=state, counts=Counter())
+    DurableAttributes(renamed, "count", owned={"key_value_state": state}).restore(data)
+    assert (renamed.table, renamed.counts) == (state, Counter(be=2))
