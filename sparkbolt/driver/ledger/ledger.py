@@ -252,7 +252,7 @@ class Ledger:
         self.marks.promote(plan, feedback.marks, self._task_owner)
 
         new_keys = verdicts.open_keys[verdicts.open_new]
-        self.messages.admit(plan, np.concatenate((new_keys, verdicts.init_failed)))
+        self.messages.admit(plan, np.concatenate((new_keys, verdicts.init_failed)), self.life)
         ending = {*plan.expired, *(fail.key for fail in verdicts.failed)}
         self._stories.receive(feedback.hops, feedback.message_ids, ending)
         promotion.outages = self._observe(plan, feedback)

@@ -243,8 +243,12 @@ class Messages:
 
     # The steps of a promotion.
 
-    def admit(self, plan: MicroBatchPlan, unfinished: U64) -> None:
-        """Apply the plan's entries: sequences, progress, retries, and which entries have unfinished trees."""
+    def admit(self, plan: MicroBatchPlan, unfinished: U64, life: int | None = None) -> None:
+        """Apply the plan's entries: sequences, progress, retries, and which entries have unfinished trees.
+
+        If ``life``, in which the micro-batch ran, is not that of the plan, no records of a ``Spout`` were read: what
+        waits in the buffers goes on waiting.
+        """
         self.changed = {}
         new = []
         for entry in plan.reserving:
@@ -255,7 +259,8 @@ class Messages:
             live = Live(entry, plan.micro_batch_id, plan.now_ms) if entry.reserved else None
             if live is not None:
                 new.append(live)
-            self._change(self._name_of(entry)).admit(entry, live)
+            if entry.source is not None or life in (None, plan.life):
+                self._change(self._name_of(entry)).admit(entry, live)
         self.live.add(new)
         self._count(unfinished, 1)
 

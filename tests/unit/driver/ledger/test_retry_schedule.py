@@ -7,8 +7,13 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkbolt.api.retry import at_once
+from sparkbolt.base.ids import empty_u64
+from sparkbolt.driver.ledger.messages import Messages
+from sparkbolt.driver.ledger.open_trees import RotatingMap
+from sparkbolt.driver.ledger.outcomes import SpoutInfo
 from sparkbolt.driver.ledger.retry_schedule import FEW, LogName, Retry, RetrySchedule
-from sparkbolt.wire.plan import Entry
+from sparkbolt.wire.plan import Entry, MicroBatchPlan
 from tests.unit.growth import assert_flat, calls_of
 
 LOGS: tuple[LogName, ...] = (("lines", "a"), ("lines", "b"), ("orders", "a"))
@@ -99,3 +104,14 @@ def test_a_look_costs_what_it_finds() -> None:
         return calls_of(lambda: (schedule.due(99, 9), schedule.next_due_ms()))
 
     assert_flat(look, 100)
+
+
+def test_a_plan_of_a_dead_life_takes_nothing_from_the_buffer_of_a_spout() -> None:
+    messages = Messages([SpoutInfo("jobs", (1,), False, at_once(3))], task_owner=lambda task: ("jobs", 0))
+    before = Messages([SpoutInfo("jobs", (1,), False, at_once(3))], task_owner=lambda task: ("jobs", 0))
+    messages.take_over(before, RotatingMap(2), {1: [5]})
+    plan = MicroBatchPlan(0, life=1, now_ms=0, entries=(Entry(1, 9, None, 5, 6, 1, (5,)),))
+    messages.admit(plan, empty_u64(), life=2)
+    assert [retry.position for retry in messages.retries.due(9)] == [5]
+    messages.admit(plan, empty_u64(), life=1)
+    assert messages.retries.due(9) == []
