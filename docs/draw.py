@@ -277,7 +277,7 @@ def _delivered(frames: list[tuple[int, Frame]]) -> list[Delivered]:
 def _one_line() -> tuple[LocalEngine, Delivered, list[Delivered]]:
     """The line's delivery and its words', with the edges that the engine gave them."""
     engine = LocalEngine(word_count(fuse=False))
-    plan = engine.coordinator.next_plan(0, 0.0)
+    plan = engine.perform_all(engine.coordinator.next_plan(0, 0.0))
     assert plan is not None
     moment = Moment(plan.micro_batch_id, plan.now_ms)
     rows = run_piece(engine.worker, moment, Piece(0, plan.entries[0])).to_rows(engine.lane)

@@ -54,8 +54,7 @@ class StreamSources:
 class SourceRanges:
     """Which trees belong to which source.
 
-    >>> from sparkbolt.base.codec import ROW
-    from sparkbolt.base.ids import mix64, tree_key
+    >>> from sparkbolt.base.ids import mix64, tree_key
     >>> ranges = SourceRanges.of([(tree_key(1, 0), 10, 0), (tree_key(1, 10), 5, 1)])
     >>> ranges.codes_of(np.array([mix64(tree_key(1, 12)), mix64(tree_key(1, 9)), 7], dtype=np.uint64)).tolist()
     [1, 0, -1]
