@@ -209,7 +209,7 @@ def kafka_partitions(count: int) -> dict[str, Cost]:
     driver.spout.show(count, end=1)
     whole = spent_s(lambda: driver.step(all_acked))
     driver.spout._positions.clear()
-    begins = spent_s(lambda: driver.coordinator._tell_spout(SOURCE, changed=False))
+    begins = spent_s(lambda: driver.perform_all(driver.coordinator.spout_steps.tell_sources([SOURCE], changed=False)))
     return {
         "a poll without news": Cost(repeated_s(driver.poll)),
         "a micro-batch of all": Cost(whole),
