@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sparkbolt.api.config import did_you_mean
+from sparkbolt.base.codec import SPARSE
 from sparkbolt.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class ComponentMetrics:
     >>> counts.execute_ms / counts.executed
     0.25
     """
+
+    JSON = SPARSE
 
     emitted: int = 0
     executed: int = 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
 from typing import Any, NamedTuple
 
 from sparkbolt.api.retry import RetryPolicy
+from sparkbolt.base.codec import SPARSE
 
 BROKEN_SHARE, AWAY_SHARE = 0.95, 0.5
 TUPLES_MIN, MICRO_BATCHES_MIN = 100, 3
@@ -104,6 +105,8 @@ class Outage:
     <Phase.WELL: 'well'>
     """
 
+    JSON = SPARSE
+
     phase: Phase = Phase.WELL
     tuples: int = 0
     """First attempts for which it raised since the last tuple that it accepted."""
@@ -181,13 +184,3 @@ class Outage:
             probed_ms=probed_ms,
             next_probe_ms=now_ms + wait_ms,
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON object, without values that equal their defaults."""
-        mine, default = asdict(self), asdict(Outage())
-        return {name: value for name, value in mine.items() if value != default[name]} | {"phase": self.phase.value}
-
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Outage:
-        """The inverse of ``to_json``."""
-        return cls(**{**body, "phase": Phase(body["phase"])})

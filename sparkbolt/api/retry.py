@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from sparkbolt.api.arguments import SHARE, Check, verify_fields, whole
+from sparkbolt.base.codec import ROW
 from sparkbolt.base.ids import MASK64, mix64
 from sparkbolt.errors import ConfigError
 
@@ -40,6 +41,8 @@ class RetryPolicy:
     >>> policy.allows(5), policy.allows(6)
     (True, False)
     """
+
+    JSON = ROW
 
     max_retries: Annotated[int, whole(0)] | None = None
     """How often a message is retried after its first attempt; 0: never; None: until it is acked."""
@@ -75,22 +78,6 @@ class RetryPolicy:
         longest = self.max_backoff // _MS
         wait = min(longest, (self.min_backoff // _MS) << min(failures - 1, _DOUBLINGS_MAX))
         return wait - int(wait * self.jitter * (mix64(mix64(key) + failures) / (MASK64 + 1)))
-
-    def to_json(self) -> list[Any]:
-        """Return the policy as a list of numbers; waits are in microseconds."""
-        one = timedelta(microseconds=1)
-        return [self.max_retries, self.min_backoff // one, self.max_backoff // one, self.jitter]
-
-    @classmethod
-    def from_json(cls, value: list[Any]) -> RetryPolicy:
-        """The inverse of ``to_json``."""
-        retries, least, longest, jitter = value
-        return cls(
-            max_retries=retries,
-            min_backoff=timedelta(microseconds=least),
-            max_backoff=timedelta(microseconds=longest),
-            jitter=jitter,
-        )
 
 
 Policies = Mapping[str, RetryPolicy | None]

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sparkbolt.api.causes import Cause, MessageOutcome, outcome_words
 from sparkbolt.api.tree_life import TreeState
+from sparkbolt.base.codec import ROW
 from sparkbolt.base.exceptions import pass_on
 from sparkbolt.base.ids import mix64, split_key
 
@@ -34,6 +35,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 @dataclass(frozen=True)
 class Hop:
     """What one task did with the tuples of one tree in one micro-batch."""
+
+    JSON = ROW
 
     key: int
     micro_batch_id: int
@@ -73,17 +76,6 @@ class Hop:
         """Whether it is the answer of a task that was asked whether it holds tuples of a tree that timed out."""
         return self.held > 0 and not (self.tuples or self.acked or self.failed or self.emitted)
 
-    def to_json(self) -> list[Any]:
-        """Return the hop as a list; without ``trace_parent`` if it is empty, as before there was one."""
-        values = list(vars(self).values())
-        return values if self.trace_parent else values[:-1]
-
-    @classmethod
-    def from_json(cls, value: Sequence[Any]) -> Hop:
-        """The inverse of ``to_json``."""
-        emitted = tuple((stream, count) for stream, count in value[_EMITTED])
-        return cls(*[*value[:_EMITTED], emitted, *value[_EMITTED + 1 :]])
-
     def words(self) -> str:
         """Return the hop as a short text.
 
@@ -109,9 +101,6 @@ class Hop:
         """Return what it emitted, as the end of a sentence; empty if it emitted nothing, or the number is unknown."""
         lines = [f"{count} ({stream})" for stream, count in self.emitted if count]
         return f", emitted {', '.join(lines)}" if lines else ""
-
-
-_EMITTED = [field_.name for field_ in fields(Hop)].index("emitted")
 
 
 @dataclass

@@ -1,7 +1,8 @@
 """Records (dataclasses, ``TypedDict``) as JSON values and back, by the annotations of their fields.
 
-A dataclass with ``JSON = SPARSE`` is written without the fields that equal their defaults. A class with ``to_json`` and
-``from_json`` is written and read by them, and a field ``Annotated[TYPE, Coder(...)]`` by that coder.
+A dataclass with ``JSON = SPARSE`` is written without the fields that equal their defaults, and one with ``JSON = ROW``,
+like a named tuple, as a list without the defaults at its end. A class with ``to_json`` and ``from_json`` is written and
+read by them, and a field ``Annotated[TYPE, Coder(...)]`` by that coder.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from datetime import timedelta
+from enum import Enum
 from functools import cache
 from typing import (
     Annotated,
@@ -24,7 +27,10 @@ from typing import (
     is_typeddict,
 )
 
-SPARSE = "sparse"
+from sparkbolt.base.words import Word
+
+_MICROSECOND = timedelta(microseconds=1)
+SPARSE, ROW = "sparse", "row"
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
 
@@ -111,20 +117,27 @@ def coder(kind: Any) -> Coder:
 def _coder(kind: Any) -> Coder:
     origin, of = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return next(note for note in of if isinstance(note, Coder))
+        return next((note for note in of if isinstance(note, Coder)), None) or coder(of[0])
     if origin is NotRequired:
         return coder(of[0])
     if origin in (Union, types.UnionType) and len(of) == 2 and of[1] is type(None):
         inner = coder(of[0])
         return Coder(_unless_none(inner.encode), _unless_none(inner.decode))
     if origin in (dict, Mapping) or kind is dict:
-        return _mapping(coder(of[1] if of else Any))
+        return _mapping(coder(of[1] if of else Any)) if not of or of[0] is str else _pairs(*of)
     if origin is tuple and of[-1] is not ...:
-        return _row([coder(one) for one in of])
+        return _fixed([coder(one) for one in of])
     if origin in (list, tuple):
         return _sequence(origin, coder(of[0]))
+    if origin is frozenset:
+        inner = _sequence(frozenset, coder(of[0]))
+        return Coder(lambda value: inner.encode(sorted(value)), inner.decode)
     if hasattr(kind, "to_json") and hasattr(kind, "from_json"):
         return Coder(lambda value: value.to_json(), kind.from_json)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _enum(kind)
+    if getattr(kind, "JSON", None) == ROW or hasattr(kind, "_fields"):
+        return _row(kind)
     if is_typeddict(kind) or is_dataclass(kind):
         return record(kind)
     raise TypeError(f"{kind!r} has no form in JSON: use a record, list, dict, tuple or a plain type")
@@ -144,9 +157,9 @@ def required_fields(kind: Any) -> list[str]:
 
 
 def record(kind: Any) -> Coder:
-    """The coder of a record by its fields, even if its class has ``to_json`` and ``from_json``."""
+    """The coder of a record by its fields (but those with ``compare=False``), even if it has ``to_json``."""
     hints = get_type_hints(kind, include_extras=True)
-    names = [one.name for one in fields(kind)] if is_dataclass(kind) else list(hints)
+    names = [one.name for one in fields(kind) if one.compare] if is_dataclass(kind) else list(hints)
     coders = {name: coder(hints[name]) for name in names}
     decoders = {name: one.decode for name, one in coders.items()}
     absent = _defaults(kind) if getattr(kind, "JSON", None) == SPARSE else {}
@@ -166,6 +179,43 @@ def record(kind: Any) -> Coder:
         return make(**values)
 
     return Coder(write, read)
+
+
+def _row(kind: Any) -> Coder:
+    hints = get_type_hints(kind, include_extras=True)
+    names = kind._fields if hasattr(kind, "_fields") else [one.name for one in fields(kind)]
+    coders = [coder(hints[name]) for name in names]
+    defaults = kind._field_defaults if hasattr(kind, "_fields") else _defaults(kind)
+    absent = [defaults.get(name, MISSING) for name in names]
+    required = absent.count(MISSING)
+
+    def write(value: Any) -> list[Any]:
+        own = [getattr(value, name) for name in names]
+        while len(own) > required and own[-1] == absent[len(own) - 1]:
+            own.pop()
+        return [one.encode(inner) for one, inner in zip(coders, own, strict=False)]
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, list | tuple) or not required <= len(value) <= len(names):
+            raise MismatchError(f"is not an array of {required} to {len(names)}")
+        return kind(**{name: one.decode(inner) for name, one, inner in zip(names, coders, value, strict=False)})
+
+    return Coder(write, read)
+
+
+def _enum(kind: type[Enum]) -> Coder:
+    def read(value: Any) -> Any:
+        try:
+            return kind.of(value) if issubclass(kind, Word) else kind(value)
+        except ValueError:
+            raise MismatchError(f"is not one of {', '.join(str(one.value) for one in kind)}") from None
+
+    return Coder(lambda value: str(value) if isinstance(value, str) else value.value, read)
+
+
+def _pairs(key: Any, of: Any) -> Coder:
+    inner = _sequence(list, _fixed([coder(key), coder(of)]))
+    return Coder(lambda value: inner.encode(value.items()), lambda value: dict(inner.decode(value)))
 
 
 def _defaults(kind: Any) -> dict[str, Any]:
@@ -197,7 +247,7 @@ def _mapping(of: Coder) -> Coder:
     )
 
 
-def _row(coders: Sequence[Coder]) -> Coder:
+def _fixed(coders: Sequence[Coder]) -> Coder:
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple) or len(value) != len(coders):
             raise MismatchError(f"is not an array of {len(coders)}")
@@ -244,4 +294,5 @@ _CODERS: dict[Any, Coder] = {
     int: _plain(int, "an integer"),
     float: _plain((int, float), "a number"),
     bool: _plain(bool, "a boolean"),
+    timedelta: Coder(lambda value: value // _MICROSECOND, lambda value: value * _MICROSECOND),
 }

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 
 class PicklesArguments:
     """An object whose pickle holds its arguments alone.
 
-    An attribute whose name begins with an underscore belongs to one process, such as a connection or an open file. It
-    is missing in a copy until ``_begin`` or the first use makes it.
+    A connection or an open file belongs to one process. It is missing in a copy until ``_begin`` or the first use makes
+    it.
     """
+
+    _opened: ClassVar[tuple[str, ...] | None] = None
+    """The attributes that belong to one process; None: all whose names begin with an underscore."""
 
     def _begin(self) -> None:
         """Begin with nothing open."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to one process."""
-        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+        opened = self._opened
+        if opened is None:
+            return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+        return {name: value for name, value in self.__dict__.items() if name not in opened}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Take the arguments, with nothing open."""

@@ -37,6 +37,8 @@ class GeneratorSpout(PicklesArguments, PartitionedSpout):
     ['n']
     """
 
+    _opened = ("_parallelism", "_turn", "_ahead", "_cursors")
+
     first_budget = 100
 
     @checked

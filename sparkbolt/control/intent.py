@@ -12,7 +12,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_type_hints
 
 from sparkbolt.api.config import TIMEOUT_SECS_MIN, did_you_mean
 from sparkbolt.api.topology import Topology
@@ -187,10 +187,14 @@ class Intent:
     @classmethod
     def loads(cls, data: bytes | None, where: str = "the checkpoint") -> Intent:
         """The inverse of ``dumps``; None, or a file that is damaged, gives an intent that changes nothing."""
-        if data is None:
-            return cls()
+        found: dict[str, Any] = {}
         try:
-            found = decode(cls, json.loads(data))
+            body = json.loads(data or b"{}")
+            if not isinstance(body, dict):
+                raise ValueError("it is not a JSON object")
+            for name, hint in get_type_hints(cls).items():
+                if name in body:
+                    found[name] = decode(hint, body[name])
         except (ValueError, RecursionError) as error:
             log.error(
                 "%s: the file %r cannot be read (%s): the changes of operators do not apply; make them again, or "
@@ -200,13 +204,14 @@ class Intent:
                 error,
             )
             return cls()
+        intent = cls(**found)
         valid = {
             key: {name: value for name, value in values.items() if SETTINGS[key].allows(value)}
-            for key, values in found.settings.items()
+            for key, values in intent.settings.items()
             if key in SETTINGS
         }
         settings = {key: values for key, values in valid.items() if values}
-        return replace(found, settings=settings, traces=found.traces[-TRACES_MAX:])
+        return replace(intent, settings=settings, traces=intent.traces[-TRACES_MAX:])
 
 
 def pending_components(topology: Topology) -> list[str]:

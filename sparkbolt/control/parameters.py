@@ -226,8 +226,8 @@ class Row:
     name: str
     about: str
     """A sentence for the help of commands, the REST schema and pages."""
-    parameters: tuple[Parameter, ...] = ()
-    act: Callable[..., Any] = print
+    parameters: tuple[Parameter, ...]
+    act: Callable[..., Any]
     CONTEXT: ClassVar[tuple[str, ...]] = ()
     """Parameters of the function that are no arguments."""
 

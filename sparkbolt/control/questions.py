@@ -21,7 +21,7 @@ TimeMs = Annotated[int | None, Parameter(lowest=0)]
 
 
 @dataclass(frozen=True)
-class Question(Row):
+class TopologyQuestion(Row):
     """A question about a topology, or about all of them."""
 
     CONTEXT = ("self", "topology")
@@ -33,15 +33,15 @@ class Question(Row):
     """The sentence if the answer is None."""
 
 
-QUESTIONS: dict[str, Question] = {}
+QUESTIONS: dict[str, TopologyQuestion] = {}
 """By name."""
 
 
 def question(path: str, **row: Any) -> Callable[[F], F]:
-    """Add a row with the fields of ``Question`` for a method."""
+    """Add a row with the fields of ``TopologyQuestion`` for a method."""
 
     def add(method: F) -> F:
-        one = Question.of(method, path=path, **{"answer": hints_of(method)["return"], **row})
+        one = TopologyQuestion.of(method, path=path, **{"answer": hints_of(method)["return"], **row})
         QUESTIONS[one.name] = one
         return method
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 
+from sparkbolt.base.codec import encode
 from sparkbolt.base.files import Files
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.effects import Write
@@ -66,7 +67,7 @@ class Planner:
             CheckpointError: Spark has committed less than the ledger has promoted.
         """
         ledger = self.coordinator.ledger
-        number = int(start["n"])
+        number = int(start["micro_batch_id"])
         if self._last_commit is not None:
             number = max(number, self._last_commit())
         if ledger.staged is not None and number == ledger.staged:
@@ -166,11 +167,11 @@ class Planner:
 
     def offset_of(self, plan: MicroBatchPlan) -> tuple[Offset, tuple[Write, ...]]:
         """The end of a plan's micro-batch, and the file that is written first if the plan is too large for it."""
-        body, text = plan.to_json(), plan.dumps()
+        text = plan.dumps()
         if len(text) <= self.coordinator.config.plan_bytes_max:
-            return body, ()
+            return encode(plan), ()
         name = f"{plan.micro_batch_id}-{self.coordinator.life}"
-        return {"n": plan.micro_batch_id, "file": name}, (Write(f"plans/{name}", text.encode()),)
+        return {"micro_batch_id": plan.micro_batch_id, "file": name}, (Write(f"plans/{name}", text.encode()),)
 
     def plan_of(self, offset: Offset) -> MicroBatchPlan:
         """The plan of this life, or of an earlier one, that an offset stands for.

@@ -22,10 +22,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from sparkbolt.api.metrics import ComponentMetrics
 from sparkbolt.api.outage import Health
 from sparkbolt.api.reports import ErrorReport, Fail
 from sparkbolt.api.story import Hop
+from sparkbolt.base.codec import decode, encode
 from sparkbolt.base.files import Files
 from sparkbolt.base.ids import split_key
 from sparkbolt.driver.effects import Remove, Write
@@ -69,14 +69,7 @@ class Aborts:
 
     def dumps(self) -> bytes:
         """The aborts as bytes."""
-        body = {
-            "plan": self.plan_digest,
-            "repeats": self.repeats,
-            "fails": [vars(fail) for fail in self.fails.values()],
-            "hops": [hop.to_json() for hop in self.hops],
-            "healths": {name: list(health) for name, health in self.healths.items()},
-        }
-        return json.dumps(body, separators=(",", ":")).encode()
+        return json.dumps(encode(self), separators=(",", ":")).encode()
 
     @classmethod
     def loads(cls, data: bytes, name: str) -> Aborts:
@@ -86,16 +79,8 @@ class Aborts:
             CheckpointError: the bytes are damaged; ``name`` is in the message.
         """
         try:
-            body: Mapping[str, Any] = json.loads(data)
-            fails = [Fail(**{**fail, "cause": Cause.of(fail["cause"])}) for fail in body["fails"]]
-            return cls(
-                body["plan"],
-                body["repeats"],
-                {fail.key: fail for fail in fails},
-                [Hop.from_json(hop) for hop in body["hops"]],
-                {bolt: Health(*health) for bolt, health in body["healths"].items()},
-            )
-        except (ValueError, KeyError, TypeError) as error:
+            return decode(cls, json.loads(data))
+        except ValueError as error:
             raise CheckpointError(f"{name} is damaged ({error}): it cannot tell which messages are left out") from error
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from sparkbolt.api.dead_letters import Attempt, ExhaustedMessage, remember
 from sparkbolt.api.reports import FailedTree
@@ -28,15 +27,6 @@ class MessageAttempts:
     def exhausted(self, tree: FailedTree) -> ExhaustedMessage:
         """The report on a message whose last attempt failed; that attempt is already among these."""
         return ExhaustedMessage(self.attempts, self.left_out, tree.end, tree.message_id)
-
-    def to_json(self) -> list[Any]:
-        """The attempts as a list."""
-        return [[dict(vars(attempt)) for attempt in self.attempts], self.left_out]
-
-    @classmethod
-    def from_json(cls, body: list[Any]) -> MessageAttempts:
-        """The inverse of ``to_json``."""
-        return cls(tuple(Attempt(**attempt) for attempt in body[0]), body[1])
 
 
 NO_ATTEMPTS = MessageAttempts()

@@ -16,12 +16,13 @@ from __future__ import annotations
 import io
 import json
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import cloudpickle
 
+from sparkbolt.base.codec import ROW, SPARSE, MismatchError, decode, encode
 from sparkbolt.base.exceptions import line_of, pass_on, printed
 from sparkbolt.base.files import Files
 from sparkbolt.base.ids import tree_key
@@ -54,6 +55,8 @@ class Entry:
        attempt;
     4. exhausted messages of either spout, which are read once more for their dead letters: ``letters`` is set too.
     """
+
+    JSON = ROW
 
     task: int
     base: int
@@ -90,25 +93,12 @@ class Entry:
         offset = sequence - self.base
         return self.positions[offset] if self.positions is not None else self.start + offset
 
-    def to_json(self) -> list[Any]:
-        """The entry as a list; trailing fields that have their defaults are left out."""
-        values = [self.task, self.base, self.source, self.start, self.end, self.attempt, self.positions]
-        more = [self.once, self.letters] if self.letters is not None else [True] if self.once else []
-        return [*values, *more]
-
-    @classmethod
-    def from_json(cls, value: list[Any]) -> Entry:
-        """The inverse of ``to_json``."""
-        positions = tuple(value[6]) if value[6] is not None else None
-        task, base, source, start, end, attempt = value[:6]
-        once = len(value) > 7 and value[7]
-        letters = tuple(value[8]) if len(value) > 8 else None
-        return cls(task, base, source, start, end, attempt, positions, once, letters)
-
 
 @dataclass(frozen=True)
 class MicroBatchPlan:
     """All that is needed to run a micro-batch, and to run it again."""
+
+    JSON = SPARSE
 
     micro_batch_id: int
     life: int
@@ -168,62 +158,13 @@ class MicroBatchPlan:
         """The entries that may be read in ``life``."""
         return tuple(entry for entry in self.entries if entry.lasting or life == self.life)
 
-    def to_json(self) -> dict[str, Any]:
-        """The plan as a JSON object; empty fields are left out."""
-        body: dict[str, Any] = {"n": self.micro_batch_id, "life": self.life, "now": self.now_ms}
-        if self.entries:
-            body["entries"] = [entry.to_json() for entry in self.entries]
-        if self.ticks:
-            body["ticks"] = list(self.ticks)
-        if self.clocks:
-            body["clocks"] = list(self.clocks)
-        if self.expired:
-            body["expired"] = list(self.expired)
-        if self.void:
-            body["void"] = [list(pair) for pair in self.void]
-        if self.asked:
-            body["asked"] = list(self.asked)
-        if self.again:
-            body["again"] = [entry.to_json() for entry in self.again]
-        if self.outbox_acks:
-            body["settled"] = outbox_acks_to_json(self.outbox_acks)
-        if self.streams:
-            body["streams"] = [stream.to_json() for stream in self.streams]
-            body["open"] = [list(range_) for range_ in self.open_ranges]
-        return body
-
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> MicroBatchPlan:
-        """The inverse of ``to_json``.
-
-        Raises:
-            CheckpointError: the object is not a plan.
-        """
-        if "life" not in body:
-            raise CheckpointError("an offset in the checkpoint holds no plan: the offset log is damaged")
-        return cls(
-            micro_batch_id=body["n"],
-            life=body["life"],
-            now_ms=body["now"],
-            entries=tuple(Entry.from_json(entry) for entry in body.get("entries", ())),
-            ticks=tuple(body.get("ticks", ())),
-            clocks=tuple(body.get("clocks", ())),
-            expired=tuple(body.get("expired", ())),
-            void=tuple((task, sequence) for task, sequence in body.get("void", ())),
-            asked=tuple(body.get("asked", ())),
-            again=tuple(Entry.from_json(entry) for entry in body.get("again", ())),
-            outbox_acks=outbox_acks_from_json(body.get("settled", ())),
-            streams=tuple(map(StreamSources.from_json, body.get("streams", ()))),
-            open_ranges=tuple((task, base, count, source) for task, base, count, source in body.get("open", ())),
-        )
-
     def dumps(self) -> str:
         """The plan as one line of JSON; equal plans give equal text."""
-        return json.dumps(self.to_json(), separators=(",", ":"))
+        return json.dumps(encode(self), separators=(",", ":"))
 
 
 Offset = Mapping[str, Any]
-BEFORE_THE_FIRST: Offset = {"n": -1}
+BEFORE_THE_FIRST: Offset = {"micro_batch_id": -1}
 """The constant offset that stands before micro-batch 0; it holds no plan."""
 
 
@@ -238,7 +179,12 @@ def plan_of(offset: Offset, files: Files, where: str) -> MicroBatchPlan:
         if data is None:
             raise CheckpointError(f"{where}: plans/{offset['file']} is missing, though an offset of Spark's names it")
         offset = json.loads(data)
-    return MicroBatchPlan.from_json(offset)
+    try:
+        return decode(MicroBatchPlan, offset)
+    except MismatchError as error:
+        raise CheckpointError(
+            f"an offset in the checkpoint holds no plan ({error}): the offset log is damaged"
+        ) from None
 
 
 class Timer(NamedTuple):
@@ -248,24 +194,6 @@ class Timer(NamedTuple):
     """A micro-batch must run for the task at this time, in milliseconds since the epoch, at the latest."""
     waits: bool = True
     """Whether the task will then process what it has already received; a topology is not finished before."""
-
-
-def outbox_acks_to_json(settled: Iterable[tuple[int, int, int]]) -> list[list[int]]:
-    """Encode (task number, start, end) as plans and snapshots store it: [task number, first, last].
-
-    >>> outbox_acks_to_json([(6, 10, 12)])
-    [[6, 10, 11]]
-    """
-    return [[task, start, end - 1] for task, start, end in settled]
-
-
-def outbox_acks_from_json(body: Iterable[Sequence[int]]) -> tuple[tuple[int, int, int], ...]:
-    """The inverse of ``outbox_acks_to_json``.
-
-    >>> outbox_acks_from_json([[6, 10, 11]])
-    ((6, 10, 12),)
-    """
-    return tuple((task, first, last + 1) for task, first, last in body)
 
 
 _PLAIN = frozenset({int, float, bool, type(None)})

@@ -8,13 +8,13 @@ belongs to no source, and holds no watermark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from sparkbolt.base.codec import ROW
 from sparkbolt.base.ids import U64, unmix64_array
 
 NOTHING_YET = -1
@@ -27,6 +27,8 @@ class StreamSources:
 
     Times are timestamps of tuples in milliseconds, over all tasks of the bolt and all promoted micro-batches.
     """
+
+    JSON = ROW
 
     bolt: str
     component: str
@@ -47,23 +49,13 @@ class StreamSources:
     release_ms: int | None
     """When the next source that has no records at present is idle and no longer holds the watermark; None if none."""
 
-    def to_json(self) -> list[Any]:
-        """The fields as a list."""
-        return list(astuple(self))
-
-    @classmethod
-    def from_json(cls, body: Sequence[Any]) -> StreamSources:
-        """The inverse of ``to_json``."""
-        bolt, component, stream, newest_ms, has_sources, others_ms, planned, *rest = body
-        pairs = tuple((code, newest) for code, newest in planned)
-        return cls(bolt, component, stream, newest_ms, has_sources, others_ms, pairs, *rest)
-
 
 @dataclass(frozen=True)
 class SourceRanges:
     """Which trees belong to which source.
 
-    >>> from sparkbolt.base.ids import mix64, tree_key
+    >>> from sparkbolt.base.codec import ROW
+    from sparkbolt.base.ids import mix64, tree_key
     >>> ranges = SourceRanges.of([(tree_key(1, 0), 10, 0), (tree_key(1, 10), 5, 1)])
     >>> ranges.codes_of(np.array([mix64(tree_key(1, 12)), mix64(tree_key(1, 9)), 7], dtype=np.uint64)).tolist()
     [1, 0, -1]

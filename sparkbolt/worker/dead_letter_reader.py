@@ -16,7 +16,7 @@ says what is missing. Before that, a source that raises is read a few times.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,15 +37,18 @@ from sparkbolt.api.progress import Activity
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.api.reports import ErrorReport, Fail
 from sparkbolt.api.retry import refused
+from sparkbolt.api.story import short
 from sparkbolt.api.tuples import DEFAULT_STREAM
 from sparkbolt.base.exceptions import pass_on
 from sparkbolt.base.ids import tree_key
 from sparkbolt.errors import EmitError, SourceUnavailable
 from sparkbolt.layout.lane import policy_of
+from sparkbolt.wire.exclusion import NOTHING_EXCLUDED, Exclusion
 from sparkbolt.wire.frames import FrameKind, python_values, wrap
-from sparkbolt.wire.plan import Record, Refused
+from sparkbolt.wire.plan import Entry, Record, Refused
 from sparkbolt.worker.failures import Failure, failure_of
 from sparkbolt.worker.source_reader import EntryReader
+from sparkbolt.worker.stage import Stage
 
 READS_MAX = 3
 """How often a record is read, if reading raises, before its letter is written without it."""
@@ -69,6 +72,30 @@ class FoundMessage:
 class LetterReader(EntryReader):
     """Reads the messages of an entry that are given up, and writes their dead letters."""
 
+    def __init__(
+        self,
+        stage: Stage,
+        entry: Entry,
+        traced: Sequence[int] = (),
+        exclusion: Exclusion = NOTHING_EXCLUDED,
+        *,
+        kept: Mapping[int, tuple[Any, ...]] | None = None,
+        id_field: str | None = None,
+    ) -> None:
+        """Read ``entry`` within ``stage``.
+
+        Args:
+            stage: the stage.
+            entry: what to read.
+            traced: as in ``Piece``.
+            exclusion: what this execution of the plan leaves out.
+            kept: the values of messages that are kept in an outbox, by position; None: the spout is asked.
+            id_field: the field of these values with the user's own id.
+        """
+        super().__init__(stage, entry, traced, exclusion)
+        self._kept = kept
+        self._id_field = id_field
+
     def read(self, records: Sequence[Record] = ()) -> None:
         """Make the letters, and write or emit them as the spout's ``dead_letters`` setting says."""
         entry = self._entry
@@ -82,7 +109,8 @@ class LetterReader(EntryReader):
                 letters.append((sequence, self._letter(exhausted, None, record.stream, fields, again.rows, again)))
                 continue
             position = entry.position_of(sequence)
-            found = self._found(exhausted, Range(self._index, entry.source, position, position + 1), sequence)
+            found = self._kept_at(position) if self._kept is not None else None
+            found = found or self._found(exhausted, Range(self._index, entry.source, position, position + 1), sequence)
             if found is not None:
                 fields = self._stream(DEFAULT_STREAM).fields
                 letter = self._letter(exhausted, position, DEFAULT_STREAM, fields, found.rows, found)
@@ -97,6 +125,15 @@ class LetterReader(EntryReader):
             self._emit_letters(stream, letters)
         else:
             self._write(letters)
+
+    def _kept_at(self, position: int) -> FoundMessage:
+        """What an outbox keeps of a message."""
+        values = self._kept.get(position) if self._kept is not None else None
+        if values is None:
+            return FoundMessage(notes=["its values are not kept any more"])
+        fields = self._stream(DEFAULT_STREAM).fields
+        own_id = values[fields.index(self._id_field)] if self._id_field in fields else None
+        return FoundMessage([values], message_id=short(own_id) if self._id_field in fields else None)
 
     @staticmethod
     def _emitted_again(record: Record) -> FoundMessage:

@@ -6,11 +6,14 @@ Rule: every exception that leaves user code fails its tuple, also a ``BaseExcept
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkbolt.api.causes import NOT_TRIED, STOPPING, Cause
+from sparkbolt.api.reports import Fail
 from sparkbolt.base.exceptions import REASON_CHARACTERS_MAX, line_of, pass_on, reason_of, text_of
+from sparkbolt.base.ids import unmix64
 from sparkbolt.errors import (
     EmitError,
     EngineError,
@@ -61,6 +64,15 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(Cause.REJECTED, line_of(error) or "rejected by the bolt")
     cause = Cause.EMIT if isinstance(error, EmitError) else Cause.EXCEPTION
     return Failure(cause, line_of(error), text_of(error))
+
+
+def fails_of(roots: Iterable[int], owner: tuple[str, int], failure: Failure, micro_batch_id: int) -> list[Fail]:
+    """The fails of the trees with these roots, by a task given as (component, index)."""
+    component, index = owner
+    return [
+        Fail(unmix64(root), component, index, failure.cause, failure.reason, micro_batch_id, failure.traceback)
+        for root in roots
+    ]
 
 
 def stop_without_tree(component: str, failure: Failure, on_error: str) -> None:

@@ -12,7 +12,18 @@ The search covers attributes, containers in them, and attributes of objects in t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, MutableSequence, MutableSet, Set
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    MutableSequence,
+    MutableSet,
+    Set,
+)
+from itertools import islice
 from typing import Any
 
 from sparkbolt.api.pickling import attributes_of
@@ -30,24 +41,27 @@ def held_tuples(attributes: Mapping[str, Any], roots: Collection[int]) -> list[T
         attributes: a bolt's ``__dict__``.
         roots: the roots of the trees.
     """
-    found: list[Tuple] = []
+    reached = islice(_reached(attributes.values()), LOOKS_MAX)
+    return [value for value in reached if isinstance(value, Tuple) and any(root in roots for root, _ in value.anchors)]
+
+
+_LEAVES = (str, bytes, int, float, type, type(None))
+
+
+def _reached(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield values and all that they contain, each object once; what one contains is looked up after it was yielded."""
     seen: set[int] = set()
-    waiting: deque[Any] = deque(attributes.values())
-    while waiting and len(seen) < LOOKS_MAX:
+    waiting = deque(values)  # not by recursion: a value may be nested deeper than Python's stack
+    while waiting:
         value = waiting.popleft()
-        if id(value) in seen or value is None or isinstance(value, str | bytes | int | float | type):
+        if isinstance(value, _LEAVES) or id(value) in seen:
             continue
         seen.add(id(value))
-        if isinstance(value, Tuple):
-            if any(root in roots for root, _ in value.anchors):
-                found.append(value)
-            continue
+        yield value
         try:
-            waiting.extend(_inside(value))
+            waiting.extend(() if isinstance(value, Tuple) else _inside(value))
         except BaseException as error:  # noqa: BLE001  a container of the user's own may raise anything
             pass_on(error)
-            continue
-    return found
 
 
 def _inside(value: Any) -> Iterable[Any]:
@@ -81,7 +95,6 @@ def forget(attributes: MutableMapping[str, Any], void: Mapping[int, int]) -> int
     Returns:
         How many places held a void tuple.
     """
-    seen: set[int] = set()
 
     def is_void(value: Any) -> bool:
         if not isinstance(value, Tuple):
@@ -90,51 +103,37 @@ def forget(attributes: MutableMapping[str, Any], void: Mapping[int, int]) -> int
         return bool(keys) and all(sequence < void.get(task, 0) for task, sequence in keys)
 
     found = 0
-    waiting: deque[Any] = deque()  # not by recursion: a value may be nested deeper than Python's stack
     for name, value in attributes.items():
         if is_void(value):
             attributes[name] = None
             found += 1
-        else:
-            waiting.append(value)
-    while waiting:
-        value = waiting.popleft()
-        if value is None or isinstance(value, _LEAVES) or id(value) in seen:
-            continue
-        seen.add(id(value))
+    for value in _reached(list(attributes.values())):
         try:
-            lost, inside = _clean(value, is_void)
+            found += _drop(value, is_void)
         except BaseException as error:  # noqa: BLE001  a container of the user's own may raise anything, and keeps what it has
             pass_on(error)
-            continue
-        found += lost
-        waiting.extend(inside)
     return found
 
 
-_LEAVES = (str, bytes, int, float, Tuple, type)
-
-
-def _clean(value: Any, is_void: Callable[[Any], bool]) -> tuple[int, Iterable[Any]]:
-    """Remove void tuples from one container; return how many were removed, and what is left in it."""
+def _drop(value: Any, is_void: Callable[[Any], bool]) -> int:
+    """Remove void tuples from a container; return how many were removed."""
+    if isinstance(value, Tuple):
+        return 0
     if isinstance(value, MutableMapping):
         gone = [key for key, held in value.items() if is_void(held) or is_void(key)]
         for key in gone:
             del value[key]
-        return len(gone), list(value.values())
+        return len(gone)
     if isinstance(value, MutableSet):
-        voids = [held for held in value if is_void(held)]
-        for held in voids:
+        gone = [held for held in value if is_void(held)]
+        for held in gone:
             value.discard(held)
-        return len(voids), list(value)
+        return len(gone)
     if isinstance(value, MutableSequence | deque):
         kept = [held for held in value if not is_void(held)]
         lost = len(value) - len(kept)
         if lost:
             value.clear()
             value.extend(kept)
-        return lost, kept
-    if isinstance(value, tuple):
-        return 0, value
-    inner = getattr(value, "__dict__", None)
-    return 0, [inner] if isinstance(inner, dict) else ()
+        return lost
+    return 0

@@ -10,15 +10,12 @@ Rule 3: a dead letter is made here, where the values are; no source is asked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from sparkbolt.api.dead_letters import ExhaustedMessage
 from sparkbolt.api.inlets import InletSpout
 from sparkbolt.api.progress import Activity
-from sparkbolt.api.ranges import Range
 from sparkbolt.api.reports import ErrorReport
 from sparkbolt.api.story import short
 from sparkbolt.api.tuples import DEFAULT_STREAM, TRACED
@@ -26,8 +23,7 @@ from sparkbolt.base.exceptions import line_of
 from sparkbolt.base.ids import mix64_array
 from sparkbolt.errors import check
 from sparkbolt.wire.frames import FrameKind, Inbox, encode_control, python_values
-from sparkbolt.wire.plan import Entry, Record
-from sparkbolt.worker.dead_letter_reader import FoundMessage, LetterReader
+from sparkbolt.worker.dead_letter_reader import LetterReader
 from sparkbolt.worker.hop_recorder import Chooser
 from sparkbolt.worker.outbox import Outbox, Started
 from sparkbolt.worker.routing import EmittedRows
@@ -84,7 +80,9 @@ class _Inlet:
                     self._send(started)
             for entry in clock.again:
                 if entry.letters:
-                    _KeptLetters(self._stage, entry, own, self._id_field).read()
+                    with self._stage.worker.doing(Activity.STATE, self._number):
+                        kept = own.values_at(entry.positions or ())
+                    LetterReader(self._stage, entry, kept=kept, id_field=self._id_field).read()
         for frame in inbox.in_order():
             stream = self._streams[DEFAULT_STREAM]
             path = ((self._number, stream.index),)
@@ -131,29 +129,3 @@ class _Inlet:
         if names:
             data = encode_control(FrameKind.NAMES, names, self._stage.moment)
             self._stage.add_row((self._stage.lane.feedback_dest, data))
-
-
-class _KeptLetters(LetterReader):
-    """Makes the dead letters of an entry from the outbox."""
-
-    def __init__(self, stage: Stage, entry: Entry, own: Outbox, id_field: str | None) -> None:
-        super().__init__(stage, entry)
-        self._own = own
-        self._id_field = id_field
-        self._kept: dict[int, tuple[Any, ...]] = {}
-
-    def read(self, records: Sequence[Record] = ()) -> None:
-        """Make the letters from the kept values, and write or emit them as ``dead_letters`` says."""
-        with self._stage.worker.doing(Activity.STATE, self._entry.task):
-            self._kept = self._own.values_at(self._entry.positions or ())
-        super().read(records)
-
-    def _found(self, exhausted: ExhaustedMessage, range_: Range, sequence: int) -> FoundMessage | None:
-        values = self._kept.get(range_.start)
-        if values is None:
-            return FoundMessage(notes=["its values are not kept any more"])
-        found = FoundMessage([values])
-        fields = self._stream(DEFAULT_STREAM).fields
-        if self._id_field in fields:
-            found.message_id = short(values[fields.index(self._id_field)])
-        return found

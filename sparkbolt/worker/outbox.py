@@ -165,39 +165,39 @@ class Outbox:
 
         Positions at which no value is kept are named in the ``refused`` of a block without rows.
         """
-        positions = np.array(entry.positions or (), dtype=np.int64)
-        pages = sorted(self._open)
-        of = [bisect_right(pages, position) - 1 for position in positions.tolist()]
-        missing = positions.tolist()
-        for page in sorted(set(of) - {-1}):
-            data = self._state.read(_page_name(pages[page]))
-            check(data is not None, f"task {self._number} has lost the page of values from {pages[page]} on")
-            for piece in pickle.loads(data or b""):
-                rows = np.flatnonzero((positions >= piece.first) & (positions < piece.first + piece.count))
-                if len(rows):
-                    missing = [
-                        position for position in missing if not piece.first <= position < piece.first + piece.count
-                    ]
-                    yield self._block(piece, positions[rows] - piece.first, entry, rows, streams[piece.stream])
+        positions = entry.positions or ()
+        missing = dict.fromkeys(positions)
+        for piece, rows, within in self._places(positions):
+            for row in rows.tolist():
+                missing.pop(positions[row], None)
+            yield self._block(piece, within, entry, rows, streams[piece.stream])
         if missing:
             nothing = EmittedRows(next(iter(streams.values())), [], 0, 0, None)
-            why = f"what was emitted at positions {missing[:5]} is not kept any more: it could not be given again"
+            why = f"what was emitted at positions {list(missing)[:5]} is not kept any more: it could not be given again"
             yield Started(nothing, refused=[why])
 
     def values_at(self, positions: Sequence[int]) -> dict[int, tuple[Any, ...]]:
         """The values that are kept at these positions; positions at which nothing is kept are left out."""
         found: dict[int, tuple[Any, ...]] = {}
+        for piece, rows, within in self._places(positions):
+            values = zip(*map(python_values, self._columns(piece, within)), strict=True)
+            found.update(zip((positions[row] for row in rows.tolist()), values, strict=True))
+        return found
+
+    def _places(self, positions: Sequence[int]) -> Iterator[tuple[_Piece, npt.NDArray[np.intp], npt.NDArray[np.int64]]]:
+        """Yield what is kept at these positions: (piece, places in ``positions``, rows of the piece)."""
+        wanted = np.array(positions, dtype=np.int64)
         pages = sorted(self._open)
         for page in sorted({bisect_right(pages, position) - 1 for position in positions} - {-1}):
             data = self._state.read(_page_name(pages[page]))
-            for piece in pickle.loads(data) if data is not None else ():
-                within = [at - piece.first for at in positions if piece.first <= at < piece.first + piece.count]
-                if within:
-                    rows = np.array(within, dtype=np.intp)
-                    columns = [python_values(take(column, rows)) for column in self._pickling.loads(piece.columns)]
-                    kept = zip(*columns, strict=True)
-                    found.update((piece.first + at, values) for at, values in zip(within, kept, strict=True))
-        return found
+            check(data is not None, f"task {self._number} has lost the page of values from {pages[page]} on")
+            for piece in pickle.loads(data or b""):
+                rows = np.flatnonzero((wanted >= piece.first) & (wanted < piece.first + piece.count))
+                if len(rows):
+                    yield piece, rows, wanted[rows] - piece.first
+
+    def _columns(self, piece: _Piece, within: npt.NDArray[np.int64]) -> list[Column]:
+        return [take(column, within) for column in self._pickling.loads(piece.columns)]
 
     def start(self, block: EmittedRows) -> Started:
         """Start a tree for each row that belongs to none, and keep its values."""
@@ -237,16 +237,13 @@ class Outbox:
         rows: npt.NDArray[np.intp],
         stream: StreamRoutes,
     ) -> Started:
-        columns: list[Column] = [take(column, within) for column in self._pickling.loads(piece.columns)]
         keys = (rows + entry.base).astype(np.uint64) + np.uint64(tree_key(self._number, 0))
         roots = mix64_array(keys)
         parents = Parents(roots, roots, 0)
         attempts = np.full(len(rows), min(entry.attempt, ATTEMPT_MAX), dtype=np.uint8)
         direct_to = piece.direct_to[within] if piece.direct_to is not None else None
-        return Started(
-            EmittedRows(stream, columns, len(rows), 0, parents, attempts, direct_to, ((self._number, stream.index),)),
-            keys,
-        )
+        columns, path = self._columns(piece, within), ((self._number, stream.index),)
+        return Started(EmittedRows(stream, columns, len(rows), 0, parents, attempts, direct_to, path), keys)
 
     def _start_what_can_be_kept(self, block: EmittedRows, starting: npt.NDArray[np.intp]) -> Started:
         refused = []

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, ValuesView
 from dataclasses import replace
-from typing import Any
+from itertools import chain
+from operator import index
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +26,7 @@ from sparkbolt.api.progress import Activity
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.api.reports import ErrorReport, Fail
 from sparkbolt.api.tuples import ATTEMPT_MAX, DEFAULT_STREAM, TRACED
-from sparkbolt.base.exceptions import line_of, pass_on
+from sparkbolt.base.exceptions import line_of, pass_on, reason_of
 from sparkbolt.base.ids import empty_u64, mix64, mix64_array, ordinals_within, run_lengths, run_starts, tree_key
 from sparkbolt.base.intervals import Interval
 from sparkbolt.errors import EmitError, EnoughRead, SourceUnavailable
@@ -32,14 +34,15 @@ from sparkbolt.layout.lane import Lane
 from sparkbolt.wire.edges import Parents
 from sparkbolt.wire.exclusion import HALVED, LEFT_OUT, NOTHING_EXCLUDED, Exclusion
 from sparkbolt.wire.frames import (
-    JOINED_BYTES_MAX,
     JOINED_ROWS_MAX,
     Clock,
     FrameKind,
     Moment,
     column_of,
     encode_control,
-    joined_columns,
+    part,
+    python_values,
+    sound_column,
     take,
 )
 from sparkbolt.wire.plan import ASKED_FOR_MAX, Entry, MicroBatchPlan, Piece, Record
@@ -48,9 +51,14 @@ from sparkbolt.worker.hop_recorder import TRACED_MAX, Chooser
 from sparkbolt.worker.outbox import Started
 from sparkbolt.worker.results import StageResult
 from sparkbolt.worker.routing import EmittedRows, Row, StreamRoutes
-from sparkbolt.worker.spout_chunks import Chunk, bad_record_of, enough_read_of, kept_columns, sound_parts
 from sparkbolt.worker.stage import Stage
 from sparkbolt.worker.worker import Worker
+
+Chunk: TypeAlias = BadRecord | tuple[npt.NDArray[np.int64], Sequence[Any]]
+"""What a spout has read: a bad record, or (positions: int64[rows], one column for each field)."""
+NO_REASON = "the spout gave no reason"
+_CONSTANT = {str, bytes, int, float, bool, type(None)}
+"""Types of values that nobody can change."""
 
 
 class EntryReader:
@@ -92,12 +100,8 @@ class EntryReader:
         """Positions that came after later ones, and so were not accepted."""
         self._shift = 0
         """What a record's sequence is more than its position."""
-        self._gathered: list[tuple[Sequence[Any], npt.NDArray[np.int64]]] = []
-        """(columns, sequences) of single positions, which wait for more."""
-        self._gathered_size = 0, 0
-        """How many rows these are, and the bytes of their Arrow columns."""
-        self._likeness: list[Any] = []
-        """The types of their columns."""
+        self._gathered: list[tuple[list[list[Any]], npt.NDArray[np.int64], npt.NDArray[Any]]] = []
+        """(columns, sequences, ordinals) of single positions, which wait for more."""
 
     def read(self, records: Sequence[Record] = ()) -> None:
         """Read what the entry names: a range, single positions again, or the given records of a ``Spout``."""
@@ -172,39 +176,30 @@ class EntryReader:
     ) -> None:
         """``_start`` for what was read of a single position, of several positions at once where that can be done.
 
-        After an outage there are thousands, and each ``_start`` costs as much as a thousand rows. What has to be asked
-        of the spout is asked at once, since the next read may make it forget, and may use the memory of this one.
+        After an outage there are thousands, and each ``_start`` costs as much as a thousand rows. The next read may use
+        the memory of this one, so only values that nobody can change wait for it. It may also make the spout forget,
+        so the spout is asked now for what has to be asked of it.
         """
-        kept = kept_columns(columns) if isinstance(ordinals, int) else None
-        if self._entry.attempt == 1 and (self._trace != 0 or len(self._traced)):
-            kept = None  # which of them are followed is known only when they start
-        if kept is None:
+        values = [list(python_values(column)) for column in columns]
+        traced = self._entry.attempt == 1 and (self._trace != 0 or len(self._traced))
+        if traced or not all(set(map(type, column)) <= _CONSTANT for column in values):
             self._start_gathered()
             self._start(self._stream(DEFAULT_STREAM), columns, sequences, ordinals)
             return
-        likeness = [column.type if isinstance(column, pa.Array) else list for column in kept]
-        size = sum(column.nbytes for column in kept if isinstance(column, pa.Array))
-        rows, nbytes = self._gathered_size
-        if likeness != self._likeness or rows >= JOINED_ROWS_MAX or nbytes + size > JOINED_BYTES_MAX:
-            self._start_gathered()
         if self._entry.attempt > 1 and self._tracked:
             self._ask_for_parents(sequences)
-        rows, nbytes = self._gathered_size
-        self._gathered_size = rows + len(sequences), nbytes + size
-        self._gathered.append((kept, sequences))
-        self._likeness = likeness
+        if isinstance(ordinals, int):  # they count up within each message
+            ordinals = ordinals_within(sequences)
+        self._gathered.append((values, sequences, ordinals))
+        if sum(len(one) for _, one, _ in self._gathered) >= JOINED_ROWS_MAX:
+            self._start_gathered()
 
     def _start_gathered(self) -> None:
-        gathered, self._gathered, self._gathered_size = self._gathered, [], (0, 0)
-        if not gathered:
-            return
-        try:
-            columns = [joined_columns(parts) for parts in zip(*(columns for columns, _ in gathered), strict=True)]
-            gathered = [(columns, np.concatenate([sequences for _, sequences in gathered]))]
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # dictionaries that do not fit into one
-            pass
-        for some, sequences in gathered:
-            self._start(self._stream(DEFAULT_STREAM), some, sequences, 0, ask=False)
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            columns = [list(chain(*parts)) for parts in zip(*(values for values, _, _ in gathered), strict=True)]
+            sequences, ordinals = (np.concatenate(parts) for parts in list(zip(*gathered, strict=True))[1:])
+            self._start(self._stream(DEFAULT_STREAM), columns, sequences, ordinals, ask=False)
 
     def _chunks(self, range_: Range, shift: int) -> Iterator[tuple[npt.NDArray[np.int64], Sequence[Any]]]:
         """Yield what the spout reads as (positions, columns), chunk by chunk, without empty chunks.
@@ -234,7 +229,7 @@ class EntryReader:
                 return
             parts: Iterable[Chunk] = (checked,)
             if not isinstance(checked, BadRecord) and not all(isinstance(one, list | tuple) for one in checked[1]):
-                parts = sound_parts(*checked, self._stream(DEFAULT_STREAM).fields)
+                parts = _sound_parts(*checked, self._stream(DEFAULT_STREAM).fields)
             for sound in parts:
                 if isinstance(sound, BadRecord):
                     self._bad = True
@@ -252,7 +247,7 @@ class EntryReader:
             EmitError: the chunk breaks one of these rules.
         """
         if isinstance(chunk, BadRecord):
-            bad = bad_record_of(self._who, chunk)
+            bad = BadRecord(index(chunk.position), reason_of(chunk.reason)[0] or NO_REASON, index(chunk.skipped))
             self._check_positions(np.array([bad.position], dtype=np.int64), range_)
             return bad
         given, columns = chunk
@@ -274,10 +269,11 @@ class EntryReader:
 
         What was read so far is complete, and the rest of the range begins at the error's position.
         """
-        least, known = max(self._seen, range_.start) + 1, enough_read_of(self._who, error)
-        if isinstance(known, EmitError):
-            return known
-        error = known
+        least = max(self._seen, range_.start) + 1
+        try:
+            error = EnoughRead(index(error.position), reason_of(error.reason)[0] or NO_REASON)
+        except TypeError as raised:
+            return raised
         if not least <= error.position < range_.end:
             return EmitError(
                 f"{self._who} has read enough of {range_.source!r} up to {error.position}: expected the "
@@ -485,6 +481,29 @@ class EntryReader:
             return None
         attempts = np.full(len(sequences), attempt, dtype=np.uint8)
         return attempts if marks is None else attempts | marks
+
+
+def _sound_parts(positions: npt.NDArray[np.int64], given: Sequence[Any], fields: Sequence[str]) -> Iterator[Chunk]:
+    """A chunk in parts, in which a record with a value that cannot be read is a bad record, with all of its tuples.
+
+    Args:
+        positions: int64[rows], which never fall.
+        given: one column for each field.
+        fields: their names.
+    """
+    columns, reasons, begin = [], {}, 0
+    for field, (column, trouble) in zip(fields, map(sound_column, given), strict=True):
+        columns.append(column)
+        for row in range(len(positions) if trouble is not None else 0):
+            reason = sound_column(part(column, row, row + 1))[1]
+            if reason is not None:
+                reasons[int(positions[row])] = f"field {field!r} cannot be read: {reason}"
+    for position, reason in sorted(reasons.items()):
+        first, last = np.searchsorted(positions, [position, position + 1]).tolist()
+        yield positions[begin:first], [part(column, begin, first) for column in columns]
+        yield BadRecord(position, reason)
+        begin = last
+    yield positions[begin:], [part(column, begin, len(positions)) for column in columns] if begin else columns
 
 
 def _columns_of(who: str, columns: Any) -> list[Any]:

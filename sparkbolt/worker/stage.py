@@ -1,7 +1,7 @@
 """The stage: what one process does for one micro-batch, at the source or at a level.
 
-Rule 1: data flows one way. Frames are sorted before user code sees them; a task returns what it did, and the stage
-folds that into its ``StageResult``. Ack partials are combined here, once for each stage.
+Rule 1: data flows one way. Frames are sorted before user code sees them; a task returns what it did. The stage sends
+what was emitted, and publishes both as one event of work (``results.Work``), once, to all who count or report.
 Rule 2: no task's state is committed before all tasks' states are known to be such that they can be kept. If one cannot
 be kept, the work is repeated, in the same process, without the tuple that is to blame (``crash_isolation``).
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from sparkbolt.api.causes import Cause
@@ -20,7 +21,7 @@ from sparkbolt.api.progress import Activity
 from sparkbolt.api.reports import ErrorReport, Fail
 from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.tuples import tick
-from sparkbolt.base.ids import U64, unmix64
+from sparkbolt.base.ids import U64
 from sparkbolt.errors import PrepareError, Unavailable
 from sparkbolt.observe.measurements import READ, level_part
 from sparkbolt.wire.acker import decode_partials
@@ -40,7 +41,7 @@ from sparkbolt.wire.frames import (
 from sparkbolt.wire.verdicts import StageFeedback
 from sparkbolt.worker.crash_isolation import Unkept
 from sparkbolt.worker.emissions import NO_ROWS, Rows
-from sparkbolt.worker.failures import failure_of, stop_without_tree
+from sparkbolt.worker.failures import Failure, fails_of, failure_of, stop_without_tree
 from sparkbolt.worker.health import WorkSeen
 from sparkbolt.worker.held_tuples import forget_in, held_tuples
 from sparkbolt.worker.hop_recorder import HopRecorder
@@ -65,7 +66,7 @@ Step: TypeAlias = Callable[[Settlements], None]
 
 
 class Stage:
-    """One process's part in one stage of a micro-batch: it runs tasks, and folds what they return into one result."""
+    """One process's part in one stage of a micro-batch: it runs tasks, sends what they emit, publishes their work."""
 
     exclusion: Exclusion = NOTHING_EXCLUDED
     """The trees that its tasks may have started, and whose tuples are not sent."""
@@ -237,20 +238,17 @@ class Stage:
 
     def _not_prepared(self, number: int, came: Sequence[Rows], error: Unavailable | PrepareError) -> None:
         """Fail all rows that came for a task that cannot be prepared, perhaps since something it depends on is away."""
-        component, index = self.lane.topology.task_owner(number)
-        failure, micro_batch_id = failure_of(error), self.moment.micro_batch_id
-        report = ErrorReport(component, index, f"it could not be prepared: {failure.reason}", failure.traceback)
+        owner, failure = self.lane.topology.task_owner(number), failure_of(error)
+        report = ErrorReport(*owner, f"it could not be prepared: {failure.reason}", failure.traceback)
         self._publish(self._event(number, Settlements(errors=1, reports=[report])))
+        failure = replace(failure, traceback=None)
         for rows in came:
             done = Settlements(failed=rows.count, failures=dict.fromkeys(range(rows.count), failure))
             for row in range(rows.count):
-                anchors = rows.anchors_of(row)
-                if not anchors:
-                    stop_without_tree(component, failure, self.lane.topology.components[component].config.on_error)
-                for root, _ in anchors:
-                    done.fails.append(
-                        Fail(unmix64(root), component, index, failure.cause, failure.reason, micro_batch_id)
-                    )
+                roots = [root for root, _ in rows.anchors_of(row)]
+                if not roots:
+                    stop_without_tree(owner[0], failure, self.lane.topology.components[owner[0]].config.on_error)
+                done.fails += fails_of(roots, owner, failure, self.moment.micro_batch_id)
             self._publish(self._event(number, done, rows))
         self.worker.leave(number)
 
@@ -332,12 +330,10 @@ class Stage:
 
     def _refuse(self, refusal: Refusal) -> None:
         """Report a row that cannot be sent as an error, and fail the trees that it belongs to."""
-        work = self._event(refusal.task, Settlements(errors=1))
-        who = work.component, work.index
-        work.done.reports.append(ErrorReport(*who, refusal.reason))
-        work.done.fails += [
-            Fail(unmix64(root), *who, Cause.EMIT, refusal.reason, self.moment.micro_batch_id) for root in refusal.roots
-        ]
+        owner, failure = self.lane.topology.task_owner(refusal.task), Failure(Cause.EMIT, refusal.reason)
+        fails = fails_of(refusal.roots, owner, failure, self.moment.micro_batch_id)
+        report = ErrorReport(*owner, refusal.reason)
+        work = self._event(refusal.task, Settlements(errors=1, fails=fails, reports=[report]))
         work.refused.append(refusal)
         self._publish(work)
 

@@ -35,11 +35,10 @@ from sparkbolt.api.components import (
 )
 from sparkbolt.api.function_bolts import FunctionBolt
 from sparkbolt.api.progress import Activity
-from sparkbolt.api.reports import ErrorReport, Fail
+from sparkbolt.api.reports import ErrorReport
 from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.tuples import AnchorPairs, Tuple
 from sparkbolt.base.exceptions import preparing, reason_of, user_code
-from sparkbolt.base.ids import unmix64
 from sparkbolt.errors import KilledWorkerError
 from sparkbolt.wire.edges import Anchoring
 from sparkbolt.worker.activity import ActivityMonitor
@@ -49,7 +48,7 @@ from sparkbolt.worker.column_frames import ColumnFrames
 from sparkbolt.worker.coroutines import Coroutines
 from sparkbolt.worker.crash_isolation import TaskWatch
 from sparkbolt.worker.emissions import Output, Rows
-from sparkbolt.worker.failures import Failure, failure_of, failure_said, not_tried, stop_without_tree
+from sparkbolt.worker.failures import Failure, fails_of, failure_of, failure_said, not_tried, stop_without_tree
 from sparkbolt.worker.results import Settlements
 from sparkbolt.worker.returned_values import emit_all, refuse
 from sparkbolt.worker.state.keyvalue import KeyValueTable
@@ -309,18 +308,8 @@ class BoltTask:
             stop_without_tree(self.context.component, failure, self.on_error)
             if not failure.reported:
                 self._report_failure(failure, result)
-        for root, _ in anchors:
-            result.fails.append(
-                Fail(
-                    key=unmix64(root),
-                    component=self.context.component,
-                    task=self.context.index,
-                    cause=failure.cause,
-                    reason=failure.reason,
-                    micro_batch_id=self.context.micro_batch_id,
-                    traceback=failure.traceback,
-                )
-            )
+        owner = self.context.component, self.context.index
+        result.fails += fails_of((root for root, _ in anchors), owner, failure, self.context.micro_batch_id)
 
     def _settle_late(self, result: Settlements) -> None:
         """Add the acks, fails and reset timeouts of tuples that the bolt had kept."""

@@ -97,12 +97,12 @@ def test_a_topology_is_killed_with_a_keyboard_only(visit: Visit, shop: Shop) -> 
     assert outline != "none"
     page.keyboard.press("Enter")
     page.wait_for_url("**/do/kill")
-    tab_to(visitor, "Wait for open trees at most, in seconds")
+    tab_to(visitor, "The time that open trees have to finish, in seconds (default: the message timeout)")
     page.keyboard.type("20")
     tab_to(visitor, "Kill topology")
     page.keyboard.press("Enter")
     expect(page.get_by_role("status").first).to_contain_text("it is so")
-    assert shop.asked == [("kill", ORDERS, 20.0)]
+    assert shop.asked == [("kill", ORDERS, {"wait_secs": 20.0})]
 
 
 def test_a_dead_letter_is_found_edited_and_given_again(visit: Visit, shop: Shop) -> None:
@@ -118,8 +118,8 @@ def test_a_dead_letter_is_found_edited_and_given_again(visit: Visit, shop: Shop)
     page.get_by_label("sku").fill('"k-7"')
     page.get_by_role("button", name="Replay this letter").click()
     page.get_by_role("button", name="Confirm replay").click()
-    expect(page.get_by_text("1 will be given again")).to_be_visible()
-    assert shop.asked == [("replay", ORDERS, [LETTER], {"sku": "k-7"})]
+    expect(page.get_by_text("it is so")).to_be_visible()
+    assert shop.asked == [("replay", ORDERS, {"ids": [LETTER], "values": {"sku": "k-7"}, "target": None})]
     page.get_by_role("link", name="Back").click()
     expect(page.get_by_role("link", name="orders/3@40120")).to_have_count(0)
     assert [one for one in visitor.complaints if "422" not in one] == []

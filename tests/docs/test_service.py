@@ -40,7 +40,7 @@ def test_the_command_of_the_example_unit_is_one_that_sparkbolt_takes() -> None:
     path, *arguments = service()["ExecStart"].split()
     assert path == PROGRAM
     options = parser().parse_args(arguments)
-    assert (options.log_dir, options.detach, options.drain_secs) == ("/var/log/word-count", False, 30.0)
+    assert (options.log_dir, options.detach, options.drain) == ("/var/log/word-count", False, 30.0)
 
 
 def test_only_a_failure_starts_the_service_again_and_wrong_use_does_not() -> None:

@@ -13,9 +13,9 @@ from sparkbolt.base.ids import AGAIN
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.ledger import log as ledger_log
 from sparkbolt.driver.ledger import messages
-from sparkbolt.driver.ledger.attempt_store import AttemptStore
 from sparkbolt.driver.ledger.message_log import MessageLog
 from sparkbolt.driver.ledger.messages import Messages as KnownMessages
+from sparkbolt.driver.ledger.retry_schedule import RetrySchedule
 from sparkbolt.driver.spout_buffer import SpoutBuffer
 from sparkbolt.sim.subject import Subject, subject_of
 from sparkbolt.worker.dead_letter_reader import LetterReader
@@ -78,7 +78,7 @@ def the_letter_of_another_message_is_written(patch: Patch) -> None:
 
 
 def histories_are_never_forgotten(patch: Patch) -> None:
-    patch.setattr(AttemptStore, "settle", lambda self, open_among, waits: None)
+    patch.setattr(RetrySchedule, "settle", lambda self, open_among: None)
 
 
 LETTER_PLANTS = (

@@ -26,7 +26,7 @@ def short(offset: Any) -> Any:
     """An offset as it is noted."""
     if offset == BEFORE_THE_FIRST:
         return "before"
-    return offset["n"] if isinstance(offset, dict) else offset
+    return offset["micro_batch_id"] if isinstance(offset, dict) else offset
 
 
 def logs_of(checkpoint: str) -> tuple[list[Any], list[int]]:

@@ -217,7 +217,7 @@ def test_letters_that_wait_outlive_the_driver_and_the_compaction_of_the_log() ->
     settings = ledger_settings(run.engine.lane)
     assert Ledger.restore(ledger.snapshot(), **settings).snapshot() == ledger.snapshot()
     run.engine.restart()
-    assert run.engine.ledger.messages.attempt_store.items() == ledger.messages.attempt_store.items()
+    assert run.engine.ledger.messages.retries.attempts == ledger.messages.retries.attempts
     run.grave.away = False
     run.steps(secs=70)
     [letter] = run.grave.letters
@@ -271,7 +271,7 @@ def test_a_desk_of_a_new_life_takes_over_what_waits_for_letters() -> None:
         [entry] = next_plan(old, run.engine.now_ms + 60_000).entries
         [record] = old.records_of(entry)
         assert (record.values, record.message_id, len(entry.letters or ())) == ([3], "('job', 3)", 1)
-        [attempts] = [kept for _, kept in old.ledger.messages.attempt_store.items()]
+        [attempts] = old.ledger.messages.retries.attempts.values()
         assert [attempt.number for attempt in attempts.attempts] == [1, 2, 3]
 
 

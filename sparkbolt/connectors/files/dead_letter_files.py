@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from sparkbolt.api.arguments import absolute_path
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.dead_letters import DeadLetter
+from sparkbolt.connectors.letters_read import LettersRead
 from sparkbolt.errors import ConfigError
 from sparkbolt.files.local import append_lines, make_folder
 
@@ -54,19 +55,7 @@ class FileDeadLetters:
         """Do nothing: no file is kept open, so it may be moved away at any time; the next write creates a new one."""
 
 
-@dataclass
-class LettersRead:
-    """What a file of dead letters holds."""
-
-    letters: list[DeadLetter] = field(default_factory=list)
-    """Each id once, in the order of the file."""
-    repeated: int = 0
-    """Number of lines whose letter is already in an earlier line."""
-    damaged: list[int] = field(default_factory=list)
-    """Numbers of the lines that are not letters; the first line has number 1."""
-
-
-def read_letters(path: str | Path) -> LettersRead:
+def read_letters(path: str | Path) -> LettersRead[int]:
     """Return all letters of a file.
 
     Raises:
@@ -76,21 +65,14 @@ def read_letters(path: str | Path) -> LettersRead:
         return letters_of(file)
 
 
-def letters_of(lines: Iterable[bytes]) -> LettersRead:
-    """Return all letters of the given lines."""
-    found = LettersRead()
-    known: set[str] = set()
+def letters_of(lines: Iterable[bytes]) -> LettersRead[int]:
+    """Return all letters of the given lines; the first line has number 1."""
+    found = LettersRead[int]()
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            letter = DeadLetter.from_json(json.loads(line))
-        except (ValueError, RecursionError):
-            found.damaged.append(number)
-            continue
-        if letter.id in known:
-            found.repeated += 1
-        else:
-            known.add(letter.id)
-            found.letters.append(letter)
+        if line.strip():
+            found.add(number, partial(_letter, line))
     return found
+
+
+def _letter(line: bytes) -> DeadLetter:
+    return DeadLetter.from_json(json.loads(line))

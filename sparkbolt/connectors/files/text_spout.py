@@ -13,9 +13,10 @@ from typing import Annotated, Any, TypeAlias
 import pyarrow as pa
 
 from sparkbolt.api.arguments import ENCODING, checked, whole
-from sparkbolt.api.components import PartitionedSpout, TopologyContext
+from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.connectors.argument_pickle import PicklesArguments
+from sparkbolt.connectors.column_source import ColumnSource
 from sparkbolt.connectors.files.file_identity import FileId, path_of
 from sparkbolt.connectors.files.file_planner import FilePlanner
 from sparkbolt.connectors.files.file_search import open_copy, open_file
@@ -71,7 +72,7 @@ def _checked_encoding(encoding: Annotated[str, ENCODING]) -> str:
     return encoding
 
 
-class TextSpout(PicklesArguments, PartitionedSpout):
+class TextSpout(PicklesArguments, ColumnSource):
     r"""Emits the lines of text files: fields ``line``, ``path`` (str) and ``offset`` (int).
 
     ``paths`` is a file, a directory, a glob (``books/*.txt``; ``**`` matches any directories), or a list of those. A
@@ -108,6 +109,8 @@ class TextSpout(PicklesArguments, PartitionedSpout):
     >>> TextSpout("books/*.txt").outputs
     ['line', 'path', 'offset']
     """
+
+    _opened = ("_planner", "_unpacked", "_places", "_warned")
 
     outputs = ["line", "path", "offset"]
     first_budget = 1024
@@ -178,15 +181,6 @@ class TextSpout(PicklesArguments, PartitionedSpout):
         """Close the files that the driver has open."""
         if self._planner is not None:
             self._planner.close()
-
-    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
-        """Yield the lines that start in the range, as (offset, [line, path, offset])."""
-        for chunk in self.chunks(range_):
-            if isinstance(chunk, BadRecord):
-                yield chunk
-                continue
-            for position, line in zip(chunk[0].tolist(), chunk[1].to_pylist(), strict=True):
-                yield position, [line, self.path_of(range_), position]
 
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
         """Yield the lines as Arrow columns (string, dictionary of string, int64), about 1 MiB at a time."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from sparkbolt.base.intervals import Intervals
@@ -71,8 +71,8 @@ class Watcher:
         """The id of each topic when it was known last."""
         self._answering: frozenset[KafkaPartition] = frozenset()
         self._stored_ids: dict[KafkaPartition, str] = {}
-        self._missing: frozenset[str] = frozenset()
-        self._start_missed: frozenset[KafkaPartition] = frozenset()
+        self._warned: dict[str, set[str]] = {}
+        """What each warning has named last."""
         self._silent_at_first: frozenset[KafkaPartition] = frozenset()
         """Silent at the first look; they are not new when they answer later."""
         self._thread = threading.Thread(target=self._live, name="kafka-watcher", daemon=True)
@@ -203,7 +203,6 @@ class Watcher:
             self._store.open(self._scope)
         places = self._cluster.kafka_partitions(self._wish.topics)
         self._say_what_is_missing(places)
-        self._say_what_start_misses(places)
         now_s = time.monotonic()
         ids = self._cluster.ids()
         firsts, ends = self._cluster.firsts(places), self._cluster.ends(places)
@@ -215,9 +214,7 @@ class Watcher:
         self._last_ids |= ids
         self._cluster.ask_ids({place.topic for place in places})
         silent = frozenset(places) - logs.keys()
-        if silent - self.look.silent:
-            names = ", ".join(map(str, sorted(silent)))
-            log.warning("nobody answers for %s, which may have no leader: it is read as soon as somebody does", names)
+        self._warn("no broker answers for %s, which may have no leader: it is read as soon as one does", silent)
         if not self._opened:
             self._silent_at_first = silent
         fresh = [place for place in logs if place not in self._first]
@@ -281,26 +278,22 @@ class Watcher:
         self._first |= begun
 
     def _say_what_is_missing(self, places: Sequence[KafkaPartition]) -> None:
-        if not isinstance(self._wish.topics, tuple):
-            return
-        missing = frozenset(self._wish.topics) - {place.topic for place in places}
-        if missing - self._missing:
-            names = ", ".join(map(repr, sorted(missing)))
-            log.warning("topic %s is not there: it is read as soon as it is; is the name right?", names)
-        self._missing = missing
-
-    def _say_what_start_misses(self, places: Sequence[KafkaPartition]) -> None:
-        if self._opened:
-            return
-        missed = frozenset(self._wish.start.offsets or ()) - frozenset(places)
-        if missed - self._start_missed:
-            names = ", ".join(map(str, sorted(missed)))
-            log.warning(
+        topics = self._wish.topics if isinstance(self._wish.topics, tuple) else ()
+        missing = set(topics) - {place.topic for place in places}
+        self._warn("topic %s does not exist: it is read as soon as it does; is the name right?", map(repr, missing))
+        if not self._opened:
+            self._warn(
                 "start= names %s, which the brokers do not have: this has no effect; a kafka_partition that is created "
                 "later is read from its first message",
-                names,
+                set(self._wish.start.offsets or ()) - set(places),
             )
-        self._start_missed = missed
+
+    def _warn(self, text: str, things: Iterable[object]) -> None:
+        """Log a warning that names some things, unless the last one with this text has named all of them."""
+        names = set(map(str, things))
+        if names - self._warned.get(text, set()):
+            log.warning(text, ", ".join(sorted(names)))
+        self._warned[text] = names
 
     def _publish(self, look: Look) -> None:
         with self._changed:

@@ -22,6 +22,7 @@ from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_li
 from sparkbolt.connectors.kafka.kafka_cluster import topic_exists, topic_text
 from sparkbolt.connectors.kafka.kafka_partition import Source, is_topic
 from sparkbolt.connectors.kafka.kafka_sender import Sender, is_refusal
+from sparkbolt.connectors.letters_read import LettersRead
 from sparkbolt.errors import ConfigError, SparkboltError
 
 STREAMS = "__streams.errors."
@@ -191,14 +192,9 @@ def letter_of(message: RawMessage) -> DeadLetter:
 
 
 @dataclass
-class TopicRead:
-    """What a topic of dead letters holds."""
+class TopicRead(LettersRead[str]):
+    """What a topic of dead letters holds; ``damaged`` are places such as ``partition 0, offset 17``."""
 
-    letters: list[DeadLetter] = field(default_factory=list)
-    """Each id once."""
-    repeated: int = 0
-    damaged: list[str] = field(default_factory=list)
-    """Places of the messages that are not letters: ``partition 0, offset 17``."""
     replayed: set[str] = field(default_factory=set)
     discarded: set[str] = field(default_factory=set)
 
@@ -213,7 +209,6 @@ def read_topic(settings: ClientSettings, topic: str) -> TopicRead:
     kafka = client_library()
     consumer = settings.new("Consumer", settings.consumer("sparkbolt-dlq"))
     found = TopicRead()
-    known: set[str] = set()
     try:
         about = consumer.list_topics(topic, timeout=READ_SECS).topics[topic]
         exists = topic_exists(about)
@@ -233,7 +228,7 @@ def read_topic(settings: ClientSettings, topic: str) -> TopicRead:
             for message in came:
                 error = message.error()
                 if error is None:
-                    _sort(found, known, message)
+                    _sort(found, message)
                 elif error.code() == kafka.KafkaError._PARTITION_EOF:
                     ended.add(message.partition())
     except kafka.KafkaException as error:
@@ -243,7 +238,7 @@ def read_topic(settings: ClientSettings, topic: str) -> TopicRead:
     return found
 
 
-def _sort(found: TopicRead, known: set[str], message: Any) -> None:
+def _sort(found: TopicRead, message: Any) -> None:
     raw = raw_of(message)
     headers = dict(raw.headers)
     for header, ids in ((REPLAYED, found.replayed), (DISCARDED, found.discarded)):
@@ -251,16 +246,7 @@ def _sort(found: TopicRead, known: set[str], message: Any) -> None:
         if noted is not None:
             ids.add(noted.decode())
             return
-    try:
-        letter = letter_of(raw)
-    except (ValueError, RecursionError):
-        found.damaged.append(f"partition {message.partition()}, offset {message.offset()}")
-        return
-    if letter.id in known:
-        found.repeated += 1
-        return
-    known.add(letter.id)
-    found.letters.append(letter)
+    found.add(f"partition {message.partition()}, offset {message.offset()}", partial(letter_of, raw))
 
 
 def replay(settings: ClientSettings, topic: str, letters: Sequence[DeadLetter], into: str | None) -> dict[str, str]:

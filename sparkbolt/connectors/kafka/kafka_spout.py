@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from sparkbolt.api.arguments import POSITIVE, PROPERTIES, checked, field_names, text, verify, whole
-from sparkbolt.api.components import PartitionedSpout, TopologyContext
+from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.dead_letters import DeadLetters, DeadLetterSink, RawMessage
 from sparkbolt.api.ranges import BadRecord, Range
 from sparkbolt.api.reports import SourceView
@@ -20,6 +20,7 @@ from sparkbolt.api.retry import RetryPolicy
 from sparkbolt.api.trace_context import traceparent_of
 from sparkbolt.base.intervals import Intervals, clip, first_outside, size, union
 from sparkbolt.connectors.argument_pickle import PicklesArguments
+from sparkbolt.connectors.column_source import ColumnSource
 from sparkbolt.connectors.kafka.broker_watcher import Watcher, Wish
 from sparkbolt.connectors.kafka.client_settings import ClientSettings, client_library
 from sparkbolt.connectors.kafka.kafka_cluster import Cluster, Topics
@@ -60,7 +61,7 @@ INTERVALS_MAX = 1000
 """The most finished intervals beyond the committed offset that are stored."""
 
 
-class KafkaSpout(PicklesArguments, PartitionedSpout):
+class KafkaSpout(PicklesArguments, ColumnSource):
     """Emits the messages of Kafka topics and tracks each of them until it is finished.
 
     ``topics`` is a name, a list of names, or a compiled pattern for whole names. Topics and kafka_partitions that are
@@ -107,6 +108,8 @@ class KafkaSpout(PicklesArguments, PartitionedSpout):
     >>> KafkaSpout("localhost:9092", ["orders"], group="billing", value="json", outputs=["customer"]).outputs
     ['customer']
     """
+
+    _opened = ("_watcher", "_readers", "_shaper", "_reserved", "_single", "_chunk", "_planner", "_sizes")
 
     first_budget = 100
 
@@ -408,16 +411,6 @@ class KafkaSpout(PicklesArguments, PartitionedSpout):
             translate=self.translate,
             whole=self.whole,
         )
-
-    def read(self, range_: Range) -> Iterator[tuple[int, Sequence[Any]] | BadRecord]:
-        """Yield the messages of the range, as (offset, values)."""
-        for chunk in self.read_columns(range_):
-            if isinstance(chunk, BadRecord):
-                yield chunk
-                continue
-            positions, columns = chunk
-            plain = [column.to_pylist() if hasattr(column, "to_pylist") else column for column in columns]
-            yield from zip(positions.tolist(), map(list, zip(*plain, strict=True)), strict=True)
 
     def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
         """Yield the messages of the range as columns, with their offsets: ``int64[messages]``."""

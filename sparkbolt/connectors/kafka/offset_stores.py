@@ -116,8 +116,7 @@ def fitting(stored: Stored, characters_max: int = METADATA_CHARACTERS_MAX) -> in
 
 def _head_and_room(stored: Stored, characters_max: int) -> tuple[dict[str, Any], int]:
     """Return the metadata without intervals, and how many characters are left for them."""
-    owner = stored.owner or Owner("", "")
-    head = {"sparkbolt": 1, "id": owner.id, "topology": owner.name, "version": owner.version, **_of_topic(stored)}
+    head = {"sparkbolt": 1, **_names(stored)}
     return head, characters_max - len(json.dumps({**head, "finished": []}, separators=(",", ":")))
 
 
@@ -139,8 +138,7 @@ def unpacked(offset: int, metadata: str) -> Stored:
         body = json.loads(metadata)
         if body["sparkbolt"] != 1:
             return Stored(offset)
-        owner = Owner(str(body["id"]), str(body["topology"]), str(body["version"]))
-        return Stored(offset, owner, _intervals(offset, body["finished"]), topic_id=body.get("topic_id"))
+        return _named(offset, body, _intervals(offset, body["finished"]))
     except (ValueError, TypeError, KeyError):
         return Stored(offset)
 
@@ -201,7 +199,11 @@ class FileOffsets:
         local.make_folder(directory)
         with local.locked(directory):
             known = self._read() | dict(offsets)
-            body = {"sparkbolt": FILE_FORMAT, "offsets": {str(p): _entry(s) for p, s in sorted(known.items())}}
+            entries = {
+                str(place): {"offset": one.offset, **_names(one), "finished": [list(span) for span in one.finished]}
+                for place, one in sorted(known.items())
+            }
+            body = {"sparkbolt": FILE_FORMAT, "offsets": entries}
             local.replace(self.path, lambda file: file.write(json.dumps(body, indent=1).encode()))
 
     def _read(self) -> dict[KafkaPartition, Stored]:
@@ -211,10 +213,8 @@ class FileOffsets:
             check_file(body)
             for place, entry in body["offsets"].items():
                 topic, _, number = place.rpartition("/")
-                owner = Owner(entry["id"], entry["topology"], entry["version"])
                 spans = [(start, end) for start, end in entry["finished"]]
-                found = Stored(entry["offset"], owner, spans, topic_id=entry.get("topic_id"))
-                known[KafkaPartition(topic, int(number))] = found
+                known[KafkaPartition(topic, int(number))] = _named(entry["offset"], entry, spans)
         except FileNotFoundError:
             pass
         except (ValueError, TypeError, KeyError) as error:
@@ -263,20 +263,17 @@ def check_file(body: Any) -> None:
         raise ValueError("it has no offsets of this format")
 
 
-def _entry(stored: Stored) -> dict[str, Any]:
+def _names(stored: Stored) -> dict[str, str]:
+    """Return the names of an offset's owner, and the id of its topic if it is known."""
     owner = stored.owner or Owner("", "")
-    return {
-        "offset": stored.offset,
-        "id": owner.id,
-        "topology": owner.name,
-        "version": owner.version,
-        "finished": [list(span) for span in stored.finished],
-        **_of_topic(stored),
-    }
+    names = {"id": owner.id, "topology": owner.name, "version": owner.version}
+    return names if stored.topic_id is None else {**names, "topic_id": stored.topic_id}
 
 
-def _of_topic(stored: Stored) -> dict[str, str]:
-    return {} if stored.topic_id is None else {"topic_id": stored.topic_id}
+def _named(offset: int, names: Mapping[str, Any], finished: Intervals) -> Stored:
+    """Undo ``_names``."""
+    owner = Owner(str(names["id"]), str(names["topology"]), str(names["version"]))
+    return Stored(offset, owner, finished, topic_id=names.get("topic_id"))
 
 
 def store_of(offsets: Any) -> OffsetsStore:

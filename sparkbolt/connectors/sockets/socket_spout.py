@@ -73,7 +73,7 @@ class SocketSpout(QueueSpout):
     def open(self, context: TopologyContext) -> None:
         """Start without a connection; the first ``next_tuple`` opens one."""
         super().open(context)
-        self._open_max = min(self._open_max, self.pending_lines_max)
+        self._open_max = min(context.config.max_spout_pending or self.pending_lines_max, self.pending_lines_max)
         self._socket: socket.socket | None = None
         self._connected = self._closed = False
         self._deadline = 0.0

@@ -192,8 +192,12 @@ class SqlWriter:
             )
 
     @contextmanager
-    def _begun(self, rows: Sequence[SqlRow]) -> Iterator[tuple[sa.Connection, sa.RootTransaction, Target]]:
+    def _begun(self, rows: Sequence[SqlRow]) -> Iterator[tuple[sa.Connection, sa.RootTransaction, RowInserter]]:
         """Begin a transaction with a table that is there; roll it back after an exception."""
+
+        def probe(data: bytes) -> None:
+            connection.execute(sa.insert(self._commits), {**self._noted(-1, ()), "task": PROBE, "edges": data})
+
         engine = engine_of(self._settings.url, self._settings.options, writes=True)
         self._postponed = False
         if not self._has_commits:
@@ -204,12 +208,14 @@ class SqlWriter:
             # A table that lacks a column may have been altered since it was looked at.
             if self._target is None or any(self._target.missing(row.values) for row in rows):
                 self._target = self._found(engine, connection, rows)
-        target = self._target
+        target, settings, searching = self._target, self._settings, self._failures >= TRIES
         with engine.connect() as connection:
             transaction = connection.begin()
+            inserter = RowInserter(settings, self.place, connection, target, probe, searching=searching)
             try:
-                yield connection, transaction, target
+                yield connection, transaction, inserter
             except BaseException as error:
+                self._postponed = inserter.postponed
                 if known and isinstance(error, sa.exc.DBAPIError) and trouble_of(error) is Trouble.TABLE:
                     self._target = None
                 if transaction.is_active and not connection.invalidated:
@@ -217,21 +223,22 @@ class SqlWriter:
                 raise
 
     def _try(self, rows: Sequence[SqlRow]) -> dict[int, RowRefusedError]:
-        with self._begun(rows) as (connection, transaction, target):
+        with self._begun(rows) as (connection, transaction, inserter):
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE")
-            refused = self._insert(connection, target, rows, range(len(rows)))
+            inserter.insert(rows, range(len(rows)))
             transaction.rollback()
-        return refused
+        return inserter.refused
 
     def _commit(self, number: int, rows: Sequence[SqlRow]) -> bool:
-        with self._begun(rows) as (connection, transaction, target):
+        with self._begun(rows) as (connection, transaction, inserter):
             note = self._locked(connection)
             if note is not None and self._is_committed(note, number, len(rows)):
                 transaction.rollback()
                 return False
-            refused = self._insert(connection, target, rows, range(len(rows)), whole=True)
-            if refused:
+            inserter.insert(rows, range(len(rows)), whole=True)
+            if inserter.refused:
+                refused = inserter.refused
                 first = min(refused.values(), key=lambda one: not one.certain)
                 others = f", and {len(refused) - 1} more of {len(rows)} rows" if len(refused) > 1 else ""
                 kind = RowRefusedError if first.certain else Unavailable
@@ -248,10 +255,11 @@ class SqlWriter:
         return TxidNote(note.micro_batch, note.rows_written).has(number, count, where, mend)
 
     def _transact(self, number: int, rows: Sequence[SqlRow]) -> dict[int, RowRefusedError]:
-        with self._begun(rows) as (connection, transaction, target):
+        with self._begun(rows) as (connection, transaction, inserter):
             written = self._written(connection, number)
             left = [index for index, row in enumerate(rows) if written is None or row.edge not in written]
-            refused = self._insert(connection, target, rows, left)
+            inserter.insert(rows, left)
+            refused = inserter.refused
             edges = {row.edge for index, row in enumerate(rows) if index not in refused} | (written or {0})
             connection.execute(sa.update(self._commits).where(self._mine()), self._noted(number, edges - {0}))
             self._in_doubt = True
@@ -267,27 +275,6 @@ class SqlWriter:
                 refused = dict.fromkeys(range(len(rows)), reason)
             self._in_doubt = False
         return refused
-
-    def _insert(
-        self,
-        connection: sa.Connection,
-        target: Target,
-        rows: Sequence[SqlRow],
-        left: Sequence[int],
-        *,
-        whole: bool = False,
-    ) -> dict[int, RowRefusedError]:
-        """Insert rows; return by index of each row that is refused: why."""
-
-        def probe(data: bytes) -> None:
-            connection.execute(sa.insert(self._commits), {**self._noted(-1, ()), "task": PROBE, "edges": data})
-
-        inserter = RowInserter(self._settings, self.place, connection, target, probe, searching=self._failures >= TRIES)
-        try:
-            inserter.insert(rows, left, whole=whole)
-        finally:
-            self._postponed = inserter.postponed
-        return inserter.refused
 
     # The table.
 

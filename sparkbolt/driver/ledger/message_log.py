@@ -41,6 +41,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparkbolt.api.reports import SourceView
+from sparkbolt.base.codec import ROW
 from sparkbolt.base.ids import I64, MAX_SEQUENCE, split_key
 from sparkbolt.base.intervals import Interval, gaps
 from sparkbolt.driver.ledger.open_trees import RotatingMap
@@ -53,6 +54,8 @@ from sparkbolt.wire.plan import Entry
 class Live:
     """An entry with unfinished trees; it maps a key back to a position."""
 
+    JSON = ROW
+
     entry: Entry
     micro_batch_id: int
     born_ms: int
@@ -63,6 +66,8 @@ class Live:
 @dataclass
 class LogState:
     """The durable state of a ``MessageLog``, without its entries."""
+
+    JSON = ROW
 
     component: str
     source: str

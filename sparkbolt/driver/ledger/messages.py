@@ -38,12 +38,11 @@ from sparkbolt.base.ids import (
     split_key,
     tree_key,
 )
-from sparkbolt.driver.ledger.attempt_store import AttemptStore, MessageKey
 from sparkbolt.driver.ledger.message_log import Live, LogState, MessageLog
 from sparkbolt.driver.ledger.open_trees import RotatingMap
 from sparkbolt.driver.ledger.outages import Outages
 from sparkbolt.driver.ledger.outcomes import SpoutInfo, Terms, Whose, decide
-from sparkbolt.driver.ledger.retry_schedule import LogName, Retry, RetrySchedule
+from sparkbolt.driver.ledger.retry_schedule import LogName, MessageKey, Retry, RetrySchedule
 from sparkbolt.errors import check
 from sparkbolt.observe.measurements import OWN_TREES, Flow, FlowCounts
 from sparkbolt.wire.attempts import MessageAttempts
@@ -124,12 +123,10 @@ class Messages:
         self._outages = outages or Outages()
         self._next_sequence = state.next_sequence
         self._next_letter = state.next_letter
-        self.attempt_store = AttemptStore(state.attempts)
-        """The attempts at messages that may become dead letters."""
         self._logs: dict[str, dict[str, MessageLog]] = {}
         self._progress: dict[str, dict[str, int]] = {}
-        self.retries = RetrySchedule()
-        """What waits for a retry or for its dead letter; other modules may read it."""
+        self.retries = RetrySchedule(state.attempts)
+        """The messages that have failed and are not finished; other modules may read it."""
         self.live = LiveEntries(state.live)
         """The entries with unfinished trees; other modules may read it."""
         self._restore(state.logs)
@@ -138,7 +135,7 @@ class Messages:
         entries: dict[LogName, list[Live]] = {}
         for live in self.live:
             entries.setdefault(self._name_of(live.entry), []).append(live)
-            self.attempt_store.started(self._name_of(live.entry), live.entry)
+            self.retries.take(self._name_of(live.entry), live.entry)
         for of in logs:
             log = MessageLog.restore(of, entries.get((of.component, of.source), ()), self.retries)
             self._logs.setdefault(of.component, {})[of.source] = log
@@ -150,7 +147,7 @@ class Messages:
             logs=[log.state() for log in self._all_logs()],
             next_sequence=self._next_sequence,
             next_letter=self._next_letter,
-            attempts=self.attempt_store.items(),
+            attempts=list(self.retries.attempts.items()),
             live=list(self.live),
             set_aside=list(self.set_aside),
         )
@@ -255,7 +252,6 @@ class Messages:
                 self._next_sequence[entry.task] = max(self.next_sequence(entry.task), entry.base + entry.reserved)
             else:
                 self._next_letter[entry.task] = max(self.next_letter(entry.task), entry.base + entry.reserved)
-            self.attempt_store.started(self._name_of(entry), entry)
             live = Live(entry, plan.micro_batch_id, plan.now_ms) if entry.reserved else None
             if live is not None:
                 new.append(live)
@@ -290,7 +286,7 @@ class Messages:
             Component -> source -> the position below which all is finished now; only what moved.
         """
         self.live.keep(attrgetter("unfinished"))
-        self.attempt_store.settle(lambda keys: trees.find(keys)[1], self._waits)
+        self.retries.settle(lambda keys: trees.find(keys)[1])
         moved: dict[str, dict[str, int]] = {}
         for component in sorted(self.changed):
             for source, log in sorted(self.changed[component].items()):
@@ -309,11 +305,9 @@ class Messages:
             (task number, first sequence that is not void) of each task that had started trees.
         """
         self.live.keep(lambda live: live.entry.source is not None)
-        buffers = {self._buffer_of(task) for task, spout in self._spouts.items() if not spout.replayable}
-        for component, source in buffers:
+        for component, source in (self._buffer_of(task) for task, one in self._spouts.items() if not one.replayable):
             self._logs.get(component, {}).pop(source, None)
             self.retries.forget((component, source))
-        self.attempt_store.forget(buffers)
         return tuple(
             (task, self._next_letter.get(task, self._next_sequence[task]))
             for task, spout in sorted(self._spouts.items())
@@ -334,7 +328,7 @@ class Messages:
             known = {retry.position: retry for retry in before.unfinished(trees)} if before is not None else {}
             for position in positions:
                 log.wait(known.get(position) or Retry(task, None, position, 1))
-            self.attempt_store.take_over(old.attempt_store, name)
+            self.retries.attempts |= {key: kept for key, kept in old.retries.attempts.items() if key[:2] == name}
 
     def _buffer_of(self, task: int) -> LogName:
         """The log of the records of a ``Spout``'s task: they have no source that others could read."""
@@ -388,7 +382,12 @@ class Messages:
         whose = Whose(component, task, source, position, log.away if log is not None else 0)
         tree = decide(fail, whose, live, policy, notes, now_ms, lettered=lettered, forgiven_ms=forgiven_ms)
         if log is not None and position is not None:
-            letter = self._letter_of(tree, (*log.name, position), live) if lettered or tree.letter else None
+            letter = None
+            if tree.letter and live is not None and live.entry.letters is not None:
+                letter = live.entry.letters[sequence - live.entry.base]
+            elif lettered:
+                attempts = self.retries.failed(log.name, position, tree)
+                letter = attempts.exhausted(tree).dumps() if tree.outcome == MessageOutcome.DEAD_LETTER else None
             if tree.due_ms is not None:
                 attempt = 1 if letter is not None and not tree.letter else tree.next_attempt
                 end = ExhaustedMessage.loads(letter).end if tree.letter and letter is not None else tree.end
@@ -397,19 +396,6 @@ class Messages:
         if tree.outcome in EXHAUSTED and not tree.letter:
             self.set_aside.append(tree)
         return tree
-
-    def _letter_of(self, tree: FailedTree, message: MessageKey, live: Live | None) -> str | None:
-        """Add the failure to the message's attempts; returns the text of its dead letter, None if there is none."""
-        if tree.letter:
-            assert live is not None
-            assert live.entry.letters is not None
-            return live.entry.letters[split_key(tree.key)[1] - live.entry.base]
-        attempts = self.attempt_store.failed(message, tree)
-        return attempts.exhausted(tree).dumps() if tree.outcome == MessageOutcome.DEAD_LETTER else None
-
-    def _waits(self, place: MessageKey) -> bool:
-        component, source, position = place
-        return position in self.retries.of((component, source))
 
     def _show_progress(self, changed: Mapping[str, Mapping[str, MessageLog]]) -> None:
         """Take into ``progress`` how far these sources are planned."""

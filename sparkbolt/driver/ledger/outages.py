@@ -41,7 +41,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from sparkbolt.api.causes import NOT_TRIED, RAISED, Cause
 from sparkbolt.api.metrics import span_text
@@ -199,15 +198,6 @@ class Outages:
             since = span_text(max(0, now_ms - known.since_ms))
             found.append(f"{component} is out for {since}{why}, next probe {when}")
         return found
-
-    def to_json(self) -> dict[str, Any]:
-        """The durable state."""
-        return {name: known.to_json() for name, known in self.known.items()}
-
-
-def outages_from_json(body: Mapping[str, Any]) -> dict[str, Outage]:
-    """The inverse of ``Outages.to_json``."""
-    return {name: Outage.from_json(known) for name, known in body.items()}
 
 
 def _pattern(reason: str) -> str:

@@ -1,8 +1,12 @@
-"""The retry schedule: what waits for another attempt, or for its dead letter, of all message logs.
+"""The retry schedule: the messages of all logs that have failed: what waits for what, and the attempts so far.
 
 Rule 1: a look costs what it finds, and not what waits.
-Rule 2: what is due stays here until a promoted plan names its position and its attempt (``take``), so a plan that is
+Rule 2: what is due waits here until a promoted plan names its position and its attempt (``take``), so a plan that is
 made and dropped loses nothing.
+Rule 3: the attempts at a message that may become a dead letter are kept from its first failure until it is acked or its
+dead letter is durable. Nothing is kept of a message that succeeds at once. If there are many attempts, the first and
+the newest are kept; all are counted.
+Rule 4: a failure because a source is away is not an attempt, nor is a failure in an outage of a bolt.
 """
 
 from __future__ import annotations
@@ -10,15 +14,23 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
+
+from sparkbolt.api.reports import FailedTree
+from sparkbolt.base.codec import ROW
+from sparkbolt.base.ids import U64, tree_key
+from sparkbolt.wire.attempts import NO_ATTEMPTS, MessageAttempts
 from sparkbolt.wire.plan import Entry
 
 LogName: TypeAlias = tuple[str, str]
 """(component, source) of a message log."""
+MessageKey: TypeAlias = tuple[str, str, int]
+"""(component, source, position) of a message."""
 FEW = 64
 """So many new items, or fewer, are put in one by one; more are sorted, and merged with what is due after the first."""
 
@@ -26,6 +38,8 @@ FEW = 64
 @dataclass(frozen=True)
 class Retry:
     """A message that must be read or emitted again, or the rest of a range that could not be read."""
+
+    JSON = ROW
 
     task: int
     """The number of the task that read it."""
@@ -65,8 +79,12 @@ class RetrySchedule:
     ([20, 30], 100, 3)
     """
 
-    def __init__(self) -> None:
-        """Begin empty."""
+    def __init__(self, attempts: Iterable[tuple[MessageKey, MessageAttempts]] = ()) -> None:
+        """Begin with nothing that waits, and with the attempts of another schedule."""
+        self.attempts = dict(attempts)
+        """The attempts at the messages that have failed and may become dead letters; other modules may read it."""
+        self._running: dict[int, MessageKey] = {}
+        """Tree key to message, for the messages with attempts that are being retried."""
         self._waiting: dict[LogName, dict[int, Retry]] = {}
         self._rests = Counter[LogName]()
         self._counts = Counter[str]()
@@ -100,15 +118,22 @@ class RetrySchedule:
         queue = self._queues.setdefault((log[0], retry.letter is not None), _DueQueue(self._waiting))
         queue.put((retry.due_ms, *log, self._put, retry))
 
+    def failed(self, log: LogName, position: int, tree: FailedTree) -> MessageAttempts:
+        """Add a failed attempt at a message; return all attempts at it."""
+        key = *log, position
+        attempts = self.attempts[key] = self.attempts.get(key, NO_ATTEMPTS).with_failure(tree)
+        return attempts
+
     def take(self, log: LogName, entry: Entry) -> list[int]:
-        """Remove what a promoted entry reads; return its positions."""
-        waiting = self._waiting.get(log)
-        if waiting is None:
-            return []
-        lettered = entry.letters is not None
+        """Let what a promoted entry reads wait no longer; return the positions that have waited."""
+        waiting, lettered = self.of(log), entry.letters is not None
+        positions = entry.positions or (entry.start,)
+        for offset, position in enumerate(positions if self.attempts else ()):
+            if (*log, position) in self.attempts:
+                self._running[tree_key(entry.task, entry.base + offset)] = *log, position
         found = [
             position
-            for position in entry.positions or (entry.start,)
+            for position in positions
             if (retry := waiting.get(position)) is not None
             and (retry.letter is not None, retry.attempt) == (lettered, entry.attempt)
         ]
@@ -116,10 +141,25 @@ class RetrySchedule:
             self._remove(log, position)
         return found
 
+    def settle(self, open_among: Callable[[U64], Any]) -> None:
+        """End a promotion: drop the attempts at the messages that are finished.
+
+        Args:
+            open_among: for uint64[keys], a mask bool[keys] of the keys whose trees are open.
+        """
+        trees = list(self._running)
+        for tree, still_open in zip(trees, open_among(np.array(trees, dtype=np.uint64)).tolist(), strict=True):
+            if not still_open:
+                component, source, position = key = self._running.pop(tree)
+                if position not in self.of((component, source)):
+                    self.attempts.pop(key, None)
+
     def forget(self, log: LogName) -> None:
-        """Remove all that waits of a log."""
+        """Drop all that is known of a log."""
         for position in list(self.of(log)):
             self._remove(log, position)
+        self.attempts = {key: attempts for key, attempts in self.attempts.items() if key[:2] != log}
+        self._running = {tree: key for tree, key in self._running.items() if key[:2] != log}
 
     def _remove(self, log: LogName, position: int) -> None:
         waiting = self._waiting.get(log, {})

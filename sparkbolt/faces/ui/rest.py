@@ -17,7 +17,7 @@ from starlette.routing import Route
 from sparkbolt.base.codec import MismatchError
 from sparkbolt.control.documents import Answer
 from sparkbolt.control.parameters import Row
-from sparkbolt.control.questions import QUESTIONS, Question
+from sparkbolt.control.questions import QUESTIONS, TopologyQuestion
 from sparkbolt.control.verbs import VERBS, Verb
 from sparkbolt.faces.ui.answers import JsonAnswer
 from sparkbolt.faces.ui.asking import Asking
@@ -50,7 +50,7 @@ def rest_routes() -> list[Route]:
     ]
 
 
-def operations(questions: list[Question], verbs: list[Verb]) -> list[Operation]:
+def operations(questions: list[TopologyQuestion], verbs: list[Verb]) -> list[Operation]:
     """What the OpenAPI document describes."""
     stream = Row.of(changes)
     return [
@@ -60,7 +60,7 @@ def operations(questions: list[Question], verbs: list[Verb]) -> list[Operation]:
     ]
 
 
-def _asking(row: Question) -> Endpoint:
+def _asking(row: TopologyQuestion) -> Endpoint:
     async def answer(request: Request) -> Response:
         asking: Asking = request.app.state.asking
         texts = {**request.query_params, **request.path_params}

@@ -380,7 +380,7 @@ class MemoryIsBounded(Checker):
         entries = driver.ledger.messages.entries
         if entries > open_trees:
             self.broken(f"the ledger keeps {entries} entries of plans for {open_trees} open trees")
-        kept, waiting = len(driver.ledger.messages.attempt_store), driver.ledger.retries
+        kept, waiting = len(driver.ledger.messages.retries.attempts), driver.ledger.retries
         if kept > open_trees + waiting:
             self.broken(f"the ledger keeps the attempts at {kept} messages, {open_trees + waiting} are open or waiting")
         files = len(driver.files.names("ledger"))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sparkbolt import ConfigError, RetryPolicy
 from sparkbolt.api.retry import at_once
+from sparkbolt.base.codec import decode, encode
 
 MS = timedelta(milliseconds=1)
 
@@ -36,7 +37,7 @@ def test_chance_takes_at_most_its_share_and_is_drawn_from_the_tree(
     whole = RetryPolicy(min_backoff=least * MS, max_backoff=60_000 * MS, jitter=0).delay_ms(failures, key)
     delay = policy.delay_ms(failures, key)
     assert whole * (1 - jitter) - 1 <= delay <= whole
-    assert delay == RetryPolicy.from_json(policy.to_json()).delay_ms(failures, key)
+    assert delay == decode(RetryPolicy, encode(policy)).delay_ms(failures, key)
 
 
 def test_what_failed_together_does_not_come_back_together() -> None:

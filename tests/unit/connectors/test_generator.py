@@ -90,3 +90,13 @@ def test_an_item_of_another_shape_is_a_bad_record() -> None:
     assert isinstance(bad, BadRecord)
     assert "expected a list of 1 value(s)" in bad.reason
     assert good == (1, ["ok"])
+
+
+class Numbers(GeneratorSpout):
+    def __init__(self) -> None:
+        super().__init__(list, outputs=["n"])
+        self._mine = 7
+
+
+def test_what_a_subclass_stores_for_itself_travels_to_executors() -> None:
+    assert pickle.loads(pickle.dumps(Numbers()))._mine == 7

@@ -91,7 +91,7 @@ class Life:
 def test_where_nothing_has_come_yet_the_first_plan_reads_nothing_and_what_comes_is_read_behind_it() -> None:
     life = Life()
     first = life.latest(BEFORE_THE_FIRST)
-    assert first == {"n": 0, "life": 0, "now": NOW}
+    assert first == {"micro_batch_id": 0, "life": 0, "now_ms": NOW}
     assert life.run(first).entries == ()
     assert life.latest(first) == first, "no news: the start itself, for which Spark runs nothing"
     assert life.ledger.last_promoted == 0
@@ -109,7 +109,7 @@ def test_a_life_that_is_behind_what_spark_has_committed_plans_nothing() -> None:
     with pytest.raises(OutdatedLifeError, match=r"checkpoint /c: Spark has committed micro-batch 0, but the ledger of"):
         behind.latest(first)
     with pytest.raises(OutdatedLifeError, match="Spark runs micro-batch 1, but the ledger of life 0 has counted -1"):
-        behind.planner.confirm({**first, "n": 1}, 0.0)
+        behind.planner.confirm({**first, "micro_batch_id": 1}, 0.0)
     assert behind.engine.coordinator.in_force is None
 
 
@@ -133,7 +133,7 @@ def test_a_start_that_is_not_what_was_run_is_refused() -> None:
     first = life.latest(BEFORE_THE_FIRST)
     life.run(first)
     with pytest.raises(InvariantError, match="micro-batch 0 was run for"):
-        life.latest({**first, "now": 7})
+        life.latest({**first, "now_ms": 7})
 
 
 def test_a_plan_that_is_too_large_for_an_offset_is_a_file() -> None:
@@ -141,7 +141,7 @@ def test_a_plan_that_is_too_large_for_an_offset_is_a_file() -> None:
     life.grow(3)
     life.ledger.void = tuple((1, sequence) for sequence in range(1000))
     first = life.latest(BEFORE_THE_FIRST)
-    assert first == {"n": 0, "file": "0-0"}
+    assert first == {"micro_batch_id": 0, "file": "0-0"}
     [entry] = life.run(first).entries
     assert (entry.start, entry.end) == (0, 3)
     life.files.files.clear()
@@ -175,5 +175,5 @@ def test_a_life_that_begins_with_a_micro_batch_without_a_plan_counts_it() -> Non
     life = Life(lambda: commits[0])
     life.run_without_plan(0)
     commits[0] = 0
-    end = {"n": 0, "life": 0, "now": NOW}
+    end = {"micro_batch_id": 0, "life": 0, "now_ms": NOW}
     assert life.planner.committed(end) == 0, "it ran in this life, which has confirmed no plan"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import Count, InvalidTopology, WindowedBolt
-from sparkbolt.errors import ConfigError, SparkboltError
+from sparkbolt.errors import ConfigError
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.windows import (
     Action,
@@ -145,20 +145,6 @@ def test_a_policy_that_raises_fails_its_tuple_and_it_is_as_if_the_tuple_had_not_
         driver.run_until_idle()
         assert run.shown() == ["a", "b", "d", "e", "c"]
         assert driver.acked("source") == ["a", "b", "d", "e", "again"]
-
-
-@pytest.mark.parametrize("raises", ["Picky.get_state", "Every.next_due_ms", "Every.track, of a watermark"])
-def test_a_policy_that_raises_when_there_is_no_tuple_is_named_with_its_line(raises: str) -> None:
-    windowed = Show().with_policies(Picky(raises), Every(raises))
-    if raises != "Every.next_due_ms":
-        windowed.with_timestamp_field("at")
-    named = rf"^{raises.partition(',')[0]}, a window policy of 'show', raised ValueError: .*, at test_settings.py:\d+$"
-    with TopologyTestDriver(topology(windowed)) as driver, pytest.raises(SparkboltError, match=named):  # noqa: PT012
-        run = Run(driver)
-        run.feed("a", at=1)
-        driver.advance(SECOND)
-        run.feed("b", at=2)
-        driver.advance(2 * SECOND)
 
 
 def refused(windowed: WindowedBolt, **settings: Any) -> list[str]:

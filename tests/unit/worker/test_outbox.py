@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from sparkbolt import BasicBolt, Bolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
 from sparkbolt.api.groupings import GlobalGrouping
 from sparkbolt.api.pickling import Pickling
+from sparkbolt.base.codec import decode
 from sparkbolt.base.ids import AGAIN, mix64_array, tree_key
 from sparkbolt.driver.coordinator import OUTBOX_ACKS_WAIT_SECS
 from sparkbolt.driver.ledger.ledger import Ledger
@@ -158,7 +159,7 @@ def test_a_value_that_cannot_be_kept_is_refused_and_its_neighbours_are_not() -> 
 def test_a_plan_says_what_is_to_be_given_again_and_what_is_settled() -> None:
     again = (Entry(TASK, AGAIN, own_source(0), 7, 8, 2, (7, 9)),)
     plan = MicroBatchPlan(3, life=1, now_ms=5, again=again, outbox_acks=((TASK, 0, 7), (TASK, 8, 9)))
-    assert MicroBatchPlan.from_json(json.loads(plan.dumps())) == plan
+    assert decode(MicroBatchPlan, json.loads(plan.dumps())) == plan
     assert plan.reserving == again
     assert plan.alive_entries(2) == ()
 

@@ -22,6 +22,7 @@ from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.worker.collectors import BoltRowCollector
 from sparkbolt.worker.emissions import Rows
 from sparkbolt.worker.tasks import BoltTask
+from tests.unit.worker import unreadable
 from tests.unit.worker.reading import (
     COUNT,
     SEEN,
@@ -31,7 +32,6 @@ from tests.unit.worker.reading import (
     run,
     what_came_again,
 )
-from tests.unit.worker.unreadable import UNREADABLE
 
 
 class Weighed(Numbers):
@@ -126,9 +126,8 @@ class WithMore(Columns):
             yield positions, [*columns, self.more([position in (42, 43) for position in positions])]
 
 
-@pytest.mark.parametrize("name", UNREADABLE)
-def test_a_value_of_a_column_that_python_cannot_hold_is_a_bad_record(name: str) -> None:
-    engine, failed = run(WithMore(UNREADABLE[name]))
+def test_a_value_of_a_column_that_python_cannot_hold_is_a_bad_record() -> None:
+    engine, failed = run(WithMore(unreadable.of(pa.timestamp("s"), 0, 10**12)))
     assert set(SEEN) == set(range(COUNT)) - {42, 43}
     assert sorted(tree.position for tree in engine.ledger.set_aside) == [42, 43]
     assert {tree.position for tree in failed} == {20, 42, 43}
@@ -207,6 +206,14 @@ class Pairs(Columns):
                 yield [number], [[f"{number}, {half}"]]
 
 
+class Together(Columns):
+    """Each number is two tuples, in one chunk."""
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        for number in range(range_.start, range_.end):
+            yield [number, number], [[f"{number}, {half}" for half in ("first", "second")]]
+
+
 class Hold(Bolt):
     """Fails what is given for the first time, and holds what comes again until a tick finds that it may go."""
 
@@ -229,13 +236,14 @@ class Hold(Bolt):
             self.held.append(tup)
 
 
+@pytest.mark.parametrize("spout", [Pairs, Together])
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_a_retried_message_that_comes_in_chunks_is_acked_with_its_last_tuple_and_not_before(
-    parallelism: int, monkeypatch: pytest.MonkeyPatch
+def test_a_retried_message_of_several_tuples_is_acked_with_its_last_tuple_and_not_before(
+    parallelism: int, spout: type[Columns], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Hold, "tried", Counter())
     builder = TopologyBuilder("held", Config(max_attempts=9, message_timeout_secs=600))
-    builder.set_spout("numbers", Pairs(lambda number, times: None))
+    builder.set_spout("numbers", spout(lambda number, times: None))
     hold = builder.set_bolt("hold", Hold(), parallelism=parallelism, fuse=False, tick_tuple_freq_secs=20)
     hold.shuffle_grouping("numbers")
     engine = LocalEngine(builder.build())

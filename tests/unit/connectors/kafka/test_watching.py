@@ -33,7 +33,7 @@ def test_a_kafka_partition_without_a_leader_is_waited_for_before_the_end(kafka, 
     monkeypatch.setattr("sparkbolt.connectors.kafka.broker_watcher.LOOK_SECS", 0.05)
     run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
     assert sorted(row["line"] for row in SEEN[name]) == ["a", "b"]
-    assert f"nobody answers for {name}/1" in caplog.text
+    assert f"no broker answers for {name}/1" in caplog.text
 
 
 def test_a_topic_that_comes_while_the_topology_runs_is_found_by_the_pattern(kafka, name):
@@ -77,7 +77,7 @@ def test_a_topic_made_again_that_has_grown_is_read_from_its_start(kafka, name, s
 def test_a_named_topic_that_is_not_there_is_told_and_waited_for(kafka, name, caplog):
     with caplog.at_level(logging.WARNING, "sparkbolt"):
         engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
-    assert f"topic '{name}' is not there" in caplog.text
+    assert f"topic '{name}' does not exist" in caplog.text
     kafka.produce(name, ["late"], kafka_partition=0)
     run(engine, lambda: SEEN[name] != [])
     engine.close()

@@ -110,7 +110,7 @@ def test_a_commit_without_its_entry_is_gone_back_over_where_sources_can_be_read_
         files.files["ledger/2.entry"] = entry[:-1]
     if how == "of another plan":
         files.files["ledger/2.entry"] = entry
-        offset = {**logged(found, 2), "now": 1}
+        offset = {**logged(found, 2), "now_ms": 1}
         files.files["spark/offsets/2"] = f"v1\n{{}}\n{json.dumps(offset)}".encode()
     verdict = agreement.examine(files)
     assert len(verdict.mistakes) == 1, verdict
@@ -346,7 +346,7 @@ def test_rows_that_wait_for_their_commit_are_told_and_damaged_ones_found(tmp_pat
 
 def test_a_logged_offset_has_rows_where_a_source_of_spark_has_gone_on() -> None:
     def logged(*ends: str) -> agreement.LoggedOffset:
-        return agreement.logged_offset("\n".join(["v1", "{}", *ends, '{"n":1}']).encode())
+        return agreement.logged_offset("\n".join(["v1", "{}", *ends, '{"micro_batch_id":1}']).encode())
 
     assert not logged("-", "-").has_rows(None)
     assert logged("7", "-").has_rows(None)

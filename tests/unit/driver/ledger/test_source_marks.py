@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from sparkbolt.api.retry import at_once
+from sparkbolt.base.codec import decode
 from sparkbolt.driver.ledger.ledger import Ledger, SpoutInfo
 from sparkbolt.wire.plan import Entry, MicroBatchPlan
 from sparkbolt.wire.stream_sources import NOTHING_YET, StreamSources
@@ -27,7 +28,7 @@ def owner(task: int) -> tuple[str, int]:
 
 
 def test_a_plan_with_sources_is_the_same_after_it_was_written() -> None:
-    again = MicroBatchPlan.from_json(json.loads(PLAN.dumps()))
+    again = decode(MicroBatchPlan, json.loads(PLAN.dumps()))
     assert again == PLAN
     assert again.sources(owner) == [("lines", "a.txt"), ("lines", "b.txt")]
 

@@ -330,7 +330,8 @@ def test_an_edited_letter_is_given_again_with_what_was_changed_only() -> None:
     operator = Shop()
     form = {f"letter-{LETTER}": "on", "field-0": '"c-1"', "field-1": '"k-7"', "field-2": "1"}
     acted(operator, f"{BASE}/do/replay", form)
-    assert operator.asked == [("replay", ORDERS, [LETTER], {"customer": "c-1", "sku": "k-7"})]
+    [(verb, _, arguments)] = operator.asked
+    assert (verb, arguments["values"]) == ("replay", {"customer": "c-1", "sku": "k-7"})
 
 
 def test_a_message_that_could_not_be_read_is_edited_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
