@@ -271,7 +271,7 @@ def watched(topology: Topology, chosen: Container[int]) -> Watched:
         failed = {name: counts.failed for name, counts in running.metrics().components.items() if counts.failed}
         if failed:
             raise RuntimeError(f"{topology.name!r} failed trees: {failed}")
-        query = running._life.query
+        query = running._supervisor.life.query
         assert query is not None
         records = list(running.recording.view().micro_batches)
         return Watched(moments, records, list(query.recentProgress), _jobs(running, str(query.runId)))

@@ -30,21 +30,20 @@ def plant(moment: str, act: Callable[[int], None], topology: str | None = None) 
 
     With ``topology``, for that one only: its checkpoint must be in a directory of its name.
     """
-    from sparkbolt.driver.effects import Execute, Write
+    from sparkbolt.driver.effects import Execute, Tell, Write, WriteEntry
     from sparkbolt.driver.machine import DriverMachine
     from sparkbolt.driver.planner import Planner
     from sparkbolt.files.local import LocalFiles
-    from sparkbolt.spark.checkpoint import Checkpoint
     from sparkbolt.spark.commit_calls import CommitCalls
     from sparkbolt.spark.life import Life
 
     where, _, component = moment.partition(":")
     owner, name, before = {
         "planned": (Planner, "offset_of", False),
-        "staging": (Checkpoint, "write_entry", True),
-        "staged": (Checkpoint, "write_entry", False),
+        "staging": (Life, "_perform", True),
+        "staged": (Life, "_perform", False),
         "committed": (DriverMachine, "committed", True),
-        "promoted": (Life, "_told", False),
+        "promoted": (Life, "_perform", False),
         "compacting": (LocalFiles, "write", False),
         "aborted": (Life, "_perform", False),
         "repeated": (Life, "_perform", False),
@@ -60,6 +59,10 @@ def plant(moment: str, act: Callable[[int], None], topology: str | None = None) 
         if where == "compacting":
             match = re.fullmatch(r"ledger/(\d+)\.snapshot", arguments[0])
             return int(match[1]) if match else None
+        if where in ("staging", "staged"):
+            return arguments[0].micro_batch_id if isinstance(arguments[0], WriteEntry) else None
+        if where == "promoted":
+            return arguments[0].promotion.micro_batch_id if isinstance(arguments[0], Tell) else None
         if where == "aborted":
             is_abort = isinstance(arguments[0], Write) and arguments[0].name.startswith("aborts/")
             return int(arguments[0].name.removeprefix("aborts/")) if is_abort else None
@@ -86,11 +89,10 @@ def plant(moment: str, act: Callable[[int], None], topology: str | None = None) 
 def _topology_of(owner: Any) -> str:
     """The name of the topology that a part of the engine works for."""
     from sparkbolt.files.local import LocalFiles
-    from sparkbolt.spark.checkpoint import Checkpoint
     from sparkbolt.spark.life import Life
 
-    if isinstance(owner, Checkpoint | LocalFiles):
-        return Path(owner.directory if isinstance(owner, Checkpoint) else owner.root).parent.name
+    if isinstance(owner, LocalFiles):
+        return Path(owner.root).parent.name
     if isinstance(owner, Life):  # in its beginning, too, when it has no coordinator
         return str(owner.lane.topology.name)
     lane = owner.coordinator.lane if hasattr(owner, "coordinator") else owner._lane

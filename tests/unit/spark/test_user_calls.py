@@ -152,11 +152,11 @@ class Played(RunningOnSpark):
         plan = life.coordinator.in_force
         assert plan is not None
         life._collected = lambda frame: gather(data for _, data in self._engine.run(plan))  # type: ignore[method-assign]
-        life._end_of_lane(object(), end["n"])  # type: ignore[arg-type]
+        life._end_of_lane(object(), end["micro_batch_id"])  # type: ignore[arg-type]
         for log, text in (("offsets", f"v1\n{{}}\n{json.dumps(end)}"), ("commits", "v1\n{}")):
             folder = Path(life._checkpoint.directory, "spark", log)
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / str(end["n"])).write_text(text)
+            (folder / str(end["micro_batch_id"])).write_text(text)
 
 
 @pytest.fixture
