@@ -113,7 +113,8 @@ def an_outage_costs_attempts(patch: Patch) -> None:
 
 
 def a_snapshot_forgets_outages(patch: Patch) -> None:
-    patch.setattr(ledger_log, "outages_from_json", lambda body: {})
+    dump = ledger_log.dump_snapshot
+    patch.setattr(ledger_log, "dump_snapshot", lambda state: dump(replace(state, outages={})))
 
 
 def spouts_go_on_at_full_speed(patch: Patch) -> None:
