@@ -35,7 +35,7 @@ from sparkbolt.api.components import BoltBase
 from sparkbolt.api.reports import MicroBatchReport
 from sparkbolt.observe.history import MicroBatchRecord
 from sparkbolt.spark.recording import jvm_pid
-from sparkbolt.spark.running import RunningOnSpark
+from sparkbolt.spark.running_on_spark import RunningOnSpark
 from sparkbolt.spouts import TextSpout
 from sparkbolt.worker.state.keyvalue import KeyValueTable
 from sparkbolt.worker.state.task_state import TaskState

@@ -20,7 +20,7 @@ from sparkbolt import Topology
 from sparkbolt.api.reports import MicroBatchReport
 from sparkbolt.observe.history import MicroBatchRecord
 from sparkbolt.spark import life
-from sparkbolt.spark.running import RunningOnSpark
+from sparkbolt.spark.running_on_spark import RunningOnSpark
 
 NUMBERS = 8_000_000
 KEYS = 1_000

@@ -17,7 +17,7 @@ from benchmarks.text import Text
 from sparkbolt import Config, Topology, TopologyBuilder
 from sparkbolt.api.components import BoltBase, PartitionedSpout
 from sparkbolt.api.reports import MicroBatchReport
-from sparkbolt.spark.running import RunningOnSpark
+from sparkbolt.spark.running_on_spark import RunningOnSpark
 
 MASTER = "local[2,4]"
 PARALLELISM = 2

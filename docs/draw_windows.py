@@ -16,7 +16,7 @@ from sparkbolt.windows.arrival import ArrivalWindows, ReleasedWindows
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
 from sparkbolt.windows.firing import Count, Fired, Windower
-from sparkbolt.windows.segments import Shelf
+from sparkbolt.windows.tuple_segments import Shelf
 from sparkbolt.windows.window import TupleWindow
 
 SECOND = 30.0

@@ -32,7 +32,7 @@ from sparkbolt.base.tracebacks import folded
 from sparkbolt.driver.ledger.ledger import FailedTree, Promotion
 from sparkbolt.errors import EngineError, UnknownNameError
 from sparkbolt.launch import load  # noqa: F401  with it a topology finds the sinks of its dead letters
-from sparkbolt.sim.checkers.dead_letters import letters_in
+from sparkbolt.sim.checkers.dead_letter_sinks import letters_in
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.sim.loops import outside_of_loops
 from sparkbolt.sim.rehearsal import Rehearsal

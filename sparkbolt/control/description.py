@@ -12,7 +12,7 @@ from typing import Any
 
 from sparkbolt.api.dead_letters import CHECKPOINT
 from sparkbolt.api.topology import ComponentSpec
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.control.describe import components_of
 from sparkbolt.control.documents import ComponentDocument
 from sparkbolt.layout.lane import Lane

@@ -18,7 +18,7 @@ from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.story import Story
 from sparkbolt.api.tree_life import TreeState
 from sparkbolt.base.exceptions import line_of
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.control.books import EVENTS_FILE, ErrorBook, EventBook, events_in
 from sparkbolt.control.description import Description
 from sparkbolt.control.documents import ErrorDocument, EventDocument

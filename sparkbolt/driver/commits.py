@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import Any
 
 from sparkbolt.api.committers import CommittingBolt, txid_of
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.driver.effects import Commit, Remove, Write
 from sparkbolt.errors import CheckpointError
 from sparkbolt.layout.lane import Lane

@@ -30,15 +30,15 @@ from sparkbolt.base.ids import empty_u64, split_key
 from sparkbolt.base.tracebacks import place_in
 from sparkbolt.driver.effects import Steps
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
-from sparkbolt.driver.ledger.settings import ROTATIONS
+from sparkbolt.driver.ledger.ledger_settings import ROTATIONS
 from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.overrides import Overrides, traced_sequences
 from sparkbolt.driver.plan_entries import PlanEntries
 from sparkbolt.driver.rate import RateController, positions_read
+from sparkbolt.driver.source_watermarks import Watermarks
 from sparkbolt.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, SpoutBuffer, printed_ids
 from sparkbolt.driver.spout_steps import SpoutSteps
 from sparkbolt.driver.timers import Ticks, Timers
-from sparkbolt.driver.watermarks import Watermarks
 from sparkbolt.errors import check
 from sparkbolt.layout.lane import Lane, policy_of
 from sparkbolt.observe.recorder import Observed

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.driver.effects import Compact, DropLetters, Effect, Fence, Remove, Write, WriteEntry, WriteLetters
-from sparkbolt.driver.ledger.files import (
+from sparkbolt.driver.ledger.ledger_files import (
     Tenure,
     compact,
     drop_uncommitted_letters,

@@ -24,7 +24,7 @@ from contextlib import closing
 from typing import Any, Protocol
 
 from sparkbolt.api.components import PartitionedSpout
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.driver.commits import Commits
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.effects import (
@@ -45,9 +45,9 @@ from sparkbolt.driver.effects import (
     WriteLetters,
 )
 from sparkbolt.driver.ledger.agreement import LoggedOffset
-from sparkbolt.driver.ledger.files import check_number, load_ledger
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
-from sparkbolt.driver.ledger.settings import ledger_settings
+from sparkbolt.driver.ledger.ledger_files import check_number, load_ledger
+from sparkbolt.driver.ledger.ledger_settings import ledger_settings
 from sparkbolt.driver.lifecycle import Lifecycle
 from sparkbolt.driver.planner import Planner
 from sparkbolt.driver.transaction import Transaction

@@ -17,7 +17,7 @@ import heapq
 from collections.abc import Callable, Sequence
 
 from sparkbolt.base.codec import encode
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.effects import Write
 from sparkbolt.driver.ledger.agreement import LoggedOffset

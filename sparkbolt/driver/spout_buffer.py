@@ -25,7 +25,7 @@ SPOUT_BUFFER_RECORDS_MAX = 65_536
 """The limit of records of one ``Spout`` task that wait for a plan, unless ``max_spout_pending`` is lower."""
 
 
-class Emitted(NamedTuple):
+class BufferedRecord(NamedTuple):
     """What a spout has emitted."""
 
     record: Record
@@ -45,11 +45,11 @@ class SpoutBuffer:
 
     This is so if only the checkpoint receives the dead letter.
     """
-    waiting: deque[Emitted] = field(default_factory=deque)
-    planned: list[Emitted] = field(default_factory=list)
+    waiting: deque[BufferedRecord] = field(default_factory=deque)
+    planned: list[BufferedRecord] = field(default_factory=list)
     """The records whose first attempts are in the plan in force."""
     planned_base: int = 0
-    unfinished: dict[int, Emitted] = field(default_factory=dict)
+    unfinished: dict[int, BufferedRecord] = field(default_factory=dict)
     """Position to record, for tracked messages that were planned and are not finished."""
     later: dict[int, int] = field(default_factory=dict)
     """Sequence to position, for planned attempts that are not the first, and for dead letters."""
@@ -76,7 +76,7 @@ class SpoutBuffer:
 
     def emit(self, record: Record, message_id: Any) -> None:
         """Add a record that the spout has emitted."""
-        self.waiting.append(Emitted(record, message_id))
+        self.waiting.append(BufferedRecord(record, message_id))
 
     def take_over(self, old: SpoutBuffer) -> None:
         """Continue from the same task's buffer in an earlier life of this driver, whose spout is still open.
@@ -113,14 +113,14 @@ class SpoutBuffer:
         """Note the sequences of an entry with retries or dead letters."""
         self.later.update(enumerate(entry.positions or (), entry.base))
 
-    def planned_of(self, entry: Entry) -> list[Emitted]:
+    def planned_of(self, entry: Entry) -> list[BufferedRecord]:
         """The records of an entry of the plan in force; fewer than planned if some are lost."""
         if entry.positions is None:
             return self.planned if entry.base == self.planned_base else []
         found = [self.unfinished[position] for position in entry.positions if position in self.unfinished]
         if entry.letters is None:
             return found
-        return [Emitted(replace(one.record, message_id=short(one.message_id)), one.message_id) for one in found]
+        return [BufferedRecord(replace(one.record, message_id=short(one.message_id)), one.message_id) for one in found]
 
     def text_of(self, sequence: int) -> str | None:
         """The printed message id of an open tree or of a dead letter's tree; None if there is none."""

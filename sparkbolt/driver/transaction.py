@@ -34,7 +34,7 @@ from sparkbolt.api.outage import Health
 from sparkbolt.api.reports import ErrorReport, Fail
 from sparkbolt.api.story import Hop
 from sparkbolt.base.codec import decode, encode
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.base.ids import split_key
 from sparkbolt.driver.effects import Remove, Write
 from sparkbolt.errors import CheckpointError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 
 LEFTOVER_SECS = 3600.0
 """A temporary file that is older than this was left by a process that has died."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, NamedTuple
 
 from sparkbolt.base.codec import SPARSE, Coder, decode, encode
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.observe.histogram import Histogram
 from sparkbolt.observe.measurements import (
     Flow,

@@ -12,7 +12,7 @@ from typing import Any
 from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.base.exceptions import Interruption
 from sparkbolt.driver.ledger.agreement import LoggedOffset
-from sparkbolt.driver.ledger.files import Tenure
+from sparkbolt.driver.ledger.ledger_files import Tenure
 from sparkbolt.driver.machine import DriverMachine
 from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.sim.sources import Queue, SimulatedQueue

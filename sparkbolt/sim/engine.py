@@ -33,8 +33,8 @@ from sparkbolt.driver.effects import (
     TakeLife,
     Tell,
 )
-from sparkbolt.driver.ledger.files import LETTERS_FOLDER, Tenure
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
+from sparkbolt.driver.ledger.ledger_files import LETTERS_FOLDER, Tenure
 from sparkbolt.driver.machine import begin, perform_all
 from sparkbolt.files.memory import MemoryFiles
 from sparkbolt.layout.lane import lay_out

@@ -19,7 +19,7 @@ from sparkbolt.base.exceptions import Interruption
 from sparkbolt.base.ids import U64, mix64
 from sparkbolt.layout.lane import Lane
 from sparkbolt.sim.canonical import stable_bytes
-from sparkbolt.sim.changes import Changes, ValueChange
+from sparkbolt.sim.changed_values import Changes, ValueChange
 from sparkbolt.wire.frames import python_values
 from sparkbolt.worker.emissions import Output, Rows
 from sparkbolt.worker.results import Work

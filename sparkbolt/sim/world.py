@@ -36,13 +36,13 @@ from sparkbolt.driver.effects import (
     WriteEntry,
     WriteLetters,
 )
-from sparkbolt.driver.ledger.files import Tenure, cut_back
 from sparkbolt.driver.ledger.ledger import Promotion
+from sparkbolt.driver.ledger.ledger_files import Tenure, cut_back
 from sparkbolt.driver.lifecycle import Lifecycle, LifecycleEvent
 from sparkbolt.driver.machine import begin, perform_all
 from sparkbolt.errors import OutdatedLifeError, check
 from sparkbolt.sim.checkers.acks import Checkers
-from sparkbolt.sim.checkers.dead_letters import SimulatedSink, letters_in
+from sparkbolt.sim.checkers.dead_letter_sinks import SimulatedSink, letters_in
 from sparkbolt.sim.committing import LocalCommitters
 from sparkbolt.sim.driver import WHERE, Driver, DriverDied, Durable, QueryDied
 from sparkbolt.sim.executors import Executors, MicroBatchOutcome

@@ -42,16 +42,16 @@ from pyspark.sql import SparkSession
 
 from sparkbolt.api.topology import Topology
 from sparkbolt.api.topology_changes import changes, differs
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.base.locations import local_directory, scheme_of
-from sparkbolt.driver.ledger import files as ledger_files
+from sparkbolt.driver.ledger import ledger_files
 from sparkbolt.driver.ledger.agreement import TOPOLOGY_MISSING, is_whole, metadata_mistake, topology_in
 from sparkbolt.errors import CheckpointError
 from sparkbolt.files.hadoop import HadoopFiles
 from sparkbolt.files.local import LocalFiles, make_folder
 from sparkbolt.layout.lane import Lane, moved
 from sparkbolt.spark.checkpoint_lock import lock
-from sparkbolt.spark.locations import FILES_SECS, answer_within, check_hdfs
+from sparkbolt.spark.location_checks import FILES_SECS, answer_within, check_hdfs
 from sparkbolt.spark.versions import FILE_MANAGER
 
 _IDENTITY = re.compile("[0-9a-f]{32}")

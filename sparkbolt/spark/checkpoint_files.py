@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.base.locations import local_directory
-from sparkbolt.driver.ledger.files import check_format
+from sparkbolt.driver.ledger.ledger_files import check_format
 from sparkbolt.errors import InvariantError, WrongUseError
 from sparkbolt.files.local import LocalFiles
 

@@ -15,7 +15,7 @@ from sparkbolt.layout.lane import Lane
 from sparkbolt.spark.crash_shield import shielded
 from sparkbolt.spark.data_source import data_source
 from sparkbolt.spark.executor import batches_of, rows_of, staged, worker_of
-from sparkbolt.spark.inlets import InletFrame, rows_of_inlets
+from sparkbolt.spark.inlet_frames import InletFrame, rows_of_inlets
 from sparkbolt.spark.job_bundle import SCHEMA, JobBundle
 from sparkbolt.spark.processor import LevelProcessor
 from sparkbolt.wire.acker import judge_rows

@@ -59,7 +59,7 @@ from sparkbolt.spark.driver_rpc import Bridge
 from sparkbolt.spark.driver_rpc_client import Question
 from sparkbolt.spark.executor import packed
 from sparkbolt.spark.failure_text import query_failure
-from sparkbolt.spark.inlets import MOMENT, open_inlets
+from sparkbolt.spark.inlet_frames import MOMENT, open_inlets
 from sparkbolt.spark.job_bundle import SCHEMA, JobBundle
 from sparkbolt.spark.lane_query import acker, lane_frame
 from sparkbolt.spark.relocation import name_places_anew

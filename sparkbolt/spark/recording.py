@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.reports import Promotion
 from sparkbolt.base.exceptions import line_of
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.observe.history import History
 from sparkbolt.observe.measurements import Process

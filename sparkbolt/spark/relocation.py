@@ -14,7 +14,7 @@ import logging
 from typing import Any
 from urllib.parse import urlsplit
 
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 
 STATE = "spark/state"
 _METADATA = "_metadata/v2"

@@ -32,7 +32,7 @@ from sparkbolt.spark.class_archive import ClassArchive, archive_for
 from sparkbolt.spark.code_shipping import add, own_archive
 from sparkbolt.spark.found_sources import spare_the_search
 from sparkbolt.spark.jvm import jvm_output, keep_log
-from sparkbolt.spark.locations import check_master
+from sparkbolt.spark.location_checks import check_master
 from sparkbolt.spark.ml_functions import session_without
 from sparkbolt.spark.versions import STATE_PROVIDER, check_version
 

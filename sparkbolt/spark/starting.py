@@ -26,8 +26,8 @@ from sparkbolt.spark.failure_text import explain
 from sparkbolt.spark.hadoop_settings import forget_sources
 from sparkbolt.spark.jvm import quieten_py4j
 from sparkbolt.spark.local_disk import write_synced
-from sparkbolt.spark.locations import check_directory
-from sparkbolt.spark.running import RunningOnSpark
+from sparkbolt.spark.location_checks import check_directory
+from sparkbolt.spark.running_on_spark import RunningOnSpark
 from sparkbolt.spark.session import (
     await_executors,
     check_reachable,

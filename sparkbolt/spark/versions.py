@@ -15,7 +15,7 @@ import re
 
 import pyspark
 
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.errors import CheckpointError, EngineError
 
 OLDEST, NEWEST = (4, 1), (4, 3)

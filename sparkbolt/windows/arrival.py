@@ -16,9 +16,9 @@ import numpy.typing as npt
 from sparkbolt.base.ids import U64
 from sparkbolt.windows.content import I64, Content, join
 from sparkbolt.windows.firing import Count, Extent, Fired, Windower, expiry
-from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, WindowLog
-from sparkbolt.windows.segments import NOTHING, Selection, Shelf
 from sparkbolt.windows.triggers import aligned
+from sparkbolt.windows.tuple_log import AFTER_ALL, BEFORE_ALL, WindowLog
+from sparkbolt.windows.tuple_segments import NOTHING, Selection, Shelf
 
 
 class ArrivalWindows(Windower):

@@ -22,11 +22,11 @@ from sparkbolt.base.ids import U64
 from sparkbolt.errors import EngineError
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.firing import Fired, Windower, expiry
-from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, WindowLog
 from sparkbolt.windows.manager import WindowManager
 from sparkbolt.windows.policies import CountEvictionPolicy, Event, EvictionPolicy
-from sparkbolt.windows.segments import NOTHING, Selection, Shelf
 from sparkbolt.windows.triggers import TriggerPolicy
+from sparkbolt.windows.tuple_log import AFTER_ALL, BEFORE_ALL, WindowLog
+from sparkbolt.windows.tuple_segments import NOTHING, Selection, Shelf
 from sparkbolt.worker.failures import failure_of
 
 _Window: TypeAlias = tuple[list[Event], list[Event], list[Event], int]

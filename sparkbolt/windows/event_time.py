@@ -13,9 +13,9 @@ import numpy as np
 
 from sparkbolt.windows.content import Content
 from sparkbolt.windows.firing import Fired, Windower, expiry
-from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, WindowLog
-from sparkbolt.windows.segments import NOTHING, Part, Selection, Shelf
 from sparkbolt.windows.triggers import aligned
+from sparkbolt.windows.tuple_log import AFTER_ALL, BEFORE_ALL, WindowLog
+from sparkbolt.windows.tuple_segments import NOTHING, Part, Selection, Shelf
 
 
 class EventTimeWindows(Windower):

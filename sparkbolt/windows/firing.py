@@ -17,8 +17,8 @@ import numpy.typing as npt
 from sparkbolt.api.arguments import verify_fields, whole
 from sparkbolt.base.ids import U64
 from sparkbolt.windows.content import Content
-from sparkbolt.windows.log import AFTER_ALL, BEFORE_ALL, WindowLog
-from sparkbolt.windows.segments import NOTHING, Selection
+from sparkbolt.windows.tuple_log import AFTER_ALL, BEFORE_ALL, WindowLog
+from sparkbolt.windows.tuple_segments import NOTHING, Selection
 from sparkbolt.worker.failures import Failure
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from sparkbolt.windows.content import Content, decode
 from sparkbolt.windows.firing import Windower
-from sparkbolt.windows.segments import Shelf
+from sparkbolt.windows.tuple_segments import Shelf
 from sparkbolt.worker.state.keyvalue import KeyValueTable
 
 CACHED_KEYS_MAX = 10_000

@@ -30,12 +30,12 @@ from sparkbolt.windows.content import Content, decode
 from sparkbolt.windows.event_time import EventTimeWindows, SessionWindows
 from sparkbolt.windows.firing import Count, Fired, Windower
 from sparkbolt.windows.keyed import KeyedWindows
-from sparkbolt.windows.log import WindowLog
 from sparkbolt.windows.reading import MessageIds, groups_of, times_of
-from sparkbolt.windows.segments import Selection, Shelf
 from sparkbolt.windows.settings import Windowing, ms
 from sparkbolt.windows.source_times import SourceTimes
 from sparkbolt.windows.triggers import aligned
+from sparkbolt.windows.tuple_log import WindowLog
+from sparkbolt.windows.tuple_segments import Selection, Shelf
 from sparkbolt.windows.watermarks import WaterMarkEventGenerator
 from sparkbolt.windows.window import TupleWindow
 from sparkbolt.wire.plan import Timer

@@ -11,8 +11,8 @@ import pyarrow as pa
 from sparkbolt.api.tuples import Tuple
 from sparkbolt.windows.content import join_columns
 from sparkbolt.windows.firing import Fired
-from sparkbolt.windows.log import WindowLog
-from sparkbolt.windows.segments import Selection
+from sparkbolt.windows.tuple_log import WindowLog
+from sparkbolt.windows.tuple_segments import Selection
 from sparkbolt.wire.frames import arrow_of
 
 

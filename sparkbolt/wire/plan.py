@@ -24,7 +24,7 @@ import cloudpickle
 
 from sparkbolt.base.codec import ROW, SPARSE, MismatchError, decode, encode
 from sparkbolt.base.exceptions import line_of, pass_on, printed
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.base.ids import tree_key
 from sparkbolt.errors import CheckpointError, EmitError
 from sparkbolt.wire.stream_sources import SourceRanges, StreamSources

@@ -256,7 +256,7 @@ class Healths:
         return healths
 
 
-class Listeners:
+class WorkListeners:
     """Passes what is emitted on to ``capture`` and ``debug`` of the environment."""
 
     def __init__(self, environment: WorkerEnvironment) -> None:

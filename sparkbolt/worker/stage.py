@@ -49,12 +49,12 @@ from sparkbolt.worker.outbox import Outbox, Started
 from sparkbolt.worker.results import (
     Counters,
     Healths,
-    Listeners,
     Reports,
     Settlements,
     StageResult,
     Subscriber,
     Work,
+    WorkListeners,
 )
 from sparkbolt.worker.routing import EmittedRows, Refusal, RoutedRows, Router, Row, Sent, parted, readable
 from sparkbolt.worker.state.segments import SegmentStore
@@ -89,7 +89,7 @@ class Stage:
         self.reports = Reports(self.lane.topology.config.max_error_report_per_interval)
         self.counters = Counters(worker.environment, part)
         self._healths = Healths()
-        self._listeners = Listeners(worker.environment)
+        self._listeners = WorkListeners(worker.environment)
         self._subscribers: list[Subscriber] = [self.counters, self._healths, self.reports]
         if self.observer is not None:
             self._subscribers.insert(0, self.observer)

@@ -14,10 +14,10 @@ from sparkbolt.api.dead_letters import DeadLetter
 from sparkbolt.api.metrics import ComponentMetrics, TopologyMetrics
 from sparkbolt.api.reports import ErrorReport
 from sparkbolt.api.topology import Topology
-from sparkbolt.driver.ledger.files import FORMAT, FORMAT_FILE
 from sparkbolt.driver.ledger.ledger import FailedTree, Promotion, Story
+from sparkbolt.driver.ledger.ledger_files import FORMAT, FORMAT_FILE
 from sparkbolt.driver.ledger.reader import dump_tasks
-from sparkbolt.sim.checkers.dead_letters import letters_in
+from sparkbolt.sim.checkers.dead_letter_sinks import letters_in
 from sparkbolt.sim.engine import LocalEngine
 from tests.contract.parts import notes, phase
 from tests.patience import PATIENCE_SECS

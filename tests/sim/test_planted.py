@@ -20,8 +20,7 @@ from sparkbolt.api.tuples import Tuple
 from sparkbolt.base.ids import MASK64, U64, edge_salt, edges_of, run_lengths
 from sparkbolt.driver import machine
 from sparkbolt.driver.coordinator import Coordinator
-from sparkbolt.driver.ledger import files as ledger_files
-from sparkbolt.driver.ledger import log as ledger_log
+from sparkbolt.driver.ledger import ledger_files, ledger_log
 from sparkbolt.driver.ledger.ledger import Ledger
 from sparkbolt.driver.ledger.message_log import MessageLog
 from sparkbolt.driver.ledger.messages import Messages as KnownMessages

@@ -11,8 +11,7 @@ import pytest
 
 from sparkbolt.base.ids import AGAIN
 from sparkbolt.driver.coordinator import Coordinator
-from sparkbolt.driver.ledger import log as ledger_log
-from sparkbolt.driver.ledger import messages
+from sparkbolt.driver.ledger import ledger_log, messages
 from sparkbolt.driver.ledger.message_log import MessageLog
 from sparkbolt.driver.ledger.messages import Messages as KnownMessages
 from sparkbolt.driver.ledger.retry_schedule import RetrySchedule

@@ -9,7 +9,7 @@ import pytest
 
 from sparkbolt import BasicBolt, Config, KeyValueState, TopologyBuilder
 from sparkbolt.spark import life
-from sparkbolt.spark.running import RunningOnSpark
+from sparkbolt.spark.running_on_spark import RunningOnSpark
 from sparkbolt.spouts import TextSpout
 from tests.patience import PATIENCE_SECS
 

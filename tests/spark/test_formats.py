@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparkbolt.driver.ledger.files import FORMAT
+from sparkbolt.driver.ledger.ledger_files import FORMAT
 from sparkbolt.errors import CheckpointError
 from tests.archives import unpack
 from tests.checkpoints.topology import ALL, LATE, made

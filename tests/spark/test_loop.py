@@ -21,7 +21,7 @@ from sparkbolt.faces.cli import main
 from sparkbolt.sim.spark_loop import MicroBatchLoop, SparkLog
 from sparkbolt.spark import lane_query
 from sparkbolt.spark.life import Life
-from sparkbolt.spark.running import RunningOnSpark
+from sparkbolt.spark.running_on_spark import RunningOnSpark
 from sparkbolt.spouts import TextSpout
 from tests.patience import PATIENCE_SECS
 from tests.spark import loop_calls

@@ -102,7 +102,7 @@ def test_what_runs_on_executors_loads_nothing_of_the_driver(module: str) -> None
         ("sparkbolt/wire/plan.py", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
         ("sparkbolt/base/ids.py", "from sparkbolt.api import tuples"),
         ("sparkbolt/api/topology.py", "from sparkbolt.wire.plan import Entry"),
-        ("sparkbolt/api/topology.py", "import importlib; importlib.import_module('sparkbolt.spark.running')"),
+        ("sparkbolt/api/topology.py", "import importlib; importlib.import_module('sparkbolt.spark.running_on_spark')"),
         ("sparkbolt/worker/tasks.py", "from sparkbolt.driver.coordinator import Coordinator"),
         ("sparkbolt/driver/coordinator.py", "def f():\n    from sparkbolt.worker.tasks import BoltTask"),
         ("sparkbolt/errors.py", "import numpy"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparkbolt.driver.coordinator import Coordinator
 from sparkbolt.driver.ledger.ledger import Ledger
-from sparkbolt.driver.ledger.settings import ledger_settings
+from sparkbolt.driver.ledger.ledger_settings import ledger_settings
 from sparkbolt.driver.machine import perform_all
 from sparkbolt.wire.plan import MicroBatchPlan
 

@@ -11,7 +11,7 @@ import pytest
 from sparkbolt import BasicBolt, Config, PartitionedSpout, Range, Topology, TopologyBuilder
 from sparkbolt.api.outage import OutageChange
 from sparkbolt.driver.ledger.ledger import FailedTree
-from sparkbolt.sim.checkers.dead_letters import letters_in
+from sparkbolt.sim.checkers.dead_letter_sinks import letters_in
 from sparkbolt.sim.engine import LocalEngine
 
 HOUR_MS = 3_600_000

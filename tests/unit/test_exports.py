@@ -81,7 +81,7 @@ def test_what_is_at_the_door_says_what_it_is(name: str) -> None:
 def test_start_and_run_take_what_those_take_who_do_it() -> None:
     from sparkbolt.control.operable import Operable
     from sparkbolt.faces.cli import program
-    from sparkbolt.spark import running, starting
+    from sparkbolt.spark import running_on_spark, starting
 
     there = set(inspect.signature(starting.start).parameters) - {"topology"}
     assert set(inspect.signature(Topology.start).parameters) - {"self"} == there
@@ -89,9 +89,9 @@ def test_start_and_run_take_what_those_take_who_do_it() -> None:
     assert (
         set(inspect.signature(Topology.run).parameters) - {"self"} == there - {"open_secs"} | own
     )  # its limits say it
-    assert issubclass(running.RunningOnSpark, RunningTopology)
+    assert issubclass(running_on_spark.RunningOnSpark, RunningTopology)
     engine = {"start", "run_id", "collected_bytes", "lane"}
-    own = {name for name in vars(running.RunningOnSpark) if not name.startswith("_")}
+    own = {name for name in vars(running_on_spark.RunningOnSpark) if not name.startswith("_")}
     assert own - engine <= set(dir(RunningTopology)) | set(dir(Operable))
 
 

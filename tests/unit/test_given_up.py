@@ -21,8 +21,8 @@ from sparkbolt import (
     TopologyBuilder,
 )
 from sparkbolt.driver.ledger.ledger import Ledger
+from sparkbolt.driver.ledger.ledger_settings import ledger_settings
 from sparkbolt.driver.ledger.retry_schedule import Retry
-from sparkbolt.driver.ledger.settings import ledger_settings
 from sparkbolt.driver.plan_entries import LETTERS_PER_ENTRY_MAX, LETTERS_PER_PLAN_MAX, letter_entries
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.testing import TopologyTestDriver

@@ -11,7 +11,7 @@ import pytest
 from sparkbolt import BadRecord, BasicBolt, Config, Range, RetryPolicy, Spout, TopologyBuilder, Unavailable
 from sparkbolt.api.outage import MICRO_BATCHES_MIN, PROBE_TUPLES, TUPLES_MIN
 from sparkbolt.driver.ledger.ledger import Ledger
-from sparkbolt.driver.ledger.settings import ledger_settings
+from sparkbolt.driver.ledger.ledger_settings import ledger_settings
 from tests.unit.outages import HOUR_MS, MICRO_BATCH_MS, WORLD, Log, Run, Store, calls_between, topology
 from tests.unit.outages import _new_world as _new_world
 

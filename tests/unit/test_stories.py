@@ -17,7 +17,7 @@ from sparkbolt.api.reports import Fail, FailedTree
 from sparkbolt.api.story import VALUES_CHARACTERS_MAX, Hop, merged, short, short_values
 from sparkbolt.api.tuples import Origin, Tuple
 from sparkbolt.driver.ledger.ledger import Ledger
-from sparkbolt.driver.ledger.settings import spout_infos
+from sparkbolt.driver.ledger.ledger_settings import spout_infos
 from sparkbolt.driver.ledger.story_store import Stories
 from sparkbolt.testing import TopologyTestDriver
 from sparkbolt.worker.held_tuples import held_tuples

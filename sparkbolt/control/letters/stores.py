@@ -19,7 +19,7 @@ from typing import Protocol
 from urllib.parse import urlparse
 
 from sparkbolt.api.dead_letters import FILE, DeadLetter, plain
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.base.locations import local_directory
 from sparkbolt.connectors.files.dead_letter_files import letters_of, read_letters
 from sparkbolt.control.letters.common import (
@@ -30,7 +30,7 @@ from sparkbolt.control.letters.common import (
     newest_letters,
 )
 from sparkbolt.control.letters.topic import KAFKA, LetterTopic, client_properties, give_again
-from sparkbolt.driver.ledger.files import LETTERS_FOLDER
+from sparkbolt.driver.ledger.ledger_files import LETTERS_FOLDER
 from sparkbolt.driver.ledger.reader import TASKS_FILE
 from sparkbolt.errors import WrongUseError
 from sparkbolt.files.local import append_lines

@@ -30,9 +30,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sparkbolt.base.files import Files
-from sparkbolt.driver.ledger import log as ledger_log
-from sparkbolt.driver.ledger.files import last_life, lives_missing
+from sparkbolt.base.file_access import Files
+from sparkbolt.driver.ledger import ledger_log
+from sparkbolt.driver.ledger.ledger_files import last_life, lives_missing
 from sparkbolt.errors import CheckpointError
 from sparkbolt.wire.plan import MicroBatchPlan, Offset, plan_of
 

@@ -34,7 +34,7 @@ from sparkbolt.base.ids import (
     split_key,
     tree_key,
 )
-from sparkbolt.driver.ledger import log as ledger_log
+from sparkbolt.driver.ledger import ledger_log
 from sparkbolt.driver.ledger.messages import Messages, Tally
 from sparkbolt.driver.ledger.open_trees import RotatingMap, distinct
 from sparkbolt.driver.ledger.outages import Outages

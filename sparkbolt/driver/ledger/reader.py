@@ -16,13 +16,13 @@ from sparkbolt.api.metrics import TopologyMetrics
 from sparkbolt.api.reports import FailedTree
 from sparkbolt.api.story import Story, root_text
 from sparkbolt.api.tree_life import TreeState
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.base.ids import MAX_SEQUENCE, MAX_TASK_NUMBER, split_key, tree_key, unmix64
 from sparkbolt.driver.ledger.agreement import damage_of
-from sparkbolt.driver.ledger.files import load_ledger
 from sparkbolt.driver.ledger.ledger import Ledger, Promotion
+from sparkbolt.driver.ledger.ledger_files import load_ledger
+from sparkbolt.driver.ledger.ledger_settings import spout_infos
 from sparkbolt.driver.ledger.outcomes import SpoutInfo
-from sparkbolt.driver.ledger.settings import spout_infos
 from sparkbolt.errors import CheckpointError, InvariantError, SparkboltError
 from sparkbolt.layout.lane import Lane
 from sparkbolt.observe.measurements import Flow, FlowCounts

@@ -21,7 +21,7 @@ from sparkbolt.api.statefulness import keeps_state, storing_methods
 from sparkbolt.api.topology import ComponentSpec, Topology
 from sparkbolt.api.tuples import DEFAULT_STREAM
 from sparkbolt.errors import InvalidTopology
-from sparkbolt.faces.cli.arguments import CountOrNone
+from sparkbolt.faces.cli.command_arguments import CountOrNone
 from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.faces.cli.tables import aligned

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.base.locations import local_directory
 from sparkbolt.driver.commits import waiting_rows
 from sparkbolt.driver.ledger import agreement
-from sparkbolt.driver.ledger.files import begin_life
+from sparkbolt.driver.ledger.ledger_files import begin_life
 from sparkbolt.driver.transaction import aborts_mistakes
 from sparkbolt.errors import CheckpointError
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED

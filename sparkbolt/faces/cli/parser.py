@@ -9,15 +9,15 @@ from typing import Any
 
 from sparkbolt.control.parameters import Row, parameters_of
 from sparkbolt.control.verbs import VERBS
-from sparkbolt.faces.cli import checkpoints, running, simulate, stories
-from sparkbolt.faces.cli.arguments import Parser, command_of
+from sparkbolt.faces.cli import checkpoints, run_command, simulate_command, stories
 from sparkbolt.faces.cli.check import check
+from sparkbolt.faces.cli.command_arguments import Parser, command_of
 from sparkbolt.faces.cli.dlq import commands as dlq
 from sparkbolt.faces.cli.graph import graph
 from sparkbolt.faces.cli.lag import lag
 from sparkbolt.faces.cli.operate import tailing, watching
-from sparkbolt.faces.cli.operate.changes import change
 from sparkbolt.faces.cli.operate.serving import ui
+from sparkbolt.faces.cli.operate.verb_commands import change
 from sparkbolt.version import __version__
 
 _EPILOG = """\
@@ -42,7 +42,7 @@ environment:
 """
 GROUPS = {"checkpoint": "verify or repair a checkpoint", "dlq": "list, show and replay dead letters"}
 COMMANDS: Mapping[str, Callable[..., int]] = {
-    "run": running.run,
+    "run": run_command.run,
     "check": check,
     "errors": stories.errors,
     "explain": stories.explain,
@@ -53,7 +53,7 @@ COMMANDS: Mapping[str, Callable[..., int]] = {
     "dlq show": dlq.show_letters,
     "dlq replay": dlq.replay,
     "lag": lag,
-    "simulate": simulate.command,
+    "simulate": simulate_command.command,
     "list": watching.list_,
     "top": watching.top,
     "stats": watching.stats,

@@ -15,7 +15,7 @@ from sparkbolt.api.tree_life import TreeState
 from sparkbolt.control.parameters import Parameter
 from sparkbolt.driver.ledger.reader import LedgerReader, UnknownTreeError, attempt_lines, read_ledger
 from sparkbolt.errors import WrongUseError
-from sparkbolt.faces.cli.arguments import Count
+from sparkbolt.faces.cli.command_arguments import Count
 from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files

@@ -23,8 +23,8 @@ from starlette.routing import BaseRoute
 from sparkbolt.control.home import HomeError
 from sparkbolt.control.operator import Operator
 from sparkbolt.errors import SparkboltError
-from sparkbolt.faces.ui.asking import AmbiguousTopology, Asking, LateAnswerError, UnknownTopology
 from sparkbolt.faces.ui.login import LoginForm, login_routes
+from sparkbolt.faces.ui.operator_calls import AmbiguousTopology, Asking, LateAnswerError, UnknownTopology
 from sparkbolt.faces.ui.prometheus import prometheus_routes
 from sparkbolt.faces.ui.rest import rest_routes
 from sparkbolt.faces.ui.security import ANSWER_HEADERS, DeniedRequest, Guard, Sessions, refused

@@ -24,8 +24,8 @@ from sparkbolt.control.documents import ALL_TIME, TopologyDocument, TopologyEntr
 from sparkbolt.control.verbs import VERBS
 from sparkbolt.faces.ui import shown
 from sparkbolt.faces.ui.app import error_status
-from sparkbolt.faces.ui.asking import Asking, UnknownTopology
 from sparkbolt.faces.ui.charts import bar
+from sparkbolt.faces.ui.operator_calls import Asking, UnknownTopology
 from sparkbolt.version import __version__
 
 HEX = "~"

@@ -39,7 +39,7 @@ from sparkbolt.control.documents import (
     WindowDocument,
 )
 from sparkbolt.faces.ui.answers import readable
-from sparkbolt.faces.ui.asking import Asking, LateAnswerError
+from sparkbolt.faces.ui.operator_calls import Asking, LateAnswerError
 from sparkbolt.faces.ui.storm_pages import empty_window, listed
 
 BUCKETS_SECS = (

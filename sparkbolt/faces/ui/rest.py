@@ -20,9 +20,9 @@ from sparkbolt.control.parameters import Row
 from sparkbolt.control.questions import QUESTIONS, TopologyQuestion
 from sparkbolt.control.verbs import VERBS, Verb
 from sparkbolt.faces.ui.answers import JsonAnswer
-from sparkbolt.faces.ui.asking import Asking
-from sparkbolt.faces.ui.changes import changes
+from sparkbolt.faces.ui.event_stream import changes
 from sparkbolt.faces.ui.openapi import Operation, document
+from sparkbolt.faces.ui.operator_calls import Asking
 from sparkbolt.faces.ui.security import json_body
 
 PREFIX = "/api/v2"

@@ -23,7 +23,7 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.control.home import default_home
 from sparkbolt.control.operator import Operator
 from sparkbolt.errors import ConfigError, SparkboltError

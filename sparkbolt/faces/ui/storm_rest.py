@@ -18,7 +18,7 @@ from sparkbolt.base.codec import MismatchError
 from sparkbolt.control.documents import ALL_TIME, TopologyDocument, WindowDocument
 from sparkbolt.control.verbs import VERBS, Verb
 from sparkbolt.faces.ui.answers import JsonAnswer
-from sparkbolt.faces.ui.asking import Asking, LateAnswerError
+from sparkbolt.faces.ui.operator_calls import Asking, LateAnswerError
 from sparkbolt.faces.ui.security import json_body
 from sparkbolt.faces.ui.storm_pages import (
     STORM_VERSION,

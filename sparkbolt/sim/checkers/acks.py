@@ -14,14 +14,14 @@ from sparkbolt.api.dead_letters import CHECKPOINT
 from sparkbolt.api.topology import ComponentSpec
 from sparkbolt.base.ids import split_key
 from sparkbolt.driver.ledger.ledger import Promotion
+from sparkbolt.driver.ledger.ledger_settings import feeders_of
 from sparkbolt.driver.ledger.outages import Outages
-from sparkbolt.driver.ledger.settings import feeders_of
 from sparkbolt.layout.lane import policy_of
 from sparkbolt.sim.checkers.base import Checker, Facts, Records, Violation, hashable
-from sparkbolt.sim.checkers.commits import CommitsAreExact
-from sparkbolt.sim.checkers.dead_letters import NothingIsGivenUpInSilence
+from sparkbolt.sim.checkers.committed_rows import CommitsAreExact
+from sparkbolt.sim.checkers.dead_letter_sinks import NothingIsGivenUpInSilence
 from sparkbolt.sim.checkers.lives import LivesFollowTheTable
-from sparkbolt.sim.checkers.outbox import NothingStartedIsLost
+from sparkbolt.sim.checkers.outbox_values import NothingStartedIsLost
 from sparkbolt.sim.checkers.repeats import TheSameAgain
 from sparkbolt.sim.checkers.retries import ReadOnce, RetriesAreInTime
 from sparkbolt.sim.checkers.states import StateIsWhatWasCommitted

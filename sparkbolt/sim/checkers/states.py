@@ -15,7 +15,7 @@ from typing import Any
 from sparkbolt.api.pickling import Pickling
 from sparkbolt.sim.canonical import same
 from sparkbolt.sim.checkers.base import Checker
-from sparkbolt.sim.checkers.dead_letters import SimulatedSink
+from sparkbolt.sim.checkers.dead_letter_sinks import SimulatedSink
 from sparkbolt.sim.driver import Driver
 from sparkbolt.sim.executors import Executors
 from sparkbolt.sim.faults import Pending

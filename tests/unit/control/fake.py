@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sparkbolt.base.codec import encode
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.control.documents import (
     ALL_TIME,
     WINDOWS_SECS,

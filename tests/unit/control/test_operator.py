@@ -19,7 +19,7 @@ from sparkbolt.control.documents import ALL_TIME, TopologyState
 from sparkbolt.control.home import AmbiguousTopologyError, Home, UnknownTopologyError
 from sparkbolt.control.operator import Operator
 from sparkbolt.control.steering import Steering
-from sparkbolt.driver.ledger.files import LETTERS_FOLDER
+from sparkbolt.driver.ledger.ledger_files import LETTERS_FOLDER
 from sparkbolt.spark.checkpoint_files import open_files
 from sparkbolt.testing import TopologyTestDriver
 from tests.contract.engines import write_checkpoint

@@ -16,7 +16,7 @@ from sparkbolt.driver.ledger.ledger import Promotion
 from sparkbolt.driver.lifecycle import LifecycleEvent
 from sparkbolt.driver.machine import perform_all
 from sparkbolt.driver.rate import RateController
-from sparkbolt.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, Emitted, SpoutBuffer
+from sparkbolt.driver.spout_buffer import SPOUT_BUFFER_RECORDS_MAX, BufferedRecord, SpoutBuffer
 from sparkbolt.errors import EmitError, EngineError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.wire.acker import gather
@@ -229,8 +229,8 @@ def test_a_micro_batch_of_a_spout_is_small_at_first_and_no_more_waits_than_the_n
     assert all(200 < size < 400 for size in sizes[-4:]), sizes
 
 
-def record(number: int) -> Emitted:
-    return Emitted(Record("default", [number], True), number)
+def record(number: int) -> BufferedRecord:
+    return BufferedRecord(Record("default", [number], True), number)
 
 
 def test_a_desk_of_a_new_life_gives_what_was_planned_again_and_fails_what_was_open() -> None:

@@ -23,10 +23,10 @@ pytest.importorskip("pyspark")
 from py4j.protocol import Py4JError
 
 from sparkbolt.files.local import LocalFiles
-from sparkbolt.spark import running as running_module
+from sparkbolt.spark import running_on_spark as running_module
 from sparkbolt.spark import supervisor as supervisor_module
 from sparkbolt.spark.checkpoint import Checkpoint
-from sparkbolt.spark.running import RunningOnSpark
+from sparkbolt.spark.running_on_spark import RunningOnSpark
 from sparkbolt.spark.supervisor import Supervisor
 
 

@@ -15,7 +15,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from sparkbolt.driver.ledger import files as ledger_files
+from sparkbolt.driver.ledger import ledger_files
 from sparkbolt.errors import CheckpointError, FencedError
 from sparkbolt.faces.cli import main
 from sparkbolt.files.local import LocalFiles

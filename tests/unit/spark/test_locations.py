@@ -16,7 +16,7 @@ from sparkbolt import CheckpointError, EngineError
 from sparkbolt.base.locations import local_directory, scheme_of
 from sparkbolt.errors import WrongUseError
 from sparkbolt.faces.cli.stories import open_ledger
-from sparkbolt.spark.locations import answer_within, check_directory, check_hdfs, check_master
+from sparkbolt.spark.location_checks import answer_within, check_directory, check_hdfs, check_master
 
 pytest.importorskip("pyspark")
 

@@ -14,7 +14,7 @@ from sparkbolt.sim.engine import LocalEngine
 
 pytest.importorskip("pyspark")
 
-from sparkbolt.spark import running as running_module
+from sparkbolt.spark import running_on_spark as running_module
 from tests.unit.spark.lives import Lives, NoLock, idle_running, topology
 from tests.unit.spark.lives import start as start
 

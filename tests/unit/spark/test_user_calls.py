@@ -30,7 +30,7 @@ from sparkbolt.spark import user_calls as calls_module
 from sparkbolt.spark.activity_pages import warning
 from sparkbolt.spark.checkpoint import Checkpoint
 from sparkbolt.spark.life import Life
-from sparkbolt.spark.running import RunningOnSpark
+from sparkbolt.spark.running_on_spark import RunningOnSpark
 from sparkbolt.spark.supervisor import Supervisor
 from sparkbolt.spark.user_calls import Caller, Calls
 from tests.patience import PATIENCE_SECS

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sparkbolt import Config, Count, PartitionedSpout, Range, TopologyBuilder, WindowedBolt
 from sparkbolt.api.topology import Topology
-from sparkbolt.driver.watermarks import IDLE_SOURCE_MS
+from sparkbolt.driver.source_watermarks import IDLE_SOURCE_MS
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.windows import TupleWindow, WaterMarkEventGenerator, WindowCollector
 from tests.unit.windows.windowed import SECOND, secs

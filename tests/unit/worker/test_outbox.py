@@ -21,8 +21,8 @@ from sparkbolt.base.codec import decode
 from sparkbolt.base.ids import AGAIN, mix64_array, tree_key
 from sparkbolt.driver.coordinator import OUTBOX_ACKS_WAIT_SECS
 from sparkbolt.driver.ledger.ledger import Ledger
+from sparkbolt.driver.ledger.ledger_settings import ROTATIONS, spout_infos
 from sparkbolt.driver.ledger.outbox_acks import OutboxAcks
-from sparkbolt.driver.ledger.settings import ROTATIONS, spout_infos
 from sparkbolt.errors import InvalidTopology
 from sparkbolt.layout.lane import lay_out
 from sparkbolt.sim.engine import LocalEngine

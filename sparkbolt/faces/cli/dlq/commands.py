@@ -20,7 +20,7 @@ from sparkbolt.control.letters.common import ID_CHARACTERS_SHOWN, LettersFound
 from sparkbolt.control.letters.of_topology import ListedLetter
 from sparkbolt.control.letters.stores import LetterLocation, LetterStore, open_store
 from sparkbolt.errors import SparkboltError, WrongUseError
-from sparkbolt.faces.cli.arguments import Count
+from sparkbolt.faces.cli.command_arguments import Count
 from sparkbolt.faces.cli.program import EXIT_FINISHED
 from sparkbolt.faces.cli.texts import show
 from sparkbolt.spark.checkpoint_files import open_files

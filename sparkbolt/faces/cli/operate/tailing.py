@@ -21,8 +21,8 @@ from sparkbolt.control.log_reading import LogFollower
 from sparkbolt.control.logs import LogLine, as_text
 from sparkbolt.control.operator import Operator
 from sparkbolt.control.parameters import Parameter
-from sparkbolt.faces.cli.arguments import Count
-from sparkbolt.faces.cli.operate.asking import as_json, entry_of, operator_of
+from sparkbolt.faces.cli.command_arguments import Count
+from sparkbolt.faces.cli.operate.operator_access import as_json, entry_of, operator_of
 from sparkbolt.faces.cli.operate.overview import runs
 from sparkbolt.faces.cli.operate.statistics import component_of
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED

@@ -20,8 +20,8 @@ from sparkbolt.control.documents import ALL_TIME, WINDOWS_SECS, TopologyDocument
 from sparkbolt.control.operator import Operator
 from sparkbolt.control.parameters import Parameter
 from sparkbolt.errors import SparkboltError
-from sparkbolt.faces.cli.arguments import Secs
-from sparkbolt.faces.cli.operate.asking import as_json, named, now_ms, operator_of
+from sparkbolt.faces.cli.command_arguments import Secs
+from sparkbolt.faces.cli.operate.operator_access import as_json, named, now_ms, operator_of
 from sparkbolt.faces.cli.operate.overview import list_lines, top_line, top_sheet, worth_showing
 from sparkbolt.faces.cli.operate.statistics import component_lines, stats_json, stats_lines
 from sparkbolt.faces.cli.program import EXIT_FINISHED

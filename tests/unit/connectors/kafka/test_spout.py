@@ -13,7 +13,7 @@ from sparkbolt import RetryPolicy, WindowedBolt
 from sparkbolt.connectors.kafka.kafka_cluster import Cluster
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.driver.ledger.ledger import Ledger
-from sparkbolt.driver.ledger.settings import spout_infos
+from sparkbolt.driver.ledger.ledger_settings import spout_infos
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.lag import report
 from sparkbolt.sim.engine import LocalEngine

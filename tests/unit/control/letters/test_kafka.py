@@ -15,7 +15,7 @@ from sparkbolt.connectors.kafka.kafka_dead_letters import KafkaDeadLetters
 from sparkbolt.control.description import Description
 from sparkbolt.control.letters.of_topology import TopologyLetters
 from sparkbolt.control.letters.topic import LetterTopic
-from sparkbolt.driver.ledger.files import LETTERS_FOLDER
+from sparkbolt.driver.ledger.ledger_files import LETTERS_FOLDER
 from sparkbolt.layout.lane import lay_out
 from sparkbolt.spark.checkpoint_files import open_files
 from sparkbolt.spouts import KafkaSpout

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkbolt.driver.ledger import agreement
-from sparkbolt.driver.ledger.files import FORMAT, FORMAT_FILE, begin_life, check_number
+from sparkbolt.driver.ledger.ledger_files import FORMAT, FORMAT_FILE, begin_life, check_number
 from sparkbolt.driver.transaction import Aborts
 from sparkbolt.errors import CheckpointError
 from sparkbolt.faces.cli import main

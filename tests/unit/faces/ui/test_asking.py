@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sparkbolt.control.documents import TopologyState
-from sparkbolt.faces.ui import asking as module
-from sparkbolt.faces.ui.asking import FRESH_SECS, AmbiguousTopology, Asking, LateAnswerError, UnknownTopology
+from sparkbolt.faces.ui import operator_calls as module
+from sparkbolt.faces.ui.operator_calls import FRESH_SECS, AmbiguousTopology, Asking, LateAnswerError, UnknownTopology
 from tests.unit.control.fake import NOW_MS, entry
 from tests.unit.faces.ui.operators import UiOperator
 

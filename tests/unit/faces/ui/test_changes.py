@@ -12,9 +12,9 @@ import pytest
 from starlette.applications import Starlette
 
 from sparkbolt.control.documents import EventDocument
-from sparkbolt.faces.ui import changes as module
+from sparkbolt.faces.ui import event_stream as module
 from sparkbolt.faces.ui import make_app
-from sparkbolt.faces.ui.changes import Cursor, Reader
+from sparkbolt.faces.ui.event_stream import Cursor, Reader
 from tests.unit.control.fake import NOW_MS
 from tests.unit.faces.ui.operators import SCRIPT, TOKEN, UiOperator
 from tests.unit.faces.ui.serving import Serving, until

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from sparkbolt.control.documents import TopologyDocument
 from sparkbolt.faces.ui.app import make_app
-from sparkbolt.faces.ui.asking import LateAnswerError
+from sparkbolt.faces.ui.operator_calls import LateAnswerError
 from sparkbolt.faces.ui.page_routes import page_options
 from sparkbolt.faces.ui.pages import path_of
 from tests.unit.faces.ui import shop

@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain_metrics
 from starlette.testclient import TestClient
 
-from sparkbolt.faces.ui import asking
+from sparkbolt.faces.ui import operator_calls
 from sparkbolt.faces.ui.prometheus import BUCKETS_SECS, buckets
 from tests.unit.control.fake import NOW_MS, ROOT
 from tests.unit.faces.ui.operators import HOSTILE, UiOperator
@@ -134,7 +134,7 @@ def test_a_histogram_has_the_same_bounds_whatever_the_document_has() -> None:
 def test_a_topology_that_hangs_does_not_keep_others_from_the_scrape(
     client: TestClient, operator: UiOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "ANSWER_SECS", 0.2)
+    monkeypatch.setattr(operator_calls, "ANSWER_SECS", 0.2)
     operator.gate, operator.hangs = threading.Event(), operator.known[-1]["id"]
     found = samples(client)
     assert found["sparkbolt_topology_answers", frozenset({("topology", HOSTILE)})] == 0

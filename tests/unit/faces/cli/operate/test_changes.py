@@ -9,7 +9,7 @@ import pytest
 
 from sparkbolt.control.documents import Answer, TopologyState
 from sparkbolt.faces.cli import main
-from sparkbolt.faces.cli.operate import changes
+from sparkbolt.faces.cli.operate import verb_commands
 from tests.unit.control.fake import FakeOperator, gist
 
 ID = "words-1-1767262800"
@@ -18,8 +18,8 @@ ID = "words-1-1767262800"
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeOperator:
     found = FakeOperator()
-    monkeypatch.setattr(changes, "operator_of", lambda options: found)
-    monkeypatch.setattr(changes, "by", lambda: "ann")
+    monkeypatch.setattr(verb_commands, "operator_of", lambda options: found)
+    monkeypatch.setattr(verb_commands, "by", lambda: "ann")
     return found
 
 
@@ -129,7 +129,7 @@ def test_kill_wait_says_by_its_exit_code_whether_anything_is_left(
     fake: FakeOperator, capsys: pytest.CaptureFixture[str], how: dict[str, Any], code: int, said: str
 ) -> None:
     clock = iter(range(1000))
-    assert changes.await_end(fake, ID, 30.0, lambda: next(clock), ending(fake, 3, **how)) == code  # type: ignore[arg-type]
+    assert verb_commands.await_end(fake, ID, 30.0, lambda: next(clock), ending(fake, 3, **how)) == code  # type: ignore[arg-type]
     assert capsys.readouterr().out == f"{said}\n"
 
 
@@ -137,7 +137,7 @@ def test_kill_wait_gives_up_with_4_and_says_how_to_end_the_process(
     fake: FakeOperator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = iter(range(0, 1000, 10))
-    assert changes.await_end(fake, ID, 30.0, lambda: next(clock), lambda secs: None) == 4  # type: ignore[arg-type]
+    assert verb_commands.await_end(fake, ID, 30.0, lambda: next(clock), lambda secs: None) == 4  # type: ignore[arg-type]
     assert "words has not ended after 30 s" in capsys.readouterr().out
 
 

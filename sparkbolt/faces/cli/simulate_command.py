@@ -27,7 +27,7 @@ from rich.status import Status
 
 from sparkbolt.api.topology import Topology
 from sparkbolt.errors import EngineError, WrongUseError
-from sparkbolt.faces.cli.arguments import Count, CountOrNone
+from sparkbolt.faces.cli.command_arguments import Count, CountOrNone
 from sparkbolt.faces.cli.locate import load_topology
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED
 from sparkbolt.sim.faults import history_of

@@ -16,7 +16,7 @@ from sparkbolt.control.operator import Operator
 from sparkbolt.control.parameters import Parameter
 from sparkbolt.control.processes import gone
 from sparkbolt.control.verbs import Verb
-from sparkbolt.faces.cli.operate.asking import by, entry_of, operator_of, told
+from sparkbolt.faces.cli.operate.operator_access import by, entry_of, operator_of, told
 from sparkbolt.faces.cli.operate.overview import runs
 from sparkbolt.faces.cli.program import EXIT_FAILED, EXIT_FINISHED, EXIT_SET_ASIDE, EXIT_TIME_OVER, UNDER_WAY
 from sparkbolt.faces.cli.texts import plain

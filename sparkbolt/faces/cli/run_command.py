@@ -13,7 +13,7 @@ from sparkbolt.control.intent import LOG_LEVELS
 from sparkbolt.control.logs import LogFormat, TopologyLog, log_path
 from sparkbolt.control.parameters import Parameter
 from sparkbolt.errors import WrongUseError
-from sparkbolt.faces.cli.arguments import Secs
+from sparkbolt.faces.cli.command_arguments import Secs
 from sparkbolt.faces.cli.display import choose_display, logged
 from sparkbolt.faces.cli.locate import load_topology, look_in
 from sparkbolt.faces.cli.operate.detaching import ready, start_detached

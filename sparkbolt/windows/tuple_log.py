@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from sparkbolt.base.ids import U64
 from sparkbolt.windows.content import I64, Content, RowIndices, decode, encode, join
-from sparkbolt.windows.segments import NOTHING, Part, Segment, Selection, Shelf, may_join, segment_of, stays
+from sparkbolt.windows.tuple_segments import NOTHING, Part, Segment, Selection, Shelf, may_join, segment_of, stays
 
 MERGE_ROWS = 4096
 """Two neighbouring segments that both have fewer live rows than this are merged."""

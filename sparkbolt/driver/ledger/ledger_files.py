@@ -25,9 +25,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sparkbolt.base.files import Files
+from sparkbolt.base.file_access import Files
 from sparkbolt.driver.ledger.ledger import Ledger
-from sparkbolt.driver.ledger.log import load_entry
+from sparkbolt.driver.ledger.ledger_log import load_entry
 from sparkbolt.errors import CheckpointError, FencedError
 
 FORMAT = 1

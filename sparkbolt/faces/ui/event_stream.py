@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 from sparkbolt.control.documents import NumbersEvent, StateEvent, TopologyDocument, TopologyState
 from sparkbolt.errors import SparkboltError
 from sparkbolt.faces.ui.answers import finite
-from sparkbolt.faces.ui.asking import Asking
+from sparkbolt.faces.ui.operator_calls import Asking
 
 LOOK_SECS = 2.0
 """How often a stream looks for changes."""
