@@ -1,7 +1,7 @@
 """The driver machine: the order in which a life of the driver does things, said once and without I/O.
 
     begin       take a life's number, load the ledger, open the spouts
-    asked       commit rows, promote, plan
+    asked       first of all: commit rows and tell spouts their progress; then promote, plan
     confirmed   the plan runs
     ran         execute, then make letters, rows and the entry durable
     committed   commit rows, promote, tell, compact
@@ -125,7 +125,6 @@ def begin(
     coordinator = Coordinator(
         lane, ledger, spouts, lifecycle or Lifecycle(), now_ms=int(clock.now_ms), mono_s=clock.mono_s
     )
-    yield from coordinator.spout_steps.tell_sources(spouts, changed=False)
     planner = Planner(coordinator, files, where=where, last_commit=last_commit if lane.inlets else None, logged=logged)
     transaction = Transaction(lane, files) if lane.topology.config.transactional else None
     return DriverMachine(coordinator, planner, clock, Commits(lane, files), transaction)
@@ -151,6 +150,8 @@ class DriverMachine:
         self._commits = commits
         self._transaction = transaction
         self._has_inlets = bool(coordinator.lane.inlets)
+        self._is_new = True
+        """Whether nothing was planned, and the rows of earlier lives may not be outside."""
         self._answered_s: deque[float] = deque(maxlen=2)
         """When Spark was answered last, and before that, on the monotonic clock."""
         self.promoting = False
@@ -174,14 +175,13 @@ class DriverMachine:
         Returns:
             The end of the next micro-batch; ``start`` if there is nothing to do.
         """
+        yield from self._take_over()
         number = self.planner.committed(start)
         if self._has_inlets:
             self._look_at_inlets(number)
         if number is not None:
             self.running = None
             yield from self.committed(number)
-        else:  # the rows of a micro-batch that an earlier life has promoted may not be outside
-            yield from self._commit_rows(self.ledger.last_promoted)
         end = yield from self._next_end(start, at_once=self._has_inlets and number is not None)
         self._answered_s.append(self._clock.mono_s)
         return end
@@ -214,6 +214,7 @@ class DriverMachine:
 
     def next_offset(self) -> Steps[Offset | None]:
         """Plan the next micro-batch, or return the plan that is in force; None if there is nothing to do."""
+        yield from self._take_over()
         plan = yield from self.coordinator.next_plan(int(self._clock.now_ms), self._clock.mono_s)
         return None if plan is None else (yield from self._offset_of(plan))
 
@@ -310,6 +311,13 @@ class DriverMachine:
         number = self.planner.left_over(last_commit)
         if number is not None:
             yield from self.committed(number)
+
+    def _take_over(self) -> Steps[None]:
+        """In a new life: bring the rows of earlier lives outside, and only then tell the spouts their progress."""
+        if self._is_new:
+            yield from self._commit_rows(self.ledger.last_promoted)
+            yield from self.coordinator.spout_steps.tell_sources(self.coordinator.spouts, changed=False)
+            self._is_new = False
 
     def _commit_rows(self, last_commit: int) -> Steps[None]:
         """Bring the rows of all micro-batches up to ``last_commit`` outside, in the order of their txids."""

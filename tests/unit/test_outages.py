@@ -119,7 +119,7 @@ def test_kill_9_in_an_outage_neither_resets_nor_loses_anything() -> None:
     WORLD.away = (0, 180_000)
     run = Run(topology(Log(200)))
     kills = 0
-    while not run.engine.coordinator.finished:
+    while run.counts.acked < 200:
         for _ in range(4):
             if not run.engine.coordinator.finished and not run.step():
                 due = run.engine.next_due_ms()

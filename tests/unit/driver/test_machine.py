@@ -131,6 +131,35 @@ def test_a_driver_that_dies_before_any_effect_loses_nothing(transactional: bool)
         assert engine.letters == alive.letters
 
 
+class Listening(GeneratorSpout):
+    """Wants to know its progress."""
+
+    def on_sources_changed(self, sources: Any) -> None:
+        """It is called."""
+
+
+def test_after_a_restart_rows_are_outside_before_a_spout_knows_its_progress() -> None:
+    builder = TopologyBuilder("sums", Config(transactional=True))
+    builder.set_spout("numbers", Listening(lambda: ([n] for n in range(COUNT)), outputs=["n"]))
+    builder.set_bolt("out", Out()).global_grouping("numbers")
+    engine = Mortal(builder.build())
+    alive = Mortal(builder.build())
+    alive.step()
+    engine.dies_before = names(alive).index("Commit")
+    with pytest.raises(Died):
+        engine.step()
+    assert engine.last_commit == 0
+    assert not engine.committed.get("out")
+    engine.__dict__["effects"].clear()
+    engine.restart()
+    engine.step()
+    effects = engine.__dict__["effects"]
+    told = [place for place, one in enumerate(effects) if getattr(one, "method", None) == "on_sources_changed"]
+    assert names(engine).index("Commit") < told[0]
+    engine.close()
+    alive.close()
+
+
 def test_if_the_shell_raises_the_steps_end_there() -> None:
     ended = []
 

@@ -23,7 +23,7 @@ from sparkbolt.windows import (
     WatermarkCountTriggerPolicy,
     WatermarkTimeEvictionPolicy,
     WatermarkTimeTriggerPolicy,
-    log,
+    tuple_log,
 )
 from sparkbolt.windows.arrival import ArrivalWindows, ReleasedWindows
 from sparkbolt.windows.by_policy import PolicyWindows
@@ -44,8 +44,8 @@ ORIGIN = Origin("spout", 0, "default", ("id",))
 def small_segments() -> Iterator[None]:
     """So that few tuples are many segments, inline, on the shelf and joined."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log, "INLINE_ROWS", 3)
-        patch.setattr(log, "MERGE_ROWS", 5)
+        patch.setattr(tuple_log, "INLINE_ROWS", 3)
+        patch.setattr(tuple_log, "MERGE_ROWS", 5)
         yield
 
 
