@@ -235,7 +235,12 @@ class Row:
     def of(cls, function: Callable[..., Any], **more: Any) -> Self:
         """The row of a function: its name, the first sentence of its docstring, and its parameters."""
         about = (inspect.getdoc(function) or "").partition("\n")[0]
-        return cls(function.__name__.rstrip("_"), about, parameters_of(function, cls.CONTEXT), function, **more)
+        return cls(cls.named(function.__name__), about, parameters_of(function, cls.CONTEXT), function, **more)
+
+    @staticmethod
+    def named(name: str) -> str:
+        """The name of the row of a function with this name."""
+        return name.rstrip("_")
 
     def read(self, arguments: object) -> dict[str, Any]:
         """Check arguments that come as JSON, and add defaults.

@@ -65,10 +65,15 @@ class Verb(Row):
     has_route: bool = True
     of_letters: bool = False
 
+    @staticmethod
+    def named(name: str) -> str:
+        """The name of its command: ``pause_sink`` is ``pause-sink``."""
+        return Row.named(name).replace("_", "-")
+
     @property
     def label(self) -> str:
         """Its title."""
-        return self.title or self.name.capitalize()
+        return self.title or self.name.replace("-", " ").capitalize()
 
     @property
     def route(self) -> str:

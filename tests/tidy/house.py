@@ -64,14 +64,14 @@ def house_of(package: Sequence[Source]) -> House:
 
 def drawn(house: House) -> str:
     """The house as a table, the roof first."""
-    rows = ["| room | lines | share | imports (modules by modules) |", "| --- | ---: | ---: | --- |"]
+    rows = ["| room | lines | share | imports (room, number of imports) |", "| --- | ---: | ---: | --- |"]
     for room, share in reversed(house.shares().items()):
         below = [f"{to} {count}" for (of, to), count in sorted(house.arrows.items()) if of == room and to != "errors"]
         rows.append(f"| `{room}` | {house.rooms[room]} | {share:.1%} | {', '.join(below) or 'nothing'} |")
     largest = max(house.shares().values())
     facts = (
         f"{len(house.rooms)} rooms, {house.lines} lines; the largest has {largest:.1%}; "
-        f"{len(house.arrows)} arrows, {len(house.upward())} of them upwards. Every room may import `errors`."
+        f"{len(house.arrows)} pairs of rooms import, {len(house.upward())} of them upwards. Every room may import `errors`."
     )
     return "\n".join([BEGIN, "", *rows, "", facts, "", END])
 

@@ -166,7 +166,7 @@ def check_rooms(source: Source, modules: frozenset[str]) -> Iterator[str]:
     room = room_of(source.module)
     layer = LAYERS.get(room)
     if layer is None:
-        yield source.at(1, "in no room of the house: give it a line in LAYERS and in the design")
+        yield source.at(1, "in no room of the house: give it a line in LAYERS, then run scripts/house")
         return
     for used in imports_of(source):
         top = used.module.split(".")[0]

@@ -21,10 +21,10 @@ from sparkbolt.spark.checkpoint_files import open_files
 from tests.unit.control.test_operator import Running
 
 TOKEN = "a-token-for-the-verbs"
-BASE = "/topologies/words-1-100/do/greet"
+BASE = "/topologies/words-1-100/do/greet-us"
 
 
-def greet(
+def greet_us(
     steering: Steering,
     by: str,
     whom: Annotated[str, Parameter(lowest=1)],
@@ -49,7 +49,9 @@ def greet(
 
 @pytest.fixture
 def running(home: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    monkeypatch.setitem(VERBS, "greet", Verb.of(greet, effect="The topology greets somebody.", title="Greet somebody"))
+    monkeypatch.setitem(
+        VERBS, "greet-us", Verb.of(greet_us, effect="The topology greets somebody.", title="Greet somebody")
+    )
     one = Running(home)
     yield one
     one.close()
@@ -66,19 +68,19 @@ def greetings(running: Running) -> list[tuple[str, str | None]]:
 
 
 def test_a_new_verb_is_a_command(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["greet", "words", "Ann", "-t", "2"]) == 0
+    assert main(["greet-us", "words", "Ann", "-t", "2"]) == 0
     assert capsys.readouterr().out == "words greets Ann 2 time(s)\n"
     assert [text for text, _ in greetings(running)] == ["Ann x2"]
-    assert main(["greet", "words", "Ann", "-t", "4"]) == 2
+    assert main(["greet-us", "words", "Ann", "-t", "4"]) == 2
     assert "must be a whole number from 1 to 3, got '4'" in capsys.readouterr().err
-    main(["greet", "--help"])
+    main(["greet-us", "--help"])
     help_ = capsys.readouterr().out
     assert "-t N, --times N" in help_
     assert "how often" in help_
 
 
 def test_a_new_verb_is_a_route_with_a_schema(running: Running, client: TestClient) -> None:
-    described = client.get("/api/v2/openapi.json").json()["paths"]["/api/v2/topologies/{topology}/greet"]["post"]
+    described = client.get("/api/v2/openapi.json").json()["paths"]["/api/v2/topologies/{topology}/greet-us"]["post"]
     assert described["summary"] == "Greet somebody."
     assert described["security"] == [{"token": []}]
     assert described["requestBody"]["content"]["application/json"]["schema"] == {
@@ -90,7 +92,7 @@ def test_a_new_verb_is_a_route_with_a_schema(running: Running, client: TestClien
         "additionalProperties": False,
         "required": ["whom"],
     }
-    path, allowed = "/api/v2/topologies/words/greet", {"authorization": f"Bearer {TOKEN}"}
+    path, allowed = "/api/v2/topologies/words/greet-us", {"authorization": f"Bearer {TOKEN}"}
     assert client.post(path, json={"whom": "Ann"}).status_code == 401
     wrong = client.post(path, json={"whom": "Ann", "times": 9}, headers=allowed)
     assert (wrong.status_code, wrong.json()["detail"]) == (400, "times must be a whole number from 1 to 3, got 9")
@@ -116,6 +118,6 @@ def test_a_new_verb_is_a_button_and_a_form_that_is_confirmed(running: Running, c
 
 def test_a_running_topology_checks_what_comes_over_its_socket(running: Running) -> None:
     operator = Operator(open_files=open_files)
-    assert operator.change("words", "greet", whom="Ann", by="bob")["text"] == "words greets Ann 1 time(s)"
-    assert "times must be a whole number" in operator.change("words", "greet", whom="Ann", times=0, by="bob")["text"]
+    assert operator.change("words", "greet-us", whom="Ann", by="bob")["text"] == "words greets Ann 1 time(s)"
+    assert "times must be a whole number" in operator.change("words", "greet-us", whom="Ann", times=0, by="bob")["text"]
     assert greetings(running) == [("Ann x1", "bob")]
