@@ -71,7 +71,8 @@ def drawn(house: House) -> str:
     largest = max(house.shares().values())
     facts = (
         f"{len(house.rooms)} rooms, {house.lines} lines; the largest has {largest:.1%}; "
-        f"{len(house.arrows)} pairs of rooms import, {len(house.upward())} of them upwards. Every room may import `errors`."
+        f"{len(house.arrows)} pairs of rooms import, {len(house.upward())} of them upwards. "
+        "Every room may import `errors`."
     )
     return "\n".join([BEGIN, "", *rows, "", facts, "", END])
 

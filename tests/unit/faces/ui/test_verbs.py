@@ -52,9 +52,9 @@ def running(home: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     monkeypatch.setitem(
         VERBS, "greet-us", Verb.of(greet_us, effect="The topology greets somebody.", title="Greet somebody")
     )
-    one = Running(home)
-    yield one
-    one.close()
+    topology = Running(home)
+    yield topology
+    topology.close()
 
 
 @pytest.fixture
