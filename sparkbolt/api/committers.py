@@ -1,11 +1,9 @@
 """Committers: bolts whose output leaves the topology only when its micro-batch has succeeded.
 
-Rule 1: on executors a committer only keeps rows. They leave with the results of the micro-batch, are made durable in
-the checkpoint before Spark commits it, and are passed to ``commit`` in the driver after that.
-Rule 2: ``commit`` gets the rows of a micro-batch once, in the order of txids. Only if the driver dies between the
-return of ``commit`` and the note of it, the same rows come again, with the same txid.
-
-Prior art: committer bolts of Storm 0.7, whose ``finishBatch`` runs in the order of txids.
+On executors a committer only keeps rows. The driver passes the rows of a micro-batch to ``commit`` once, in the order
+of txids, after Spark has committed the micro-batch; it passes them again, with the same txid, only if it died between
+the return of ``commit`` and the note of it. Prior art: committer bolts of Storm 0.7, whose ``finishBatch`` runs in the
+order of txids.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """Dead letters: describes a message that is given up, and defines the sinks that store such letters.
 
-Rule 1: the driver knows a message's attempts and never its record (``ExhaustedMessage``); the letter is created where
-the record is read again.
-Rule 2: a letter has an id that depends only on the message's last attempt. It may be written more than once, always
-with that id: a reader of letters must count each id once.
-Rule 3: everything in a letter can be written as JSON and read back. A value without a JSON form is encoded as an object
-whose shape differs from that of all other values; a value of an unknown type is stored as its ``repr``, and marked so.
-
-Prior art: the dead letter topics of Kafka Connect and Kafka Streams, whose headers contain cause and origin.
+The id of a letter depends only on the message's last attempt. A letter may be written more than once, always with that
+id, so a reader of letters must count each id once. Prior art: the dead letter topics of Kafka Connect and Kafka
+Streams, whose headers contain cause and origin.
 """
 
 from __future__ import annotations

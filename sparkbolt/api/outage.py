@@ -1,4 +1,4 @@
-"""Outage: the state of one bolt that may be unable to do its work, or of a spout that may be unable to read."""
+"""Outage: the state of one bolt that cannot do its work, or of a spout that cannot read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Progress: how far the current micro-batch has come, and which calls of user code are running.
 
-Rule: values and their sentences only; ``activity`` and ``spark.activity_pages`` observe the processes.
+This module has only the values and their sentences; ``activity`` and ``spark.activity_pages`` observe the processes.
 """
 
 from __future__ import annotations

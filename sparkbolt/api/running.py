@@ -1,6 +1,6 @@
-"""Running topologies: the handle with which users observe and control a running topology.
+"""Running topologies: the handle with which you observe and control a running topology.
 
-Rule: the interface does not depend on the engine; ``spark.running`` implements it on Spark.
+The interface does not depend on the engine; ``spark.running`` implements it on Spark.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Unread sources: how a spout lists the sources for which the watermark of windows has to wait.
-
-It is apart from ``components``, its only user, because it can be understood without any other method of a spout.
-"""
+"""Unread sources: how a spout lists the sources for which the watermark of windows has to wait."""
 
 from __future__ import annotations
 

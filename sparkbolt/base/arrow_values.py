@@ -1,4 +1,4 @@
-"""Python values in Arrow columns, with nothing of them lost.
+"""Python values in Arrow columns, without loss.
 
 Whether a value fits a type depends on the value and the type alone. Arrow itself takes the type of a column from some
 of its values and cuts the others: a datetime beside a date loses its time.

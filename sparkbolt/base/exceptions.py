@@ -1,7 +1,6 @@
 """Exceptions of user code as text: how a story, the log and a dead letter describe them.
 
-Rule 1: a text is short and can be encoded as UTF-8, also if the exception or the value raises when it is printed.
-Rule 2: Ctrl-C ends the program, and an ``Interruption`` ends the process; no other exception of user code ends either.
+A text is short and can be encoded as UTF-8, even if the exception or the value raises when it is printed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tracebacks for people: the user's frames are shown, and Sparkbolt's frames are folded into one line.
+"""Tracebacks for people: shows the user's frames, and folds Sparkbolt's frames into one line.
 
-What may be a defect of Sparkbolt is shown whole: an exception that went through no code of the user's, and is neither a
-``SparkboltError`` nor a ``ValueError``. With ``SPARKBOLT_DEBUG=1`` everything is shown.
+A possible defect of Sparkbolt is shown in full: an exception that passed through no code of the user's, and is neither
+a ``SparkboltError`` nor a ``ValueError``. With ``SPARKBOLT_DEBUG=1`` everything is shown.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The lifecycle of a topology in one driver: its states, and the transitions between them.
 
-Rule 1: ``TRANSITIONS`` is the only definition. An event that a state does not list changes nothing, and an order that
-is such an event is refused.
-Rule 2: what a life of the driver reports changes nothing after that life has ended.
+``TRANSITIONS`` is the only definition. An event that a state does not list changes nothing, and an order that is such
+an event is refused. Reports of a life of the driver change nothing after that life has ended.
 """
 
 from __future__ import annotations

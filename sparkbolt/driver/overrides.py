@@ -1,6 +1,6 @@
 """Overrides: the settings of a topology that can be changed while it runs.
 
-Rule: ``Config`` never changes. The coordinator has the overrides beside it, and hands them to the next life.
+``Config`` never changes. The coordinator has the overrides beside it, and passes them to the next life.
 """
 
 from __future__ import annotations

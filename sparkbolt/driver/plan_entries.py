@@ -1,12 +1,7 @@
 """Plan entries: what the next micro-batch reads, what it retries, and what it reads for dead letters.
 
-Rule 1: records of one source that are at the same attempt share an entry. A range that could not be read is an entry of
-its own.
-Rule 2: a plan stays small: the number of dead letters and of their characters is limited; the others wait.
-Rule 3: dead letters at their first attempt are written together. A dead letter at a later attempt has its own entry, so
-that it alone succeeds or fails.
-Rule 4: records of a ``Spout`` travel with the plan. So what is retried of them has half of the room and of the bytes of
-their task; the other half is for records that were never planned.
+Records of one source that are at the same attempt share an entry; a range that could not be read is an entry of its
+own. A plan stays small: the number of dead letters and of their characters is limited, and the others wait.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
 """The rate: how much a micro-batch reads.
 
-Rule 1: start small. A micro-batch should take ``micro_batch_target_ms``, or twice its floor if that is longer. The
-floor is the duration that does not depend on the size, so at least as much time goes into work as into the floor.
-Rule 2: floor and cost per position are measured from micro-batches of different sizes. The cost is the median slope
-over all pairs of the last ones, so that one outlier has no effect (Theil and Sen); the floor is the rest of the
-duration. Until two sizes are known, a micro-batch that took longer than the target is assumed to have no floor:
-otherwise the next one might take several times as long.
-Rule 3: the budget at most doubles or halves in one step. It grows faster only until the target is met for the first
-time.
-Rule 4: the first micro-batch of a life also starts processes, so it is dropped as soon as there is a second one.
+A micro-batch should take ``micro_batch_target_ms``, or twice its floor if that is longer. The floor is the duration
+that does not depend on the size, so at least as much time goes into work as into the floor. Floor and cost per position
+are measured from micro-batches of different sizes: the cost is the median slope over all pairs of the last ones, so
+that one outlier has no effect (Theil and Sen), and the floor is the rest of the duration.
 """
 
 from __future__ import annotations

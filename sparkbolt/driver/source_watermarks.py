@@ -1,10 +1,9 @@
 """Watermarks: for which sources the watermark of windows has to wait.
 
-Rule 1: a source that has records to be read, or has not begun, holds the watermark. One that was read to its end holds
-it no longer. One that has nothing at present holds it until it was idle for the bolt's timeout, and not at all if it
-never had a tuple.
-Rule 2: sources are known for the tuples of tracked spouts that list them (``unread``). All other tuples are those of
-their stream, as in Storm.
+A source that has records to be read, or has not begun, holds the watermark. A source that was read to its end does not.
+A source without new records holds it until it was idle for the bolt's timeout, and not at all if it never had a tuple.
+Sources are known for the tuples of tracked spouts that list them (``unread``); all other tuples are those of their
+stream, as in Storm.
 """
 
 from __future__ import annotations

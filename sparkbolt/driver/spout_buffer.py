@@ -2,10 +2,6 @@
 
 A buffer is a message log in the driver's memory that is lost with its life. It keeps the records; the ledger decides
 which of them are retried or become dead letters, and when. A record's position is the sequence of its first attempt.
-
-Rule: a buffer holds at most as many unfinished tuples as its spout may have pending. Of these, only about as many wait
-for their first plan as the next two micro-batches take: a longer queue would not make any message finish earlier, and
-all of it is emitted again when the driver dies.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spout steps: what the partitioned spouts of a life are asked and told; each call is an effect."""
+"""Spout steps: the calls of the partitioned spouts of a life; each call is an effect."""
 
 from __future__ import annotations
 

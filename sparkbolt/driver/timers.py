@@ -1,7 +1,4 @@
-"""Timers: when the tasks of bolts with a bolt runtime must receive the time, and when bolts get tick tuples.
-
-It is apart from ``coordinator``, its only user, because it can be understood and tested without any plan.
-"""
+"""Timers: when the tasks of bolts with a bolt runtime must receive the time, and when bolts get tick tuples."""
 
 from __future__ import annotations
 

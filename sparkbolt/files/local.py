@@ -1,10 +1,8 @@
 """Local files: how a file on a disk is replaced, created, appended to and listed.
 
-Rule 1: a file is replaced atomically and durably: written under a temporary name, flushed, renamed, and its folder is
-flushed. A reader, and a start after a power failure, finds the old content or the new content.
-Rule 2: a write that fails removes its temporary file. If the process dies, the file stays until
-``remove_leftovers``; its name begins with a dot, and listings skip such names.
-Rule 3: only a file that may be lost is not flushed (``durable=False``): a copy, or one that is written again soon.
+A file is replaced atomically and durably: a reader, and a start after a power failure, finds the old content or the new
+content. If the process dies during a write, the temporary file stays until ``remove_leftovers``; its name begins with a
+dot, and listings skip such names.
 """
 
 from __future__ import annotations

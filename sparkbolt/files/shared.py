@@ -1,4 +1,4 @@
-"""Shared files: what readers of a folder need that other processes and machines write to."""
+"""Shared files: what readers need of a folder that other processes and machines write to."""
 
 from __future__ import annotations
 

@@ -1,14 +1,8 @@
 """The lane: lays a topology out as source, level 1 .. n, acker, feedback.
 
-Rule 1: any DAG becomes a line. A bolt's level is its longest distance from the spouts; rows for a later level pass
-through the levels before it.
-Rule 2: a stateless bolt whose inputs all come from one component, by shuffle, none or local-or-shuffle grouping, runs
-in the stage of this producer. A bolt with a ``flush`` does not, unless it sets ``flush_anywhere``: in a producer's
-stage one task number may run in several processes, so output that is named by task and micro-batch would collide.
-Rule 3: the tasks of a level are spread evenly over the spark_partitions. Their dests are stored with the checkpoint and
-never computed again for it. A task without a dest, because its bolt was fused before, gets one that was never used.
-Rule 4: Spark finds the state of a level by its place among the stateful levels, so a stateful bolt must stay at the
-same place (``moved``).
+Any DAG becomes a line. A bolt's level is its longest distance from the spouts, and rows for a later level pass through
+the levels before it. The tasks of a level are spread evenly over the spark_partitions; their dests are stored with the
+checkpoint and never computed again for it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""The history of a topology at three resolutions: how fast, how late and how far behind it was.
+"""The history of a topology at three resolutions: its speed, its latency and its lag.
 
-Rule 1: it is bounded: ``RINGS`` say how many buckets of which length are kept, ``BYTES_MAX`` how large the files are.
-Rule 2: buckets add up, so a window is the sum of its buckets.
-Rule 3: it is a report, never a fact that anything depends on: it is not committed with micro-batches. A process that
-dies loses what it has not written: up to one step of each ring.
-
-Time is an argument, in milliseconds since the epoch. Prior art: RRDtool's round robin archives.
+It is a report that nothing depends on, and is not committed with micro-batches: a process that dies loses what it has
+not written, up to one step of each ring. Time is an argument, in milliseconds since the epoch. Prior art: RRDtool's
+round robin archives.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measurements: what stages measure besides the counts of components: flows, durations, and where time goes.
 
-Rule: measurements add up, in any order: those of tasks to those of a stage, those of stages to those of a micro-batch.
+Measurements add up, in any order: those of tasks to those of a stage, those of stages to those of a micro-batch.
 """
 
 from __future__ import annotations

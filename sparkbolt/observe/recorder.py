@@ -1,8 +1,7 @@
 """Recorder: turns promotions into history.
 
-Rule: it reads what the ledger has counted; it decides nothing, and an error in it may stop no promotion.
-
-Times are arguments, in milliseconds since the epoch.
+It reads what the ledger has counted and decides nothing; an error in it must not stop a promotion. Times are arguments,
+in milliseconds since the epoch.
 """
 
 from __future__ import annotations

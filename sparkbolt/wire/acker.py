@@ -1,4 +1,4 @@
-"""The acker: partials in, verdicts out.
+"""The acker: turns partials into verdicts.
 
 A stage adds up the reports of its tasks (``Accounts``) and splits them by acker task (``shards_of``). An acker task
 judges its part (``judge_rows``). The driver combines the frames that reach the end of the lane (``gather``).

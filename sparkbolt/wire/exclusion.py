@@ -1,7 +1,6 @@
 """Exclusion: what a micro-batch that runs again must leave out.
 
-Rule: a value that travels as text beside the tasks of Spark, because the tasks themselves are packed before anything
-has failed.
+The value travels as text beside the tasks of Spark, because Spark packs the tasks before anything has failed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Verdicts: what tasks report about trees, what the acker computes from it, and what the driver receives.
 
-Rule: values only. ``acker`` combines and encodes them.
+This module has only the values; ``acker`` combines and encodes them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Activity: what a process that runs tasks is doing at this moment.
+"""Activity: what a process that runs tasks is doing now, for people; no verdict and no state depends on it.
 
-Rule 1: it costs something for each frame and each call of a component, and nothing for each tuple. A ``Looker``, in
-another thread of the process, finds the tuple in the task itself.
-Rule 2: the working thread writes its notes to memory that other processes can read. So the frame is known even when the
-looking thread cannot run: some C code keeps Python's interpreter lock while it works.
-Rule 3: it only informs people. No verdict and no state depends on it.
+It costs something for each frame and each call of a component, and nothing for each tuple: a ``Looker``, in another
+thread, finds the tuple in the task itself. The working thread writes its notes to memory that other processes can read,
+because some C code keeps Python's interpreter lock while it works.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The bolt runtime: what a task of a bolt with its own runtime does in a micro-batch.
 
-Rule: in each micro-batch that has tuples for it, or in which its timer is due, the runtime is attached to its state,
-does what is due, gets its rows, and sets its next timer.
+In each micro-batch that has tuples for it, or in which its timer is due, the runtime is attached to its state, does the
+work that is due, gets its rows, and sets its next timer.
 """
 
 from __future__ import annotations

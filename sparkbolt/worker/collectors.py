@@ -1,11 +1,9 @@
 """Collectors: they record what user code emits, acks and fails.
 
-Rule 1: a call of user code only appends values, and the number of the row that they are anchored to. Everything else is
-done once for all rows (``tasks``, ``routing``).
-Rule 2: a tuple is settled once. A second ack, or an ack after a fail, changes nothing and is reported as an error.
-Rule 3: an emission succeeds as a whole or not at all: it is checked completely before anything is appended.
-Rule 4: a collector belongs to its task's ``execute`` and ``flush``. At any other time it refuses emissions, since they
-would not be routed.
+A call of user code only appends values and the number of the row that they are anchored to; ``tasks`` and ``routing``
+do everything else once for all rows. A tuple is settled once: a second ack, or an ack after a fail, changes nothing and
+is reported as an error. A collector belongs to its task's ``execute`` and ``flush``; at any other time it refuses
+emissions, because nothing would route them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Coroutines: the rows of an ``AsyncBolt`` are worked on at the same time.
+"""Coroutines: an ``AsyncBolt`` works on its rows at the same time.
 
-Rule: each row has a coroutine of its own, which succeeds or fails by itself, whatever user code does to the event loop.
+Each row has a coroutine of its own, which succeeds or fails by itself, whatever user code does to the event loop.
 """
 
 from __future__ import annotations

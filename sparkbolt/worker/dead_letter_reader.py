@@ -3,14 +3,14 @@
 Rule 1: each dead letter has its own tree, with the sequence that the plan has reserved for it. The tree is complete
 when the sink has written the letter, or when all bolts that get the letter as a tuple have acked it; nothing else
 finishes the message.
-Rule 2: if a sink raises, the trees of all letters of that call fail with cause ``dead letter``, and a later plan brings
-them again. Retried letters are written one by one, so that a letter that no sink takes does not hold up the others. A
-sink that has raised ``REFUSALS_MAX`` times in a row is not called again in the same micro-batch: if it is away, each
-try takes time, and everything waits for it.
+Rule 2: if a sink raises, the trees of all letters of that call fail with cause ``dead letter``, and a later plan
+retries them. Retried letters are written one by one, so that a letter that the sink refuses does not hold up the
+others. A sink that has raised ``REFUSALS_MAX`` times in a row is not called again in the same micro-batch, because each
+call to an unavailable sink takes time.
 Rule 3: letters for the checkpoint leave the micro-batch as lines of JSON in the feedback; the driver writes them, and
 they are durable before the ledger's entry is. So an entry yields a limited number of bytes of letters; the others wait
 for a later plan. A letter that alone exceeds the limit is written without its values, with a note that says so.
-Rule 4: if a record cannot be read any more, its letter is still written: it holds the message's story and a note that
+Rule 4: if a record can no longer be read, its letter is still written: it holds the message's story and a note that
 says what is missing. Before that, a source that raises is read a few times.
 """
 

@@ -1,6 +1,6 @@
 """Emissions: the rows that one task works on, and what it emits on its streams meanwhile.
 
-Rule: an emission succeeds as a whole or not at all: it is checked here, before anything is appended.
+An emission succeeds as a whole or not at all: it is checked here, before anything is appended.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The worker environment: what a process needs to run tasks, made once in the driver.
 
-Rule: classes are pickled by module and name if the module can be imported in that process. Definitions of the main
-program are pickled by value, and are found again by their names when state is unpickled.
+Classes are pickled by module and name if the process can import the module. Definitions of the main program are pickled
+by value, and are found by their names when state is unpickled.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Failures: what an exception or a reason means for its tuple.
 
-Rule: every exception that leaves user code fails its tuple, also a ``BaseException`` that is not an ``Exception``; only
+Every exception that leaves user code fails its tuple, even a ``BaseException`` that is not an ``Exception``; only
 ``KeyboardInterrupt`` and ``Interruption`` are raised again.
 """
 

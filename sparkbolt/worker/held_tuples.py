@@ -1,12 +1,8 @@
-"""Held tuples: which tuples a bolt holds in its attributes, and how tuples of void trees are dropped.
+"""Held tuples: finds the tuples that a bolt holds in its attributes, and drops tuples of void trees.
 
-Rule 1: a search visits at most ``LOOKS_MAX`` objects. It is made only for trees that time out, by the tasks that the
-ledger names as their holders.
-Rule 2: a tuple all of whose trees are void is removed from the dicts, lists, sets and deques in which a bolt keeps it,
-before the bolt sees the next tuple: its message comes again under a new root, and must not meet the old tuple.
-
-The search covers attributes, containers in them, and attributes of objects in them. It does not cover a
-``KeyValueState``: tuples there stay.
+A search covers attributes, containers in them, and attributes of objects in them; tuples in a ``KeyValueState`` stay.
+It visits at most ``LOOKS_MAX`` objects, and only the tasks that the ledger names as holders of a tree that times out
+make one.
 """
 
 from __future__ import annotations

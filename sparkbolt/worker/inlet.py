@@ -1,11 +1,9 @@
-"""The inlet: a task whose rows something else has brought, which keeps them and starts their trees.
+"""The inlet: a task that keeps the rows that something else has brought, and starts their trees.
 
-Rule 1: a row is in the task's outbox, under the sequence of its tree, before the micro-batch that brought it is
-committed; it stays there until its tree is acked or its dead letter is written. It is never read again.
-Rule 2: rows are numbered in the order of (piece, frame, row), so a repeat that brings the same frames gives the same
-ids. Where a repeat brings the rows of a piece in another order, ids change: no row is lost by it, since a tree that
-mixes the deliveries of two attempts does not become complete, and its row is emitted again.
-Rule 3: a dead letter is made here, where the values are; no source is asked.
+A row is in the task's outbox, under the sequence of its tree, before the micro-batch that brought it is committed, and
+stays there until its tree is acked or its dead letter is written. Rows are numbered in the order of (piece, frame,
+row). If a repeat brings the rows of a piece in another order, their ids change, but no row is lost: a tree that mixes
+the deliveries of two attempts does not become complete, and its row is emitted again.
 """
 
 from __future__ import annotations

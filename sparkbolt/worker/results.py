@@ -1,8 +1,8 @@
 """Results: what a task did with some rows, and what a stage reports to the driver about it.
 
-Rule 1: data flows one way. A task does not call the stage: it returns ``Settlements``, and its emissions are in its
-``Output``. The stage sends the emissions, and tells all subscribers about both at once, as one ``Work``.
-Rule 2: everything is counted once, by task and stream (``Counters``); the driver adds up the totals of components.
+A task does not call the stage: it returns ``Settlements``, and its emissions are in its ``Output``. The stage sends the
+emissions, and publishes both to all subscribers as one ``Work``. Everything is counted once, by task and stream
+(``Counters``); the driver adds up the totals of components.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Returned values: what calls of user code return or yield.
 
-Rule 1: each yielded list of values is emitted as a tuple; so is each list within a returned list. None emits nothing.
-Rule 2: anything else fails the call instead of being ignored. For example, a coroutine that is not awaited has not run.
+Each yielded list of values is emitted as a tuple, and so is each list within a returned list. None emits nothing.
+Anything else fails the call: for example, a coroutine that is not awaited has not run.
 """
 
 from __future__ import annotations

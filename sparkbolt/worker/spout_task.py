@@ -1,4 +1,4 @@
-"""The task of a ``Spout``: in which order its methods are called, and what becomes of what it emits.
+"""The task of a ``Spout``: in which order its methods are called, and what happens to its emissions.
 
 A shell gives it turns, one after the other: ``spark`` in a thread of the task's own, the simulator and ``LocalEngine``
 before every plan and after every promotion. An exception of user code is reported, and never ends the topology.

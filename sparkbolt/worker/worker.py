@@ -1,8 +1,8 @@
 """The worker: what a process keeps between micro-batches.
 
-Rule 1: there is one instance of a task in a process: it is prepared once, then its connections stay open.
-Rule 2: an instance gets tuples only if its durable attributes are those of the committed snapshot. An instance whose
-last micro-batch did not end in order is discarded.
+There is one instance of a task in a process: it is prepared once, then its connections stay open. An instance gets
+tuples only if its durable attributes are those of the committed snapshot; an instance whose last micro-batch failed is
+discarded.
 """
 
 from __future__ import annotations

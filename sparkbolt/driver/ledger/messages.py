@@ -1,11 +1,8 @@
 """Messages: what spouts read, where it came from, and how far each source has advanced.
 
-Rule 1: only a ``MessageLog`` and the ``RetrySchedule`` store the states of positions.
-Rule 2: nothing is stored per tree. A plan's entry stands for all its trees, and is kept while one of them is
-unfinished. The map of open trees knows which of them are open.
-Rule 3: only a promotion of the ledger and the beginning of a life change anything here.
-Rule 4: trees are counted (``Tally``) for the component whose task started them, a spout or a bolt. The cost of counting
-grows with the runs of keys of one task, not with the trees.
+Nothing is stored per tree: a plan's entry stands for all its trees, and is kept while one of them is unfinished. Only a
+promotion of the ledger and the beginning of a life change anything here. The states of positions are in ``MessageLog``
+and ``RetrySchedule``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The reader: reads a ledger without its topology, for those who look at a checkpoint.
 
-Rule 1: it reads and never writes. As at a start, only committed micro-batches count.
-Rule 2: the file ``tasks``, written at each start, maps task numbers to components, so a reader needs no user code.
+It never writes, and counts only committed micro-batches, as a start does. The file ``tasks``, which each start writes,
+maps task numbers to components, so a reader needs no user code.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""The retry schedule: the messages of all logs that have failed: what waits for what, and the attempts so far.
+"""The retry schedule: the failed messages of all logs, when each is due, and its attempts so far.
 
-Rule 1: a look costs what it finds, and not what waits.
-Rule 2: what is due waits here until a promoted plan names its position and its attempt (``take``), so a plan that is
-made and dropped loses nothing.
-Rule 3: the attempts at a message that may become a dead letter are kept from its first failure until it is acked or its
-dead letter is durable. Nothing is kept of a message that succeeds at once. If there are many attempts, the first and
-the newest are kept; all are counted.
-Rule 4: a failure because a source is away is not an attempt, nor is a failure in an outage of a bolt.
+A message that is due stays here until a promoted plan names its position and its attempt (``take``), so a plan that is
+made and dropped loses nothing. Attempts at a message that may become a dead letter are kept from its first failure
+until it is acked or its dead letter is durable; of many attempts the first and the newest are kept, and all are
+counted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Source marks: the newest timestamps that windowed bolts have seen of each source.
 
-Rule: a mark only rises, and only with a promotion.
+A mark only rises, and only with a promotion.
 """
 
 from __future__ import annotations

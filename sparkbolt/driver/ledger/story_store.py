@@ -1,10 +1,8 @@
 """Stories: what the ledger keeps about the hops of trees.
 
-Rule 1: ``limit`` bounds the memory: the stories of at most ``limit`` open trees, ``limit`` failed trees and ``limit``
-acked trees are kept, the newest ones. The last ``FAILED_KEPT`` trees that a component failed stay longer than those of
-components that failed more. A tree without reported hops costs nothing here.
-Rule 2: only a promotion of the ledger changes anything here, so replaying the log gives the same stories. A snapshot
-contains the stories whose log entries compaction removes.
+The stories of at most ``limit`` open trees, ``limit`` failed trees and ``limit`` acked trees are kept, the newest ones;
+a tree without reported hops costs nothing. Only a promotion of the ledger changes anything here, so replaying the log
+gives the same stories.
 """
 
 from __future__ import annotations

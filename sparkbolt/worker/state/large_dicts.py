@@ -1,14 +1,9 @@
-"""Large dicts: a large dict in a bolt's attribute is written by its changes.
-
-Rule 1: a dict is kept apart only if nothing but its attribute refers to it, so that no shared reference is lost, and if
-all its keys and values are plain and cannot change, so that what is the same object has not changed. Any other dict is
-pickled with the other attributes.
-Rule 2: the order of the keys survives. Where it cannot be told by what was removed, set and added, all is written anew.
-Rule 3: what is remembered of the last commit is used only while the instance is that of the last commit
-(``task_state``, rule 2); ``restore`` begins anew.
+"""Large dicts: writes a large dict in a bolt's attribute by its changes.
 
 A dict has a line of segments: the first has all of it, each later one the changes of a micro-batch, by their places in
-the dict. When these take as many bytes as the first, a new line begins.
+the dict, so the order of the keys survives. When these take as many bytes as the first, a new line begins. The changes
+are found by comparing the dict with that of the last commit, as long as the instance is the one of the last commit
+(``task_state``, rule 2).
 """
 
 from __future__ import annotations

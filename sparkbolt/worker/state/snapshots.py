@@ -1,11 +1,7 @@
 """Snapshots: a bolt's durable attributes as one pickle.
 
-Rule 1: all durable attributes are in one pickle, so that an object that two attributes share stays shared; but large
-dicts that nothing shares are kept apart (``large_dicts``).
-Rule 2: after ``restore`` nothing is left of an attempt that was not committed, except in transient attributes.
-Rule 3: two kinds of attributes are transient without being listed: those that hold a collector or a context, and those
-that ``prepare`` set to a thing that cannot be pickled, such as a connection, as long as they hold that same object. A
-container is no such thing, since its content would be lost.
+An object that two attributes share stays shared; large dicts that nothing shares are stored separately
+(``large_dicts``). ``restore`` leaves nothing of an attempt that was not committed, except in transient attributes.
 """
 
 from __future__ import annotations
