@@ -25,10 +25,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Check:
-    """What a value must be; it stands in the annotation of a field or parameter: ``Annotated[int, whole()]``."""
+    """A check of a value, in the annotation of a field or parameter: ``Annotated[int, whole()]``."""
 
     expected: str
-    """What a value must be, in words."""
+    """The expected value, in words."""
     accepts: Callable[[Any], bool]
 
     def mistake(self, name: str, value: object) -> str | None:
@@ -148,7 +148,7 @@ def text(means: str, *, blank: bool = False) -> Check:
 
 
 def is_writable(value: str) -> bool:
-    r"""Whether UTF-8 can encode a text, which is so if it contains no lone surrogate.
+    r"""Whether UTF-8 can encode a text; it cannot encode a lone surrogate.
 
     >>> is_writable("café"), is_writable("\ud800")
     (True, False)
@@ -171,7 +171,7 @@ ENCODING = Check("the name of an encoding that Python knows, such as 'utf-8'", _
 
 
 def function(means: str) -> Check:
-    """The check of a function that is not a coroutine function, which nothing would await; ``means`` describes it."""
+    """The check of a function, not a coroutine function, which nothing would await; ``means`` describes it."""
     return Check(f"{means}, without async", _is_function)
 
 

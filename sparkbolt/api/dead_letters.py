@@ -69,7 +69,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class ExhaustedMessage:
-    """What the driver knows about a message that is given up: everything except its record."""
+    """A message that is given up, as the driver knows it: everything except its record."""
 
     attempts: tuple[Attempt, ...]
     """The first and the newest ones, in order; at least one."""

@@ -67,7 +67,7 @@ class Delivery(NamedTuple):
 
 @dataclass(frozen=True)
 class GroupingContext:
-    """What a custom grouping can learn when it is prepared."""
+    """The information that a custom grouping gets when it is prepared."""
 
     topology: str
     source: str
@@ -314,8 +314,8 @@ class PartialKeyGrouping(_BuiltIn):
 
     The pair of tasks depends only on the key. Counts start at 0 with each call, because a grouping is a value. If
     both counts are equal, one of the two is chosen as ``ShuffleGrouping`` does it: by a hash of the sender and the
-    micro-batch, and the other one if an odd number of rows was emitted before the call. So both tasks of a key get half
-    of it, over some micro-batches, also where each micro-batch has only one row.
+    micro-batch, and the other one if an odd number of rows was emitted before the call. So over some micro-batches both
+    tasks of a key get half of its rows, even if each micro-batch has only one row.
     """
 
     fields: tuple[str, ...]

@@ -25,7 +25,7 @@ class InletSpout(PartitionedSpout):
 
     @abstractmethod
     def frame(self, spark: Any) -> Any:
-        """Driver: return the rows, as what the engine reads; called once each time that the query starts.
+        """Driver: return the rows for the engine to read; called once each time that the query starts.
 
         Args:
             spark: the session of the topology.

@@ -20,7 +20,7 @@ NOTE_BYTES = _NOTE.size
 
 @dataclass(frozen=True)
 class Sight:
-    """What a process is doing, as observed from outside."""
+    """The activity of a process, observed from outside."""
 
     doing: Doing
     secs: float = 0.0
@@ -191,7 +191,7 @@ class Activity(IntEnum):
 
 
 class Doing(NamedTuple):
-    """What the working thread of a process is doing."""
+    """The activity of the working thread of a process."""
 
     serial: int = 0
     """Counts the activities of the process."""

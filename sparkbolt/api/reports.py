@@ -225,7 +225,7 @@ class MicroBatchReport:
 
 
 def why(fail: Fail) -> str:
-    """Describe which task failed a tree and why, as the end of a sentence that begins with the tree."""
+    """Describe which task failed a tree, and why: the end of a sentence that begins with the tree."""
     if fail.cause == Cause.TIMEOUT:
         return fail.reason
     return f"by {fail.component}[{fail.task}] in micro-batch {fail.micro_batch_id}: {fail.reason}"
@@ -265,7 +265,7 @@ FREE = (WorkerStartError, SpoutAwayError)
 
 @dataclass(frozen=True)
 class QueryFailure:
-    """Why a query ended.
+    """The reason why a query ended.
 
     >>> QueryFailure("bolt 'count': attribute 'socket' cannot be kept", StateError).hopeless
     True
@@ -274,7 +274,7 @@ class QueryFailure:
     """
 
     text: str
-    """For users: what failed, and how to correct it."""
+    """For users: the failure, and how to correct it."""
     kind: type[SparkboltError] | None = None
     """The type of the error, if it is one of Sparkbolt's."""
 

@@ -35,7 +35,7 @@ class TelemetrySink(Protocol):
     def micro_batch(self, report: MicroBatchReport) -> None:
         """Take the report of a committed micro-batch; it must not wait for the other system.
 
-        After a crash of the driver, the report of the last micro-batch before it may come once more.
+        After a crash of the driver, it may get the report of the last micro-batch a second time.
         """
 
     def close(self) -> None:
@@ -43,7 +43,7 @@ class TelemetrySink(Protocol):
 
 
 class Telemetry(Protocol):
-    """What ``telemetry=`` of ``Topology.start`` takes, such as ``sparkbolt.telemetry.OpenTelemetry``."""
+    """The type of ``telemetry=`` of ``Topology.start``, such as ``sparkbolt.telemetry.OpenTelemetry``."""
 
     def build(self, topology: Topology) -> TelemetrySink:
         """Return a sink for a topology that starts.
@@ -145,7 +145,7 @@ class RunningTopology(ABC):
 
     @abstractmethod
     def exits(self, exit_code: int) -> None:
-        """Tell those who operate the topology with which exit code its process ends; called after ``stop``."""
+        """Report to operators the exit code of the topology's process; called after ``stop``."""
 
     @abstractmethod
     def progress(self) -> Progress:
@@ -193,8 +193,8 @@ class RunningTopology(ABC):
             timeout_secs: how long to wait for open trees; None for ``message_timeout_secs``.
 
         Returns:
-            Whether no tree was left open. If a listener or a spout of the topology calls it, for which it would have to
-            wait, it returns False at once, and another thread stops the topology.
+            Whether no tree was left open. If a listener or a spout of the topology calls it, it returns False at once,
+            and another thread stops the topology.
         """
 
     @abstractmethod
@@ -205,7 +205,7 @@ class RunningTopology(ABC):
 
     @abstractmethod
     def await_idle(self, timeout_secs: float | None = None) -> bool:
-        """Wait until every tree is finished and nothing new has come; return False if the timeout expires first.
+        """Wait until every tree is finished and there is nothing new; return False if the timeout expires first.
 
         Raises:
             EngineError: the topology failed, or was stopped.
@@ -228,7 +228,7 @@ class RunningTopology(ABC):
         """
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the state, the counts and the latencies at this moment."""
+        """Return the HTML for a notebook: the state, the counts and the latencies at this moment."""
         return str(engine("running_html")(self))
 
     def __enter__(self) -> Self:

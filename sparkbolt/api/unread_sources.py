@@ -18,8 +18,8 @@ class UnreadSources:
             progress: for each source, the end of its planned positions, the plan that is made now included.
 
         Returns:
-            For each source, whether it has records now. False means that nothing is there at present and more may come:
-            such a source is idle after a while. A source that was read to its end is left out. None: the spout does not
-            know its sources, and windows treat all its tuples as those of one source.
+            For each source, whether it has records now. False means that it has none now and may get more: such a
+            source is idle after a while. Leave out a source that was read to its end. None: the spout does not know
+            its sources, and windows treat all its tuples as those of one source.
         """
         return None

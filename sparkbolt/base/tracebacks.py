@@ -42,7 +42,7 @@ _FRAME = re.compile(r'^  File "(.+)", line (\d+)', re.MULTILINE)
 class _Owner(Enum):
     OURS = 1
     BETWEEN = 2
-    """The standard library or PySpark: ours where it is between our frames."""
+    """The standard library or PySpark: folded where it is between Sparkbolt's frames."""
     OTHER = 3
 
 
@@ -108,7 +108,7 @@ class Folding:
 
 
 def folded(act: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """A function that does as ``act``, which the user calls; its exceptions are folded."""
+    """A function for the user to call, with the behavior of ``act``; its exceptions are folded."""
 
     @wraps(act)
     def call(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
@@ -144,7 +144,7 @@ def _are_folded(paths: Sequence[str]) -> list[bool]:
 
 
 def _is_users(paths: Sequence[str]) -> bool:
-    """Whether an exception with these frames went through the user's code; one without frames is the user's, too."""
+    """Whether an exception with these frames passed through the user's code; one without frames is the user's."""
     return not paths or any(_owner_of(path) is _Owner.OTHER for path in paths)
 
 

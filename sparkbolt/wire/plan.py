@@ -96,7 +96,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class MicroBatchPlan:
-    """All that is needed to run a micro-batch, and to run it again."""
+    """The instructions for a micro-batch: enough to run it, and to run it again."""
 
     JSON = SPARSE
 
@@ -165,14 +165,14 @@ class MicroBatchPlan:
 
 Offset = Mapping[str, Any]
 BEFORE_THE_FIRST: Offset = {"micro_batch_id": -1}
-"""The constant offset that stands before micro-batch 0; it holds no plan."""
+"""The constant offset before micro-batch 0; it holds no plan."""
 
 
 def plan_of(offset: Offset, files: Files, where: str) -> MicroBatchPlan:
-    """The plan that an offset stands for.
+    """The plan of an offset.
 
     Raises:
-        CheckpointError: the offset stands for no plan, or the plan's file is missing.
+        CheckpointError: the offset has no plan, or the plan's file is missing.
     """
     if "file" in offset:
         data = files.read(f"plans/{offset['file']}")

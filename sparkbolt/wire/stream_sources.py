@@ -17,7 +17,7 @@ from sparkbolt.base.codec import ROW
 from sparkbolt.base.ids import U64, unmix64_array
 
 NOTHING_YET = -1
-"""Instead of the newest timestamp of a source, or of a stream, that has delivered no tuple."""
+"""Replaces the newest timestamp of a source or a stream that has delivered no tuple."""
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class KeptRows(NamedTuple):
 
 @dataclass(kw_only=True)
 class StageFeedback:
-    """What a stage reports to the driver besides trees, from its own tasks and from the stages before it.
+    """The reports of a stage to the driver besides trees, from its own tasks and from the stages before it.
 
     >>> feedback = StageFeedback()
     >>> feedback.add(StageFeedback(metrics={"split": ComponentMetrics(errors=1)}))
@@ -112,7 +112,7 @@ class StageFeedback:
     """
 
     metrics: dict[str, ComponentMetrics] = field(default_factory=dict)
-    """By component: what ``measured`` does not count; in the driver also the totals of what it counts."""
+    """By component: the counts that ``measured`` does not have; in the driver also the totals of ``measured``."""
     measured: Measurements = field(default_factory=Measurements)
     reports: list[ErrorReport] = field(default_factory=list)
     hops: list[Hop] = field(default_factory=list)
@@ -144,7 +144,7 @@ class StageFeedback:
 
 @dataclass
 class Feedback(StageFeedback):
-    """All that one micro-batch returns to the driver."""
+    """The results that one micro-batch returns to the driver."""
 
     verdicts: Verdicts = field(default_factory=Verdicts)
     partials: int = 0
