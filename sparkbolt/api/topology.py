@@ -334,7 +334,7 @@ class Topology:
             open_secs: how long the ``PartitionedSpout.open`` of all spouts together may take; by default there is no
                 limit.
             telemetry: where the traces of trees go (``sparkbolt.telemetry.OpenTelemetry``); by default, the standard
-                variables of the environment decide (``OTEL_EXPORTER_OTLP_ENDPOINT``).
+                variables of the environment decide (``OTEL_EXPORTER_OTLP_ENDPOINT``); without them, nothing is sent.
 
         Returns:
             The running topology.

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from sparkbolt.base.native import kernels
 
 _SEED = id(kernels) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
-"""A random seed: it cannot be guessed by those who choose the words. Only the time depends on it."""
+"""The seed: an address in memory, which those who choose the words do not know. Only the time depends on it."""
 
 
 def text_of(values: Sequence[Any]) -> pa.StringArray | None:

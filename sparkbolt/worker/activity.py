@@ -30,7 +30,7 @@ _BRACKETS: dict[type, str] = {list: "[...]", dict: "{...}", tuple: "(...)", set:
 
 
 class Working(Protocol):
-    """The part of a task that a ``Looker`` reads: what its user code sees now."""
+    """The part of a task that a ``Looker`` reads: the tuple that its user code has now."""
 
     @property
     def current(self) -> tuple[int, list[Any] | None, int]:
@@ -41,7 +41,7 @@ class Working(Protocol):
 
 
 class ActivityMonitor:
-    """What one process is doing. The working thread updates it; other threads may read it.
+    """The activity of one process. The working thread updates it; other threads may read it.
 
     >>> monitor = ActivityMonitor(clock=lambda: 12.0)
     >>> with monitor.at(Activity.FLUSH, 3):
@@ -120,7 +120,7 @@ class Looker:
 
     def look(self, now_s: float) -> bytes:
         """Return what the process is doing, as bytes for ``sight_of``."""
-        counts = self._monitor.counts  # read first, so that a frame that ends meanwhile is not counted twice
+        counts = self._monitor.counts  # read first, so that a frame that ends during the look is not counted twice
         doing, working = self._monitor.doing, self._monitor.working
         number, values, more = (-1, None, 0) if working is None else working.current
         if (doing.serial, number) != self._same:
@@ -167,7 +167,7 @@ def _text_of(value: Any) -> str:
 
 
 def sight_of(note: bytes, look: bytes, now_s: float) -> Sight | None:
-    """What a process is doing, seen from outside; None while its working thread is writing the note.
+    """The activity of a process, seen from outside; None while its working thread is writing the note.
 
     Args:
         note: what the working thread wrote last.
@@ -191,7 +191,7 @@ def sight_of(note: bytes, look: bytes, now_s: float) -> Sight | None:
 
 
 class Hangs:
-    """Finds the sights that are worth a warning: after ``HUNG_SECS`` in one call, then at growing intervals.
+    """Finds the sights that need a warning: after ``HUNG_SECS`` in one call, then at growing intervals.
 
     >>> hangs, at = Hangs(), lambda secs: {"a": Sight(Doing(5, 0, Activity.EXECUTE, 3, 10, 0.0), secs)}
     >>> [secs for secs in range(0, 300, 10) if hangs.worth(at(secs))]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sparkbolt.worker.emissions import Rows
 
 _BETWEEN_ROWS: Final = object()
-"""Stands for the rows of a collector while ``flush`` runs."""
+"""Takes the place of the rows of a collector while ``flush`` runs."""
 _BY_ITSELF = (
     "a BasicBolt or AsyncBolt anchors what it emits to its input, acks that when execute returns and fails it when "
     "execute raises; to do so by hand, derive from Bolt"
@@ -71,7 +71,7 @@ class BasicRowCollector:
         self._row = tup
 
     def begin_flush(self) -> None:
-        """Anchor emissions from now on to nothing."""
+        """Emit without anchors from now on."""
         self._row = UNANCHORED
 
     def end(self) -> None:
@@ -106,7 +106,7 @@ class BasicRowCollector:
     if not TYPE_CHECKING:  # a type checker finds them missing
 
         def __getattr__(self, name: str) -> Never:
-            """Raise AttributeError; for what only the collector of a ``Bolt`` has, with advice what to do instead."""
+            """Raise AttributeError; for names of the collector of a ``Bolt``, with advice on the alternative."""
             hint = f": {_BY_ITSELF}" if name in ("ack", "fail", "reset_timeout") else ""
             raise AttributeError(f"'BasicCollector' object has no attribute {name!r}{hint}", name=name, obj=self)
 
@@ -143,7 +143,7 @@ class BoltRowCollector:
         self._micro_batch_id = micro_batch_id
 
     def begin_flush(self) -> None:
-        """The rows are done: acks, fails and anchors from now on concern tuples that the bolt has kept."""
+        """End the rows: acks, fails and anchors from now on concern tuples that the bolt has kept."""
         self._rows = _BETWEEN_ROWS
 
     def end(self) -> tuple[bytearray, list[Tuple]]:

@@ -55,12 +55,12 @@ READS_MAX = 3
 HANDED_OVER_BYTES_MAX = 4 << 20
 """The most bytes of letters for the checkpoint that an entry yields; one letter is always among them."""
 REFUSALS_MAX = 3
-"""After this many failed writes in a row, a task's other letters wait for a later plan."""
+"""After this many failed writes in a row, the other letters of a task wait for a later plan."""
 
 
 @dataclass
 class FoundMessage:
-    """What could be read of a message."""
+    """The part of a message that could be read."""
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     raw: RawMessage | None = None
@@ -88,7 +88,7 @@ class LetterReader(EntryReader):
             stage: the stage.
             entry: what to read.
             traced: as in ``Piece``.
-            exclusion: what this execution of the plan leaves out.
+            exclusion: the messages that this execution of the plan leaves out.
             kept: the values of messages that are kept in an outbox, by position; None: the spout is asked.
             id_field: the field of these values with the user's own id.
         """
@@ -127,7 +127,7 @@ class LetterReader(EntryReader):
             self._write(letters)
 
     def _kept_at(self, position: int) -> FoundMessage:
-        """What an outbox keeps of a message."""
+        """The values of a message in an outbox."""
         values = self._kept.get(position) if self._kept is not None else None
         if values is None:
             return FoundMessage(notes=["its values are not kept any more"])
@@ -175,7 +175,7 @@ class LetterReader(EntryReader):
         )
 
     def _found(self, exhausted: ExhaustedMessage, range_: Range, sequence: int) -> FoundMessage | None:
-        """What the spout still has of a message; None if it has to be read again later."""
+        """The values that the spout still has of a message; None if it has to be read again later."""
         found = FoundMessage()
         if exhausted.end is not None and exhausted.end > range_.end:
             found.notes.append(f"it stands for all of {range_.source} from {range_.start} to {exhausted.end}")

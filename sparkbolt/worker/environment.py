@@ -1,4 +1,4 @@
-"""The worker environment: what a process needs to run tasks, made once in the driver.
+"""The worker environment: the parts that a process needs to run tasks, made once in the driver.
 
 Classes are pickled by module and name if the process can import the module. Definitions of the main program are pickled
 by value, and are found by their names when state is unpickled.
@@ -86,11 +86,11 @@ def environment_of(
 
 
 Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
-"""Called with everything that is emitted: component, task index, stream, columns."""
+"""Called with all emissions: component, task index, stream, columns."""
 
 
 class Observer(Protocol):
-    """Observes what stages do, delivery by delivery, in the simulator. It does not change what they do."""
+    """Observes stages delivery by delivery, in the simulator. It does not change their work."""
 
     def emits(self, output: Output) -> None:
         """Called when a task is made, with the ``Output`` into which it emits."""
@@ -102,12 +102,12 @@ class Observer(Protocol):
         """See ``Subscriber``; called before any other subscriber."""
 
     def again(self) -> None:
-        """Called when this attempt begins again: what was observed of it before does not count."""
+        """Called when this attempt begins again: earlier observations of it do not count."""
 
 
 @dataclass
 class WorkerEnvironment:
-    """What a process needs to run tasks; made once in the driver."""
+    """The parts that a process needs to run tasks; made once in the driver."""
 
     lane: Lane
     components: Mapping[str, bytes]

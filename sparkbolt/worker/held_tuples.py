@@ -31,7 +31,7 @@ LOOKS_MAX = 100_000
 
 
 def held_tuples(attributes: Mapping[str, Any], roots: Collection[int]) -> list[Tuple]:
-    """Find the tuples of some trees in attributes and in everything that they contain, each tuple once.
+    """Find the tuples of some trees in attributes and in all their contents, each tuple once.
 
     Args:
         attributes: a bolt's ``__dict__``.
@@ -45,7 +45,7 @@ _LEAVES = (str, bytes, int, float, type, type(None))
 
 
 def _reached(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield values and all that they contain, each object once; what one contains is looked up after it was yielded."""
+    """Yield values and all their contents, each object once; an object is yielded before its contents are read."""
     seen: set[int] = set()
     waiting = deque(values)  # not by recursion: a value may be nested deeper than Python's stack
     while waiting:
@@ -82,7 +82,7 @@ def forget_in(instance: object, void: Mapping[int, int]) -> int:
 
 
 def forget(attributes: MutableMapping[str, Any], void: Mapping[int, int]) -> int:
-    """Remove void tuples from attributes and from everything that they contain.
+    """Remove void tuples from attributes and from all their contents, before the bolt gets the next tuple.
 
     Args:
         attributes: a bolt's ``__dict__``; an attribute whose value is a void tuple becomes None.

@@ -36,7 +36,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass
 class _Action:
-    """What one task did with the tuples of one tree."""
+    """The work of one task on the tuples of one tree."""
 
     tuples: int = 0
     acked: int = 0

@@ -30,7 +30,7 @@ from sparkbolt.worker.state.segments import SegmentStore
 
 
 def run_inlet(stage: Stage, number: int, inbox: Inbox, store: SegmentStore | None) -> None:
-    """Run an inlet's task on the rows and the clock that came for it.
+    """Run an inlet's task on its rows and its clock.
 
     Args:
         stage: the stage that it runs in.
@@ -114,7 +114,7 @@ class _Inlet:
             self._name(started, marks & TRACED != 0)
 
     def _name(self, started: Started, chosen: Any = None) -> None:
-        """Tell the driver the users' own ids of the rows that are followed: of all, or of those ``chosen``."""
+        """Report to the driver the users' own ids of the rows that are followed: of all, or of those ``chosen``."""
         block = started.block
         if self._id_field is None or not block.count or self._id_field not in block.stream.fields:
             return

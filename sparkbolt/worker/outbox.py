@@ -79,7 +79,7 @@ class Started:
     for positions that cannot be emitted again, since they are not kept any more."""
 
     def leave_out(self, exclusion: Exclusion) -> list[tuple[int, Cause, str]]:
-        """Take the rows out of the block whose trees one execution of a micro-batch leaves out.
+        """Remove from the block the rows whose trees one execution of a micro-batch leaves out.
 
         Returns:
             (key, cause, reason) of each of these trees: those that are excluded, and those for which there is no room.
@@ -131,7 +131,7 @@ class Outbox:
         return sum(map(size, self._open.values())) + self._next - self._first
 
     def receive(self, clock: Clock, output: Output) -> list[Started]:
-        """Drop the values that the clock's outbox acks name; return the values that the clock asks for again.
+        """Drop the values that the clock's outbox acks name; return the values that the clock requests again.
 
         The returned rows are numbered as the next rows of ``output``.
         """
@@ -177,7 +177,7 @@ class Outbox:
             yield Started(nothing, refused=[why])
 
     def values_at(self, positions: Sequence[int]) -> dict[int, tuple[Any, ...]]:
-        """The values that are kept at these positions; positions at which nothing is kept are left out."""
+        """The values at these positions; positions without a value are left out."""
         found: dict[int, tuple[Any, ...]] = {}
         for piece, rows, within in self._places(positions):
             values = zip(*map(python_values, self._columns(piece, within)), strict=True)
@@ -185,7 +185,7 @@ class Outbox:
         return found
 
     def _places(self, positions: Sequence[int]) -> Iterator[tuple[_Piece, npt.NDArray[np.intp], npt.NDArray[np.int64]]]:
-        """Yield what is kept at these positions: (piece, places in ``positions``, rows of the piece)."""
+        """Yield the values at these positions: (piece, places in ``positions``, rows of the piece)."""
         wanted = np.array(positions, dtype=np.int64)
         pages = sorted(self._open)
         for page in sorted({bisect_right(pages, position) - 1 for position in positions} - {-1}):
@@ -221,7 +221,7 @@ class Outbox:
         return Started(replace(block, parents=parents, path=path), keys)
 
     def save(self) -> None:
-        """Write what changed to the task's state; ``TaskState.commit`` makes it durable."""
+        """Write the changes to the task's state; ``TaskState.commit`` makes them durable."""
         if self._pieces:
             self._open[self._first] = [(self._first, self._next)]
             self._state.write_own(_page_name(self._first), pickle.dumps(self._pieces, 5))
