@@ -138,8 +138,7 @@ _CASTS: Sequence[tuple[Callable[[_Kind], bool], Callable[[_Kind], bool]]] = (
     (_is_zoned, _is_zoned),
     (_is_naive, _is_naive),
 )
-"""The types between which Arrow's cast is as strict as ``_array``; ``_in_range`` adds the checks that it does not
-make."""
+"""The types between which Arrow's cast is as strict as ``_array``; ``_in_range`` adds the missing checks."""
 
 
 def _in_range(column: pa.Array, given: pa.Array) -> pa.Array:

@@ -21,7 +21,7 @@ def checked(component: str, given: Any, progress: Mapping[str, int], tasks: int)
 
     Args:
         component: the spout's id.
-        given: what its ``next_ranges`` returned.
+        given: the return value of its ``next_ranges``.
         progress: source to end of the planned positions: the argument of ``next_ranges``.
         tasks: the number of the spout's tasks.
 

@@ -35,9 +35,9 @@ class PlanEntries:
     ) -> None:
         """Begin a plan without entries; the arguments are those of the coordinator."""
         self.read: list[Entry] = []
-        """What spouts read."""
+        """The entries that spouts read."""
         self.again: list[Entry] = []
-        """What tasks emit again from their outboxes."""
+        """The entries that tasks emit again from their outboxes."""
         self._lane, self._ledger, self._spouts, self._buffers = lane, ledger, spouts, buffers
         self._bytes = lane.topology.config.micro_batch_bytes_max // max(1, len(buffers))
         """How many bytes the records of one task of a ``Spout`` may have."""
@@ -112,7 +112,7 @@ def retry_entries(
     """The entries for the retries that are not dead letters.
 
     Args:
-        retries: what is due.
+        retries: the retries that are due.
         base_of: reserves a number of sequences for a task, and returns the first of them.
         reads_once: whether the spout of a task emits each record at most once.
 
@@ -141,7 +141,7 @@ def letter_entries(retries: Iterable[Retry], next_letter: Callable[[int], int]) 
     """The entries for the retries that wait for dead letters.
 
     Args:
-        retries: what is due, the longest first.
+        retries: the retries that are due, the longest first.
         next_letter: returns the first sequence of a task that is free for dead letters.
 
     >>> again = [Retry(1, "a.txt", at, attempt, letter="{}") for at, attempt in ((10, 1), (50, 2), (20, 1))]

@@ -50,7 +50,7 @@ class RateController:
     _floor_max_ms: float = float("inf")
 
     def __post_init__(self) -> None:
-        """Keep also the first budget within the limit."""
+        """Keep the first budget within the limit, too."""
         self.budget = max(1, min(self.budget, self.budget_max))
         self.outlook = int(self.growth * self.budget)
 
@@ -100,7 +100,7 @@ class RateController:
         return factor
 
     def limit(self, target_ms: float, budget_max: int) -> None:
-        """Go on with another target and another limit; what was measured remains."""
+        """Continue with another target and another limit; the measurements remain."""
         self.target_ms, self.budget_max = target_ms, budget_max
         self.budget = max(1, min(self.budget, budget_max))
 
@@ -118,7 +118,7 @@ def positions_read(
 
     Args:
         entries: the entries of its plan that were read.
-        reads: what executors have read, as in ``Feedback``.
+        reads: the ranges that executors have read, as in ``Feedback``.
         task_owner: (component, index) of a task number.
     """
     planned, measured = Counter[str](), Counter[str]()

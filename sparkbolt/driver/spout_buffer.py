@@ -22,7 +22,7 @@ SPOUT_BUFFER_RECORDS_MAX = 65_536
 
 
 class BufferedRecord(NamedTuple):
-    """What a spout has emitted."""
+    """A record that a spout has emitted."""
 
     record: Record
     message_id: Any

@@ -79,7 +79,10 @@ class Ticks:
         return list(self._next_ms.values())
 
     def count(self, told: Iterable[str], now_ms: int) -> None:
-        """Apply a promotion whose plan, made at ``now_ms``, gave ticks to the bolts ``told``; none is made up for."""
+        """Apply a promotion whose plan, made at ``now_ms``, gave ticks to the bolts ``told``.
+
+        Missed ticks are not made up for.
+        """
         for component in told:
             every = self._every_ms.get(component)
             if every is None:  # the life that made the plan had a tick frequency; this one has none

@@ -47,7 +47,7 @@ FOLDER = "aborts"
 REPEATS_WHOLE = 3
 """After so many repeats of a micro-batch, each further one reads half as much."""
 _WITHOUT_TUPLES = NOT_READ | {Cause.UNREADABLE, Cause.LETTER}
-"""The causes of trees without any tuple: they leave no trace, and the micro-batch need not run again for them."""
+"""The causes of trees without any tuple: they change nothing, and the micro-batch need not run again for them."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Aborts:
 
     @property
     def exclusion(self) -> Exclusion:
-        """What the next execution leaves out."""
+        """The messages that the next execution leaves out."""
         return Exclusion(np.array(sorted(self.fails), dtype=np.uint64), max(0, self.repeats - REPEATS_WHOLE))
 
     def dumps(self) -> bytes:
@@ -85,7 +85,7 @@ class Aborts:
 
 
 def aborts_mistakes(files: Files) -> list[str]:
-    """What is wrong with the files of aborted executions, in sentences."""
+    """The damage in the files of aborted executions, in sentences."""
     wrong = []
     for name in files.names(FOLDER):
         try:
@@ -105,7 +105,7 @@ class Transaction:
         self._aborts = Aborts("")
         self._tidy = False
         self._reports: list[ErrorReport] = []
-        """What was reported in aborted executions of this life."""
+        """The errors that aborted executions of this life reported."""
         self._errors: Counter[str] = Counter()
         """By component: how many errors these had."""
 
@@ -115,7 +115,7 @@ class Transaction:
         return self._aborts.repeats
 
     def begin(self, plan: MicroBatchPlan) -> Exclusion:
-        """What the first execution of a plan in this life leaves out: what earlier lives have found out about it."""
+        """The messages that the first execution of a plan in this life leaves out, from the aborts of earlier lives."""
         digest = blake2b(plan.dumps().encode(), digest_size=16).hexdigest()
         self._reports, self._errors = [], Counter()
         self._aborts = Aborts(digest)
@@ -171,13 +171,13 @@ class Transaction:
                 feedback.metrics.setdefault(fail.component, ComponentMetrics()).failed += 1
 
     def forget(self, micro_batch_id: int) -> Iterator[Remove]:
-        """Remove what a promoted micro-batch does not need any more."""
+        """Remove the files that a promoted micro-batch no longer needs."""
         if self._aborts.repeats:
             yield Remove(f"{FOLDER}/{micro_batch_id}")
             self._aborts = Aborts("")
 
     def outdated(self, micro_batch_id: int) -> Iterator[Remove]:
-        """Once in a life: remove what lives have left that died between a commit and its promotion."""
+        """Once in a life: remove the files of lives that died between a commit and its promotion."""
         if not self._tidy:
             for name in self._files.names(FOLDER):
                 if name.isdigit() and int(name) < micro_batch_id:

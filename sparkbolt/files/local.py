@@ -39,7 +39,7 @@ def final_name(temporary: str) -> str | None:
 
 
 def replace(path: str, write: Callable[[IO[bytes]], object], *, durable: bool = True, mode: int = 0o666) -> None:
-    """Replace a file atomically by what ``write`` writes (rule 1).
+    """Replace a file atomically by the output of ``write``, durably unless ``durable`` is False.
 
     Raises:
         OSError: The write failed, for example because the disk is full; an older file is unchanged then.
@@ -164,8 +164,8 @@ def remove_leftovers(
 
     Args:
         folder: the folder; nothing happens if it does not exist.
-        of: whether the temporary files of a name are meant.
-        older_secs: how old a file is that no process writes any more.
+        of: whether to remove the temporary files of a name.
+        older_secs: the age from which no process writes a file any more.
     """
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:

@@ -21,7 +21,7 @@ from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.topology import ComponentSpec, Topology
 
 FUSIBLE = frozenset({ShuffleGrouping, NoneGrouping, LocalOrShuffleGrouping})
-"""The groupings that do not care which task gets a tuple. A subclass may care: only these classes themselves are."""
+"""The groupings by which any task may get a tuple. Only these classes themselves: a subclass may choose tasks."""
 
 
 def spark_hash(value: int) -> int:
@@ -156,7 +156,7 @@ class Lane:
         return frozenset(task for name in timed for task in self.topology.tasks(name))
 
     def clocked(self) -> tuple[str, ...]:
-        """Return the bolts whose tasks may hold tuples of an earlier life, which they are notified to drop."""
+        """Return the bolts whose tasks may hold tuples of an earlier life, and get a notice to drop them."""
         names = (name for level in self.levels for name in level.components)
         return tuple(name for name in names if self.topology.components[name].keeps_state)
 

@@ -19,13 +19,14 @@ OWN_TREES = ""
 
 
 class Flow(NamedTuple):
-    """What one task gets from one stream, or emits on one."""
+    """The tuples that one task gets from one stream, or emits on one."""
 
     component: str
     task: int
     """The task's index within its component."""
     sender: str
-    """The component that sent what it gets; empty for what it emits itself, and for the trees that it started."""
+    """The component that sent the tuples that it gets; empty for its own emissions, and for the trees that it
+    started."""
     stream: str
 
 
@@ -144,7 +145,7 @@ class Process(NamedTuple):
 
 @dataclass
 class Measurements:
-    """What was measured in one stage, or in one micro-batch."""
+    """The measurements of one stage, or of one micro-batch."""
 
     flows: dict[Flow, FlowCounts] = field(default_factory=dict)
     execute: dict[str, Histogram] = field(default_factory=dict)

@@ -34,11 +34,11 @@ from sparkbolt.errors import ConfigError
 from sparkbolt.observe.spans import SCHEMA, Span, SpanContext, context_of, spans_of
 
 STORIES_MAX = 10_000
-"""How many stories wait at most to be sent."""
+"""How many stories may wait to be sent."""
 DURATIONS_MAX = 10_000
-"""Of how many micro-batches, the newest, the duration is known."""
+"""For how many of the newest micro-batches the duration is known."""
 ATTEMPTS_MAX = 1_000
-"""Of how many messages that are retried, the newest, the trace of the last attempt is known."""
+"""For how many of the newest retried messages the trace of the last attempt is known."""
 SPANS_MAX = 2048
 """How many spans the SDK's queue holds, unless ``OTEL_BSP_MAX_QUEUE_SIZE`` says more."""
 CLOSE_SECS = 5.0
@@ -77,7 +77,7 @@ class OpenTelemetry:
         return f"OpenTelemetry({exporter}, values={self._values})"
 
     def build(self, topology: Topology) -> TraceSink:
-        """Return what sends the traces of a topology that starts.
+        """Return the sender of the traces of a topology that starts.
 
         Raises:
             ConfigError: the environment names an exporter that is not installed, or that cannot be made.
@@ -158,7 +158,7 @@ class TraceSink:
                 ended = self._stories.popleft()
             try:
                 self._send(ended)
-            except Exception as error:  # noqa: BLE001  an exporter may raise anything; the next trace may go
+            except Exception as error:  # noqa: BLE001  an exporter may raise anything; the next trace may succeed
                 self._writer.fail(line_of(error))
         self._writer.close()
 
@@ -262,7 +262,7 @@ class SpanWriter:
         self._provider.shutdown()
 
     def abandon(self) -> None:
-        """End the exporters without waiting for what they send, and say no more about it."""
+        """End the exporters without waiting for queued spans, and without further logs."""
         self._failed = True
         for exporter in self._exporters:
             threading.Thread(target=exporter.shutdown, name="sparkbolt-traces-end", daemon=True).start()
@@ -363,5 +363,5 @@ def _sdk_context(context: SpanContext) -> OtelContext:
 
 
 def _within(parent: OtelContext | None) -> Context:
-    """The context of a span with this parent, and without anything of the thread's own."""
+    """The context of a span with this parent, and without the thread's own context."""
     return set_span_in_context(NonRecordingSpan(parent), Context()) if parent is not None else Context()

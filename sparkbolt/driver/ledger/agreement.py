@@ -44,7 +44,7 @@ _LEDGER = re.compile(r"^(\d+)\.(entry|snapshot)$")
 
 
 NO_END = "-"
-"""What Spark logs for a source that has had nothing yet."""
+"""The text that Spark logs for a source without any data so far."""
 
 
 class LoggedOffset(NamedTuple):
@@ -75,11 +75,11 @@ def logged_offset(data: bytes) -> LoggedOffset:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The findings, in sentences, and what a repair would do."""
+    """The findings, in sentences, and the steps of a repair."""
 
     facts: tuple[str, ...]
     mistakes: tuple[str, ...]
-    """Where the files disagree; empty: a start can continue."""
+    """The disagreements of the files; empty: a start can continue."""
     put_aside: tuple[str, ...] = ()
     """The files that a repair moves aside, newest first, so that an interrupted repair creates no new disagreement."""
     last: int = -1
@@ -111,7 +111,7 @@ class _Steps:
         """Snapshots that cannot be read, up to the newest one that can."""
 
     def planned(self, number: int) -> MicroBatchPlan | str:
-        """The plan of an offset, or a description of what is wrong with it."""
+        """The plan of an offset, or a description of its damage."""
         data = self.files.read(f"spark/offsets/{number}")
         try:
             logged = logged_offset(data or b"")
@@ -127,7 +127,7 @@ class _Steps:
         return plan
 
     def _without_plan(self, number: int, before: MicroBatchPlan) -> MicroBatchPlan:
-        """What a micro-batch has run that Spark ran for the sources of inlets alone: a plan that reads nothing.
+        """The plan of a micro-batch that Spark ran for the sources of inlets alone: it reads nothing.
 
         Args:
             number: the micro-batch.
@@ -139,7 +139,7 @@ class _Steps:
         return MicroBatchPlan(number, life=before.life, now_ms=before.now_ms)
 
     def staged(self, number: int) -> MicroBatchPlan | str:
-        """The plan of a ledger entry, or a description of what is wrong with it."""
+        """The plan of a ledger entry, or a description of its damage."""
         data = self.files.read(f"ledger/{number}.entry")
         if data is None:
             return f"ledger/{number}.entry is missing"
@@ -322,7 +322,7 @@ _TOPOLOGY = {"fingerprint": dict, "placement": dict}
 
 
 def metadata_mistake(files: Files, *, is_logged: bool) -> str | None:
-    """What is wrong with the id of Spark's query, in a sentence; None if it is correct.
+    """The mistake in the id of Spark's query, in a sentence; None if it is correct.
 
     Args:
         files: the checkpoint's.
@@ -334,7 +334,7 @@ def metadata_mistake(files: Files, *, is_logged: bool) -> str | None:
 
 
 def damage_of(data: bytes, wanted: Mapping[str, type]) -> str | None:
-    """What is wrong with a file that must hold a JSON object with these parts; None if it is correct."""
+    """The mistake in a file that must hold a JSON object with these parts; None if it is correct."""
     if not data.strip(b"\0 \r\n\t"):
         return "damaged (there is nothing in it)"
     try:
@@ -378,7 +378,7 @@ def repair(files: Files, verdict: Agreement, folder: str, query_id: str) -> list
             copies.append(f"{folder}/{name}")
             files.remove(name)
     if METADATA in verdict.made:
-        files.remove(METADATA)  # also removes a checksum file that is left of it
+        files.remove(METADATA)  # also removes its checksum file, if it is still there
         files.write(METADATA, json.dumps({"id": query_id}).encode())
     return copies
 

@@ -130,7 +130,7 @@ class Ledger:
         self.replayed: Promotion | None = None
         """The newest replayed promotion: the driver may have died before it delivered the results."""
 
-    # What is known.
+    # Queries.
 
     @property
     def open_trees(self) -> int:
@@ -144,7 +144,7 @@ class Ledger:
 
     @property
     def progress(self) -> Mapping[str, Mapping[str, int]]:
-        """Component -> source -> end of what was planned, as in ``Messages``."""
+        """Component -> source -> end of the planned ranges, as in ``Messages``."""
         return self.messages.progress
 
     @property
@@ -232,7 +232,7 @@ class Ledger:
         return ledger_log.dump_entry(self.life, plan, feedback, self.messages.terms)
 
     def promote(self, micro_batch_id: int) -> Promotion:
-        """Apply what is staged, once its micro-batch is committed.
+        """Apply the staged entry, once its micro-batch is committed.
 
         Raises:
             InvariantError: this micro-batch is not the staged one (it was promoted before, or never staged).
@@ -330,9 +330,9 @@ class Ledger:
         return self.void
 
     def take_over(self, old: Ledger, kept: Mapping[int, Iterable[int]]) -> None:
-        """Let the records of each ``Spout`` wait that an earlier life of the same driver has kept: task to positions.
+        """Queue the records of each ``Spout`` from an earlier life of the same driver; ``kept``: task to positions.
 
-        They wait for the attempt at which the old life had them, whether they waited there or their trees were open.
+        They wait for the same attempt as in the old life, whether they waited there or their trees were open.
         """
         self.messages.take_over(old.messages, old._trees, kept)
         self._tally.show(self.messages.retries.counts())
@@ -356,7 +356,7 @@ class Ledger:
     def expiring(self, limit: int | None = None) -> tuple[int, ...]:
         """The keys of open trees that have expired, ascending, at most ``limit``.
 
-        They fail when a plan that names them is promoted. What is beyond the limit costs nothing.
+        They fail when a plan that names them is promoted. Keys beyond the limit cost nothing.
         """
         limit = len(self._expiring) if limit is None else limit
         found: list[int] = []

@@ -36,7 +36,7 @@ FORMAT_FILE = "format"
 LIVES_KEPT = 16
 """How many of the last lives keep their files in ``lives/``."""
 _VERIFY = "have `sparkbolt checkpoint verify` say what can be repaired without them"
-"""What else is there to be done where files are missing, in words."""
+"""The advice for missing files."""
 _NUMBERED = re.compile(r"^(\d+)(\.entry|\.snapshot|)$")
 
 
@@ -265,7 +265,7 @@ def cut_back(files: Files, last_commit: int, *, where: str = "the checkpoint") -
 
 @dataclass(frozen=True)
 class Undone:
-    """Micro-batches that were promoted and whose commits are missing now: they run again."""
+    """Promoted micro-batches whose commits are missing now: they run again."""
 
     first: int
     last: int
@@ -294,7 +294,9 @@ class Undone:
 
 
 def undone(files: Files, last_commit: int, last_offset: int) -> Undone | None:
-    """What was promoted after the last remaining commit; None if nothing was. Call it before ``cut_back``.
+    """The micro-batches that were promoted after the last remaining commit; None if none was.
+
+    Call it before ``cut_back``.
 
     A micro-batch is promoted before the next one is planned. Later entries belong to the same history only as long as
     the numbers of their lives do not fall; other entries are old ones that have not been replaced yet.
@@ -334,7 +336,7 @@ def undone(files: Files, last_commit: int, last_offset: int) -> Undone | None:
 
 
 def compact(files: Files, micro_batch_id: int, snapshot: bytes) -> None:
-    """Write the snapshot taken after a promoted micro-batch, and remove what the previous snapshot replaces."""
+    """Write the snapshot taken after a promoted micro-batch, and remove the files that the previous one replaces."""
     files.write(f"ledger/{micro_batch_id}.snapshot", snapshot)
     before = max((number for number in _snapshots(files) if number < micro_batch_id), default=-1)
     for name in files.names("ledger"):

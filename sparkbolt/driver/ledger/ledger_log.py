@@ -67,7 +67,7 @@ class State:
 
 @dataclass
 class _Entry:
-    """What a log entry has besides the verdicts."""
+    """The content of a log entry besides the verdicts."""
 
     JSON = SPARSE
 

@@ -54,7 +54,7 @@ REASON_CHARACTERS_MAX = 300
 
 @dataclass(frozen=True)
 class Allowance:
-    """How much a component that feeds a bolt in an outage may emit now."""
+    """The number of messages that a component that feeds a bolt in an outage may emit now."""
 
     tuples: int
     """How many messages; 0: none."""
@@ -66,7 +66,7 @@ class Outages:
     """The outages of all bolts; part of the ledger.
 
     ``feeders`` contains, for each bolt, the spouts and the bolts that start trees whose tuples may reach it; for a
-    spout, itself.
+    spout, the spout itself.
 
     >>> outages = Outages({"store": frozenset({"orders"})})
     >>> away = Health(got=4, raised=4, unavailable=4)
@@ -140,7 +140,7 @@ class Outages:
         reason, count = max(kinds.values(), key=lambda kind: kind[1], default=("", 0))
         return reason, count, sum(count for _, count in kinds.values())
 
-    # What follows from it.
+    # Consequences.
 
     def costs_nothing(self, fail: Fail) -> bool:
         """Whether a failure does not count as an attempt at its message.

@@ -1,9 +1,9 @@
-"""Outcomes: what happens to the message of a failed tree.
+"""Outcomes: decides what happens to the message of a failed tree.
 
 Rule 1: a message is retried as often as the policy of its component allows. Then it is exhausted, which is always
 reported.
 Rule 2: a message that was not read was not tried, nor was a message that its bolt could not process (``outages``). A
-source that is away uses up no attempt and no message is exhausted by it; the source is never asked again at once. A
+source that is unavailable uses up no attempt and exhausts no message; there is always a wait before the next read. A
 range that is too large to be read at once uses up no attempt either; its rest is due at once.
 Rule 3: a dead letter that cannot be written is retried until it is written. If bolts receive a dead letter and refuse
 it as often as the policy allows, it is sent once more, to the checkpoint, which accepts it (``refused``).
@@ -24,7 +24,7 @@ from sparkbolt.api.story import TreeNotes, message_text, on_the_way, root_text
 from sparkbolt.driver.ledger.message_log import Live
 
 AWAY_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=30))
-"""The waits before a source that is away is asked again, if the policy retries messages at once.
+"""The waits before an unavailable source is read again, if the policy retries messages at once.
 
 They are needed because each request may take long, and everything else waits for it.
 """
@@ -34,7 +34,7 @@ LETTER_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), m
 
 @dataclass(frozen=True)
 class SpoutInfo:
-    """What the ledger must know about a spout, or about a bolt that starts trees."""
+    """The properties of a spout, or of a bolt that starts trees, that the ledger needs."""
 
     component: str
     tasks: tuple[int, ...]
@@ -77,7 +77,7 @@ class Whose:
     position: int | None
     """None, like ``source``, if the message has no position from which it can be read again."""
     away: int = 0
-    """In how many consecutive micro-batches the source was away."""
+    """In how many consecutive micro-batches the source was unavailable."""
 
 
 def decide(

@@ -56,7 +56,7 @@ def read_ledger(files: Files, where: str) -> LedgerReader:
         try:
             return LedgerReader(files, last_commit_of(files), where)
         except CheckpointError:
-            # A running topology may have compacted its log after its last commit was looked up here.
+            # A running topology may have compacted its log after this reader looked up its last commit.
             if attempt == READS_MAX - 1 or files.read(TASKS_FILE) is None:
                 raise
     raise InvariantError("the last attempt at reading a ledger returns or raises")
@@ -178,7 +178,7 @@ class LedgerReader:
         return {TreeState.FAILED: failed, TreeState.OPEN: self._ledger.open_trees}
 
     def find(self, text: str) -> list[Story]:
-        """The kept stories of the trees that ``text`` names, or one story with what is known otherwise.
+        """The stored stories of the trees that ``text`` names, or one story from other records.
 
         Args:
             text: a root (16 hexadecimal digits), a task and a sequence (``lines[0]:40`` or ``2:40``), or a record

@@ -29,7 +29,8 @@ LogName: TypeAlias = tuple[str, str]
 MessageKey: TypeAlias = tuple[str, str, int]
 """(component, source, position) of a message."""
 FEW = 64
-"""So many new items, or fewer, are put in one by one; more are sorted, and merged with what is due after the first."""
+"""Up to this many new items are put in one by one; more are sorted, and merged with the items after the first of
+them."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Retry:
     """None: a record of a ``Spout``."""
     position: int
     attempt: int
-    """The attempt to come: 2 after the first failure."""
+    """The number of the next attempt: 2 after the first failure."""
     end: int | None = None
     """The end of a range that must be read again; None: it is one record."""
     due_ms: int = 0
@@ -77,7 +78,7 @@ class RetrySchedule:
     """
 
     def __init__(self, attempts: Iterable[tuple[MessageKey, MessageAttempts]] = ()) -> None:
-        """Begin with nothing that waits, and with the attempts of another schedule."""
+        """Begin without waiting messages, and with the attempts of another schedule."""
         self.attempts = dict(attempts)
         """The attempts at the messages that have failed and may become dead letters; other modules may read it."""
         self._running: dict[int, MessageKey] = {}
@@ -98,15 +99,15 @@ class RetrySchedule:
         return dict(+self._counts)
 
     def of(self, log: LogName) -> Mapping[int, Retry]:
-        """What waits of one log, by position, in the order in which it was put."""
+        """The waiting messages of one log, by position, in the order in which they were put."""
         return self._waiting.get(log, _NOTHING)
 
     def unread(self) -> set[LogName]:
-        """The logs of which the rest of a range waits that could not be read."""
+        """The logs with a waiting rest of a range that could not be read."""
         return set(+self._rests)
 
     def put(self, log: LogName, retry: Retry) -> None:
-        """Let a message wait; it replaces what waits at its position."""
+        """Let a message wait; it replaces the one that waits at its position."""
         self._remove(log, retry.position)
         self._waiting.setdefault(log, {})[retry.position] = retry
         self._rests[log] += retry.is_rest
@@ -122,7 +123,7 @@ class RetrySchedule:
         return attempts
 
     def take(self, log: LogName, entry: Entry) -> list[int]:
-        """Let what a promoted entry reads wait no longer; return the positions that have waited."""
+        """Remove the messages that a promoted entry reads; return the positions that have waited."""
         waiting, lettered = self.of(log), entry.letters is not None
         positions = entry.positions or (entry.start,)
         for offset, position in enumerate(positions if self.attempts else ()):
@@ -152,7 +153,7 @@ class RetrySchedule:
                     self.attempts.pop(key, None)
 
     def forget(self, log: LogName) -> None:
-        """Drop all that is known of a log."""
+        """Drop all data on a log."""
         for position in list(self.of(log)):
             self._remove(log, position)
         self.attempts = {key: attempts for key, attempts in self.attempts.items() if key[:2] != log}
@@ -204,8 +205,8 @@ class _DueQueue:
     """Retries by due time; an item whose message does not wait any more is dropped when it is the first.
 
     The items are a sorted list, and not a heap: a plan takes thousands of items that are due without removing them, and
-    to walk a heap in order takes three times as long as to walk a list. The price: what is put before many others moves
-    them. That is a copy of memory, and most of what is put is due after most of what waits.
+    to walk a heap in order takes three times as long as to walk a list. The price: an item that is put before many
+    others moves them. That is a copy of memory, and most new items are due after most waiting ones.
     """
 
     def __init__(self, waiting: Mapping[LogName, Mapping[int, Retry]]) -> None:
@@ -214,7 +215,7 @@ class _DueQueue:
         """Sorted; those before ``_first`` are dropped."""
         self._first = 0
         self._new: list[Item] = []
-        """What was put since the last look."""
+        """The items that were put since the last look."""
 
     def put(self, item: Item) -> None:
         self._new.append(item)
@@ -243,7 +244,7 @@ class _DueQueue:
         return self._waiting.get((component, source), _NOTHING).get(retry.position) is retry
 
     def _sort_in(self) -> None:
-        """Sort in what is new; forget what was dropped, once it is the larger part."""
+        """Sort in the new items; remove the dropped ones, once they are the larger part."""
         if 2 * self._first > len(self._items):
             del self._items[: self._first]
             self._first = 0

@@ -1,4 +1,4 @@
-"""Stories: what the ledger keeps about the hops of trees.
+"""Stories: the ledger's records of the hops of trees.
 
 The stories of at most ``limit`` open trees, ``limit`` failed trees and ``limit`` acked trees are kept, the newest ones;
 a tree without reported hops costs nothing. Only a promotion of the ledger changes anything here, so replaying the log
@@ -76,7 +76,7 @@ class Stories:
         """Add the hops of one micro-batch.
 
         A story begins with the hop of its spout, or when a tree fails. If a tree's story was dropped for newer ones,
-        its later hops are dropped too, so that it does not come back without its beginning.
+        its later hops are dropped too, so that no story lacks its beginning.
 
         Args:
             hops: the hops of any trees.

@@ -243,7 +243,7 @@ class Entries:
         if self.deletes:
             for key, value in zip(keys, values, strict=True):
                 if value is TOMBSTONE:
-                    target.pop(key, None)  # two keys may be one to a dict and two to us, if their class says so
+                    target.pop(key, None)  # two keys may be one in a dict and two here, if their class defines it so
 
     def encode(self, pickling: Pickling) -> bytes:
         """The bytes of the entries.

@@ -74,7 +74,7 @@ class DurableAttributes:
         self._prepared = self._dump_prepared(made)
 
     def _dump_prepared(self, made: Collection[str]) -> bytes:
-        """Pickle the attributes as ``prepare`` left them; those that cannot be pickled are not stored from now on."""
+        """Pickle the attributes as ``prepare`` left them; those that cannot be pickled are transient from now on."""
         try:
             return self._pickling.proved(self._durable())
         except CannotKeepError:
@@ -93,7 +93,7 @@ class DurableAttributes:
         return self._dump(self._durable())
 
     def capture(self) -> bytes:
-        """The current durable attributes, as one pickle; large dicts are left to ``stage_large``.
+        """The current durable attributes, as one pickle; ``stage_large`` stores large dicts.
 
         Raises:
             StateError: an attribute cannot be pickled; the message names it and gives advice.
@@ -111,11 +111,11 @@ class DurableAttributes:
         return data
 
     def stage_large(self, segments: Segments) -> None:
-        """Stage what the last capture has left out: large dicts."""
+        """Stage the large dicts, which the last capture has left out."""
         self._large.stage(segments)
 
     def committed(self) -> None:
-        """The last capture, and what ``stage_large`` has staged, are committed."""
+        """The last capture, and the dicts that ``stage_large`` has staged, are committed."""
         self._large.committed()
 
     @property
@@ -199,7 +199,7 @@ class DurableAttributes:
         )
 
     def notes(self) -> list[str]:
-        """What to log about attributes that are transient without being listed: returned once, then nothing."""
+        """The text to log about attributes that are transient without being listed: returned once, then nothing."""
         notes, self._notes = self._notes, []
         return notes
 
@@ -258,7 +258,7 @@ _CONTAINERS = (dict, list, tuple, set, frozenset, deque, SimpleNamespace)
 
 
 def _is_data(value: object) -> bool:
-    """Whether a value is data, which would be lost, rather than a connection or the like, which is opened again."""
+    """Whether a value is data, which would be lost, and not a thing like a connection, which is opened again."""
     return isinstance(value, _CONTAINERS) or dataclasses.is_dataclass(type(value)) or _is_nameless(type(value))
 
 
