@@ -32,7 +32,7 @@ class Check:
     accepts: Callable[[Any], bool]
 
     def mistake(self, name: str, value: object) -> str | None:
-        """Return what is wrong with a value, as one sentence; None if it is accepted."""
+        """Return the mistake in a value, as one sentence; None if it is accepted."""
         return None if self.accepts(value) else f"{name}={printed(value)}: expected {self.expected}"
 
 
@@ -217,7 +217,7 @@ def field_names(name: str, value: Any, example: str = "['customer', 'amount']") 
 
 
 def field_mistakes(instance: object, declaring: type) -> list[str]:
-    """Return what is wrong with the attributes of an instance, by the annotations of the class that declares them."""
+    """Return the mistakes in the attributes of an instance, by the annotations of the class that declares them."""
     checks = checks_of(declaring).items()
     mistakes = [check.mistake(name, getattr(instance, name, None)) for name, check in checks]
     return [mistake for mistake in mistakes if mistake]

@@ -24,7 +24,7 @@ class Cause(Word):
     UNAVAILABLE = "unavailable"
     """A service that the bolt depends on is unavailable (``Unavailable``)."""
     REJECTED = "rejected"
-    """The bolt rejected the tuple for good (``Reject``)."""
+    """The bolt rejected the tuple, which is not retried (``Reject``)."""
     KILLED = "killed"
     """The tuple ended the worker process that executed it."""
     STATE = "state"

@@ -32,8 +32,8 @@ class CommittingBolt(BoltBase):
     def begin(self, context: TopologyContext) -> None:
         """Driver: called before the first ``commit`` of each start; ``context.index`` is 0.
 
-        ``context.checkpoint_id`` tells the transactions of this topology from those of others. ``context.spark`` is the
-        topology's own Spark session.
+        ``context.checkpoint_id`` distinguishes the transactions of this topology from those of others.
+        ``context.spark`` is the topology's own Spark session.
         """
 
     @abstractmethod

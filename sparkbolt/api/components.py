@@ -48,7 +48,7 @@ def rehearsal_path(directory: str, path: str | os.PathLike[str]) -> str:
 @never_durable
 @dataclass
 class TopologyContext:
-    """What a task can learn about itself and its topology.
+    """The properties of a task and its topology, for user code.
 
     ``now_ms`` (milliseconds since the epoch, never decreasing) and ``micro_batch_id`` belong to the micro-batch that is
     being processed; both are the same if the micro-batch runs again.
@@ -249,7 +249,7 @@ class PartitionedSpout(UnreadSources, TracedSource, Component):
         """Driver: called with the ranges of a micro-batch that executors have read, and the number of bytes of each.
 
         Called after each promotion (before ``on_committed``) if ``read_bytes`` returned a number, with one item for
-        each range of which anything was read, sorted. If reading failed within a range, the range ends there.
+        each range that was read at least in part, sorted. If reading failed within a range, the range ends there.
         """
 
     def lag(self) -> Mapping[str, int]:

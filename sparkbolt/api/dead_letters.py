@@ -43,7 +43,7 @@ class Attempt:
     """One failed attempt at a message."""
 
     number: int
-    """From 1; for a range of which nothing could be read, how often reading it from its start was tried."""
+    """From 1; for a range that could not be read at all, the number of attempts to read it from its start."""
     root: str
     """The root of its tree, in the form that ``sparkbolt explain`` accepts."""
     cause: str
@@ -76,7 +76,7 @@ class ExhaustedMessage:
     attempts_left_out: int = 0
     """How many attempts after the first one are not listed."""
     end: int | None = None
-    """The range's end, if it represents a whole range of which nothing could be read."""
+    """The range's end, if it represents a whole range that could not be read."""
     message_id: str | None = None
     """The ``repr`` of the message id, for a ``Spout``."""
 
@@ -166,7 +166,7 @@ class DeadLetter:
     position: int | None = None
     """The message's position in its source: a byte, an offset."""
     end: int | None = None
-    """The range's end, if the letter represents a range of which nothing could be read."""
+    """The range's end, if the letter represents a range that could not be read."""
     message_id: str | None = None
     """The ``repr`` of the message id, for a ``Spout``."""
     stream: str = "default"

@@ -207,8 +207,8 @@ class ShuffleGrouping(_BuiltIn):
     """Round robin: any n consecutive rows of one sender go to n tasks, one each.
 
     The first task is a hash of the sender and the micro-batch, so that senders of few rows do not all send to the same
-    task. The round begins anew in each micro-batch: over several micro-batches each task gets its share on average, not
-    exactly. It is Storm's shuffle grouping without load awareness.
+    task. The round starts again in each micro-batch: over several micro-batches each task gets its share on average,
+    not exactly. It is Storm's shuffle grouping without load awareness.
     """
 
     def _route(self, emitted: Emitted, targets: Sequence[int]) -> list[Delivery]:
@@ -439,7 +439,7 @@ def _rows_of(emitted: Emitted) -> list[list[Any]]:
 
 
 def _names(fields: object, method: str) -> tuple[str, ...]:
-    """Return the names of grouping fields; raise a ValueError that names what is wrong with them."""
+    """Return the names of grouping fields; raise a ValueError that names the mistake in them."""
     if isinstance(fields, str):
         raise ValueError(f"{method} got the str {fields!r}, expected a list of fields: did you mean [{fields!r}]?")
     if not isinstance(fields, Sequence) or not all(isinstance(field, str) for field in fields):

@@ -50,7 +50,7 @@ class Sight:
         return self.doing.task != 0
 
     def sentence(self, who: Callable[[int], tuple[str, int]]) -> str:
-        """Return a sentence on what it is doing.
+        """Return a sentence on its activity.
 
         Args:
             who: returns (component, index) of a task number.

@@ -105,7 +105,7 @@ class FailedTree:
     ended_ms: int | None = None
     hops: tuple[Hop, ...] = ()
     end: int | None = None
-    """The range's end, if the tree represents a range of which nothing more could be read."""
+    """The range's end, if the tree represents the unread rest of a range."""
     due_ms: int | None = None
     """The earliest time at which the message is retried, or its dead letter is written; None if neither happens."""
     letter: bool = False
@@ -207,7 +207,7 @@ class Promotion:
 
 @dataclass(frozen=True)
 class MicroBatchReport:
-    """What listeners receive after each promotion (``RunningTopology.on_micro_batch``).
+    """The argument of listeners after each promotion (``RunningTopology.on_micro_batch``).
 
     >>> def listener(report: MicroBatchReport) -> None:
     ...     trees = sum(count for _, _, count in report.promotion.acked)

@@ -39,7 +39,7 @@ class TelemetrySink(Protocol):
         """
 
     def close(self) -> None:
-        """Send what is left, and end; called once, when the topology ends."""
+        """Send the remaining reports, and end; called once, when the topology ends."""
 
 
 class Telemetry(Protocol):
@@ -133,12 +133,12 @@ class RunningTopology(ABC):
     @property
     @abstractmethod
     def failure(self) -> str | None:
-        """Why the topology failed for good, in a sentence; None if it did not."""
+        """Why the topology failed finally, in a sentence; None if it did not."""
 
     @property
     @abstractmethod
     def killed(self) -> str | None:
-        """Who has killed the topology from outside, as in "killed by alice"; None if nobody has.
+        """Who has killed the topology from outside, as in "killed by alice"; None if it was not killed.
 
         A topology that was killed ends when its open trees have finished, or their time is over.
         """
@@ -159,7 +159,7 @@ class RunningTopology(ABC):
     @property
     @abstractmethod
     def waits_for(self) -> str | None:
-        """What the topology waits for while it starts, in a sentence; None when it has started."""
+        """The reason for which a start waits, in a sentence; None when the topology has started."""
 
     @property
     @abstractmethod

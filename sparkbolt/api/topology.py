@@ -286,7 +286,7 @@ class Topology:
             py_files: modules for the executors.
             telemetry: where traces go, as for ``start``.
             display: a display that replaces the default one (``sparkbolt.faces.cli.display.Display``).
-            log_dir: a directory of files to which the log, and what is printed, is written as well, with rotation.
+            log_dir: a directory for copies of the log and of printed text, in files with rotation.
 
         Returns:
             The last metrics, also of a run that was stopped and drained.

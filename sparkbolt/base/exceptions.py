@@ -211,7 +211,7 @@ def raised_by(part: str, error: BaseException) -> str:
 
 
 def raised_at(error: BaseException, *libraries: str) -> str:
-    """Return the file and line in which an exception left user code, in parentheses; "" if it came through none.
+    """Return the file and line in which an exception left user code, in parentheses; "" without user code.
 
     Args:
         error: the exception.

@@ -149,7 +149,7 @@ def _is_users(paths: Sequence[str]) -> bool:
 
 
 class _Stack(StackSummary):
-    """A stack in which a frame may stand for several folded ones."""
+    """A stack in which one frame may represent several folded ones."""
 
     def format_frame_summary(self, frame_summary: FrameSummary, **options: Any) -> str:
         if frame_summary.filename != _FOLDED:
@@ -159,7 +159,7 @@ class _Stack(StackSummary):
 
 
 def _fold_chain(whole: TracebackException) -> None:
-    """Fold an exception and what it is chained to, in place."""
+    """Fold an exception and the exceptions that it is chained to, in place."""
     waiting, count = [whole], 0
     while waiting and count < 2 * CHAIN_MAX:
         link = waiting.pop()

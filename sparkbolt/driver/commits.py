@@ -3,7 +3,7 @@
     commits/n.component   the rows that a committer has kept in micro-batch n, pickled one by one
 
 Rule 1: the rows of micro-batch n are durable before its entry is staged, so before Spark commits n. They are committed
-after Spark has committed n, and before n is promoted: so a spout gets no verdict before the rows are outside.
+after Spark has committed n, and before n is promoted, so a spout gets no verdict before the rows are outside.
 Rule 2: a file is removed when ``commit`` has returned. So if a file of a committed micro-batch exists, its rows may not
 be outside, and the next life begins with it.
 Rule 3: rows of a micro-batch that Spark has not committed do not count; when it runs again, it replaces them.

@@ -218,7 +218,7 @@ class Coordinator:
         clocks = self._timers.due(now_ms)
         if clocks or any(offered.values()):  # an idle poll costs the same for any number of sources
             yield from self._watermarks.ask(self.ledger.progress, offered)
-        offered = offered if self.lifecycle.emits else {}  # it may have been deactivated while a spout was asked
+        offered = offered if self.lifecycle.emits else {}  # it may have been deactivated during a call of a spout
         entries = PlanEntries(self.lane, self.ledger, self.spouts, self.buffers)
         budgets = {
             name: min(self.rates[name].budget, rooms.get(name, 1 << 62)) for name, _ in self._tasks_with_buffers()
@@ -271,7 +271,7 @@ class Coordinator:
         return {component: allowance.tuples for component, allowance in allowances.items()}
 
     def _holders(self, keys: Sequence[int]) -> tuple[int, ...]:
-        """The tasks that hold some of these trees and can receive a clock, which asks them for the held tuples."""
+        """The tasks that hold some of these trees and can receive a clock, which requests the held tuples."""
         clocked = set(self.lane.clocked()) if keys else ()
         holders = self.ledger.holders_of(keys) if keys else ()
         return tuple(task for task in holders if self.topology.task_owner(task)[0] in clocked)
@@ -337,7 +337,10 @@ class Coordinator:
                 yield spec.id, self.topology.tasks(spec.id)
 
     def _limit_buffers(self) -> None:
-        """Limit the waiting records to the expected size of the next two micro-batches."""
+        """Limit the waiting records to the expected size of the next two micro-batches.
+
+        A longer queue makes no message finish earlier, and all of it is emitted again when the driver dies.
+        """
         for component, numbers in self._tasks_with_buffers():
             rate = self.rates[component]
             waiting_max = math.ceil((rate.budget + rate.outlook) / len(numbers))
@@ -422,7 +425,7 @@ class Coordinator:
         read = positions_read(plan.alive_entries(self.life), self._reads, self.topology.task_owner)
         for component, rate in self.rates.items():
             emitted = self._emitted_since(component)
-            if component not in self._probing:  # the duration of a probe says nothing about the rate
+            if component not in self._probing:  # the duration of a probe has no meaning for the rate
                 rate.observe(elapsed_ms, read[component], emitted)
         self._limit_buffers()
 

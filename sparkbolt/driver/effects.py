@@ -1,6 +1,6 @@
 """Effects: the requests of the driver machine to the program that runs it.
 
-The machine changes nothing outside of itself: it yields these values, one by one, and goes on when the shell has
+The machine changes nothing outside of itself: it yields these values, one by one, and continues when the shell has
 performed them. A shell may die before or after each of them.
 """
 
@@ -18,7 +18,7 @@ from sparkbolt.wire.plan import MicroBatchPlan
 from sparkbolt.wire.verdicts import Feedback
 
 Rows: TypeAlias = Callable[[], list[Any]]
-"""Makes the rows of a micro-batch, anew with each call: user code may change them."""
+"""Makes new rows of a micro-batch with each call: user code may change them."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Wait:
     """There is nothing to do: wait a little. The result is whether to look again; if not, Spark gets no new plan."""
 
     at_once: bool = False
-    """Whether to answer at once unless the topology is inactive, so that Spark asks its other sources again."""
+    """Whether to answer at once unless the topology is inactive, so that Spark polls its other sources again."""
 
 
 @dataclass(frozen=True)

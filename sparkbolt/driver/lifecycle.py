@@ -209,7 +209,7 @@ class Lifecycle:
                 self.failure = self.failure or why
 
     def kill(self, why: str, until_s: float) -> bool:
-        """The topology is killed; False if it was killed before, whose time this may shorten, or has ended."""
+        """The topology is killed; False if it has ended, or was killed before: then this may shorten the time."""
         with self.lock:
             if self.killed is not None:
                 self.killed.until_s = min(self.killed.until_s, until_s)

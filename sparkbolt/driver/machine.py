@@ -204,9 +204,9 @@ class DriverMachine:
     def _look_at_inlets(self, committed: int | None) -> None:
         """Note since when the sources of inlets have had nothing new, if they have.
 
-        Spark asks them before it asks here, and runs a micro-batch if any source has something new. So they had nothing
-        if Spark has run none since its last request (``committed`` is None), or one in whose offsets only the plan is
-        new.
+        Spark polls them before it polls here, and runs a micro-batch if any source has something new. So they had
+        nothing if Spark has run none since its last request (``committed`` is None), or one in whose offsets only the
+        plan is new.
         """
         since_s = self._answered_s[0] if len(self._answered_s) == 2 else None
         rows = committed is not None and self.planner.has_rows(committed)

@@ -44,7 +44,10 @@ class PlanEntries:
         self._bases: dict[int, int] = {}
 
     def add_retries(self, ready_ms: int, rooms: Mapping[str, int]) -> None:
-        """Add the retries and dead letters that are due; retries of a component with a room have half of it."""
+        """Add the retries and dead letters that are due; retries of a component with a room have half of it.
+
+        The other half is for records that were never planned.
+        """
         half = {component: (room + 1) // 2 for component, room in rooms.items()}
         retries = list(self._that_fit(self._ledger.messages.retries.due(RETRIES_PER_PLAN_MAX, ready_ms, half)))
         entries = retry_entries(retries, self._base, self._reads_once)
@@ -80,7 +83,7 @@ class PlanEntries:
                 left -= len(buffer.planned)
 
     def _that_fit(self, retries: Iterable[Retry]) -> Iterator[Retry]:
-        """The retries without those of a ``Spout`` for whose records there are not enough bytes."""
+        """The retries without those of a ``Spout`` whose records exceed the bytes."""
         sizes = Counter[int]()
         for retry in retries:
             buffer = self._buffers.get(retry.task)
@@ -139,6 +142,9 @@ def retry_entries(
 
 def letter_entries(retries: Iterable[Retry], next_letter: Callable[[int], int]) -> list[Entry]:
     """The entries for the retries that wait for dead letters.
+
+    Dead letters at their first attempt share an entry. One at a later attempt has an entry of its own, so that it
+    alone succeeds or fails.
 
     Args:
         retries: the retries that are due, the longest first.

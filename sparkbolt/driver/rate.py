@@ -18,7 +18,7 @@ from sparkbolt.api.ranges import Range
 from sparkbolt.wire.plan import Entry
 
 FULL = 0.9
-"""A micro-batch that used less than this share of its budget says nothing about larger ones."""
+"""A micro-batch that used less than this share of its budget is no measure for larger ones."""
 SEEN_MAX = 8
 """How many of the last micro-batches are used to estimate floor and cost."""
 SPREAD = 1.25
@@ -29,7 +29,11 @@ FLOOR_RISE = 1.02
 
 @dataclass
 class RateController:
-    """The budget of one spout, in positions; in records if its records have no positions."""
+    """The budget of one spout, in positions; in records if its records have no positions.
+
+    It starts small. In one step it at most halves, and at most doubles once it has met the target. The first
+    micro-batch of a life also starts processes, so its measurement is dropped as soon as there is a second one.
+    """
 
     target_ms: float
     budget: int

@@ -25,8 +25,8 @@ class SpoutSteps:
 
         Args:
             spouts: as in ``Coordinator``.
-            inlets: the components whose rows Spark reads: they offer no ranges, and do not know when they are finished.
-            ledger: says how far the spouts have come, and counts their lags.
+            inlets: the components whose rows Spark reads: they offer no ranges, and do not report their ends.
+            ledger: has the progress of the spouts, and counts their lags.
         """
         self._spouts = spouts
         self._reads = {component: spout for component, spout in spouts.items() if component not in inlets}

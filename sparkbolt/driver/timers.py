@@ -12,7 +12,7 @@ class Timers:
 
     Args:
         unknown: numbers of tasks that may have a timer and have not reported it: tasks of an earlier life, and tasks
-            whose timers begin with the topology. Each of them is asked once.
+            whose timers begin with the topology. Each of them gets the time once.
 
     >>> timers = Timers()
     >>> timers.reported = {3: Timer(1000), 4: None}

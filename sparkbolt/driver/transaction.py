@@ -7,10 +7,10 @@ Rule 2: the execution that is staged brings the failures of all aborted ones: th
 their policy says, as if they had failed in it. Its source starts and fails their trees, so that ranges of acked trees
 have no holes, but emits none of their tuples.
 Rule 3: each repeat leaves out at least one more message, so there is an end. After ``REPEATS_WHOLE`` repeats each
-further one also reads half as much of each entry and postpones the rest, which is no attempt: a bolt that fails now one
-tuple, now another ends up with a micro-batch that is small enough.
-Rule 4: the trees that bolts start are numbered in the order in which they start, which may change with what the spouts
-leave out. So as long as trees of spouts fail, only these are left out; those of bolts are found again.
+further one also reads half as much of each entry and postpones the rest, which is no attempt: a bolt that fails another
+tuple each time ends up with a micro-batch that is small enough.
+Rule 4: the trees that bolts start are numbered in the order in which they start, which may change with the messages
+that the spouts leave out. So as long as trees of spouts fail, only these are left out; those of bolts are found again.
 Rule 5: ``aborts/n`` counts for the plan that it was written for, and for no other plan with this number.
 Rule 6: a message that the execution which counts does not read (its range is postponed, or its records went with a
 dead life) has no failure of its own.
@@ -45,7 +45,7 @@ from sparkbolt.wire.verdicts import NO_HOLDER, Feedback
 
 FOLDER = "aborts"
 REPEATS_WHOLE = 3
-"""After so many repeats of a micro-batch, each further one reads half as much."""
+"""After this many repeats of a micro-batch, each further one reads half as much."""
 _WITHOUT_TUPLES = NOT_READ | {Cause.UNREADABLE, Cause.LETTER}
 """The causes of trees without any tuple: they change nothing, and the micro-batch need not run again for them."""
 
@@ -153,7 +153,7 @@ class Transaction:
         """Put the failures of the aborted executions into the feedback of the one that counts.
 
         The source has started and failed each tree that was left out. One that it has not started is read later, or
-        went with a dead life; one that failed there in another way may stand for a range that is read later.
+        went with a dead life; one that failed there in another way may represent a range that is read later.
         """
         aborts, verdicts = self._aborts, feedback.verdicts
         if not aborts.repeats:

@@ -184,7 +184,7 @@ class LocalFiles:
 
         Args:
             directory: its path.
-            keeps_root: False: the directory is there already, and if somebody removes it, writes fail.
+            keeps_root: False: the directory exists, and if it is removed, writes fail.
             private: folders have mode 0700 and files 0600.
         """
         self.root = os.path.abspath(os.path.expanduser(directory))

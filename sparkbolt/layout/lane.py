@@ -161,7 +161,7 @@ class Lane:
         return tuple(name for name in names if self.topology.components[name].keeps_state)
 
     def placement(self) -> dict[str, Any]:
-        """Return what is stored with the checkpoint, as a JSON object."""
+        """Return the placement to store with the checkpoint, as a JSON object."""
         return {
             "spark_partitions": self.spark_partitions,
             "dests": {str(task): dest for task, dest in self.dests.items()},
@@ -172,7 +172,7 @@ class Lane:
 
 
 def lay_out(topology: Topology, cores: int, placement: Mapping[str, Any] | None = None) -> Lane:
-    """Lay a topology out for a number of cores, or by a checkpoint's ``placement`` as far as it goes.
+    """Lay a topology out for a number of cores, or by a checkpoint's ``placement`` where it has a place.
 
     The dests of tasks that are fused now stay reserved: no other task may find the state stored under them.
     """
@@ -264,6 +264,11 @@ def _fused(topology: Topology) -> dict[str, str]:
 
 
 def _may_fuse(spec: ComponentSpec) -> bool:
+    """Whether a bolt may run in the stage of its only producer.
+
+    A bolt with a ``flush`` may not, unless it sets ``flush_anywhere``: in a producer's stage one task number may run in
+    several processes, so output that is named by task and micro-batch would collide.
+    """
     return (
         spec.config.fuse
         and not spec.keeps_state

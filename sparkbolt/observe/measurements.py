@@ -123,7 +123,7 @@ class TimeSpan(NamedTuple):
 
 
 READ = "read"
-"""The part of a micro-batch in which executors read what spouts have planned, and run what is fused with them."""
+"""The part of a micro-batch in which executors read the ranges of spouts, and run the bolts fused with them."""
 
 
 def level_part(level: int) -> str:

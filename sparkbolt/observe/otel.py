@@ -1,7 +1,7 @@
 """OpenTelemetry: sends the traces of trees to a collector.
 
-The engine never waits: a thread sends what a queue of a limited size holds, and what is not sent is counted and logged.
-The standard variables of the environment (``OTEL_...``) apply where no argument is given.
+The engine never waits: a thread sends the stories of a queue of limited size, and dropped stories are counted and
+logged. The standard variables of the environment (``OTEL_...``) apply where no argument is given.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DURATIONS_MAX = 10_000
 ATTEMPTS_MAX = 1_000
 """For how many of the newest retried messages the trace of the last attempt is known."""
 SPANS_MAX = 2048
-"""How many spans the SDK's queue holds, unless ``OTEL_BSP_MAX_QUEUE_SIZE`` says more."""
+"""How many spans the SDK's queue holds, unless ``OTEL_BSP_MAX_QUEUE_SIZE`` is larger."""
 CLOSE_SECS = 5.0
 """How long the end of a topology waits until the last traces are sent."""
 log = logging.getLogger("sparkbolt")
@@ -131,7 +131,7 @@ class TraceSink:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Send what is left, for at most ``CLOSE_SECS``, and log how many traces were not sent."""
+        """Send the remaining stories for at most ``CLOSE_SECS``, and log how many traces were not sent."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -258,7 +258,7 @@ class SpanWriter:
             )
 
     def close(self) -> None:
-        """Send what is queued, and end the exporters."""
+        """Send the queued spans, and end the exporters."""
         self._provider.shutdown()
 
     def abandon(self) -> None:

@@ -88,7 +88,7 @@ def spans_of(
         topology: the topology's name.
         story: the story of the tree.
         durations_ms: how long micro-batches took, as far as known: by their numbers, in milliseconds.
-        attributes: where the message came from (``trace_attributes`` of its spout).
+        attributes: the origin of the message (``trace_attributes`` of its spout).
         links: the contexts of earlier attempts at the message.
         values: whether to export the values of tuples.
     """

@@ -31,11 +31,11 @@ from sparkbolt.wire.stream_sources import SourceRanges, StreamSources
 
 TaskOwner: TypeAlias = Callable[[int], tuple[str, int]]
 ASKED_FOR_MAX = 100
-"""For at most about this many trees that time out in a micro-batch, their holders are asked for the held tuples."""
+"""For at most about this many trees that time out in a micro-batch, the holders report the held tuples."""
 
 
 def own_source(index: int) -> str:
-    """The name of the source that stands for the outbox of a bolt's task, by the index of the task.
+    """The name of the source that represents the outbox of a bolt's task, by the index of the task.
 
     A position in this source is the sequence of the value's first attempt.
     """
@@ -113,7 +113,7 @@ class MicroBatchPlan:
     void: tuple[tuple[int, int], ...] = ()
     """(task number, sequence): trees of the task below the sequence belong to a dead life and are no longer tracked."""
     asked: tuple[int, ...] = ()
-    """Numbers of tasks that hold tuples of the first expired trees; they are asked to report these tuples."""
+    """Numbers of tasks that hold tuples of the first expired trees; they must report these tuples."""
     again: tuple[Entry, ...] = ()
     """Values that the tasks of bolts that start trees must emit again from their outboxes: entries with
     ``positions``."""

@@ -1,4 +1,4 @@
-"""Stream sources: what a plan tells the tasks of windows about the sources of their tuples.
+"""Stream sources: the data of a plan on the sources of tuples, for the tasks of windows.
 
 A source is a code, its place among the sources of the plan's entries, so plans and reports grow with what one
 micro-batch reads and not with all sources. A tuple belongs to the source of its tree. A tuple without a tree, or whose

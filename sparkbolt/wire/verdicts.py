@@ -1,4 +1,4 @@
-"""Verdicts: what tasks report about trees, what the acker computes from it, and what the driver receives.
+"""Verdicts: the reports of tasks about trees, the verdicts of the acker, and the feedback to the driver.
 
 This module has only the values; ``acker`` combines and encodes them.
 """
@@ -44,11 +44,11 @@ class Partials:
     """uint64[inits]: the XOR of the tree's init edges, and of the reports of the bolts that are fused into the
     spout."""
     ack_keys: U64 = field(default_factory=empty_u64)
-    """uint64[acks]: the keys of trees of which tuples were acked or children were emitted."""
+    """uint64[acks]: the keys of trees with acked tuples or emitted children."""
     ack_xors: U64 = field(default_factory=empty_u64)
     """uint64[acks]: the XOR of these edges."""
     held_keys: U64 = field(default_factory=empty_u64)
-    """uint64[held]: the keys of trees of which tuples are held."""
+    """uint64[held]: the keys of trees with held tuples."""
     held_by: I32 = field(default_factory=_no_tasks)
     """int32[held]: the number of a task that received a tuple of the tree in this micro-batch and neither acked nor
     failed it."""

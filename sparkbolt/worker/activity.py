@@ -1,4 +1,4 @@
-"""Activity: what a process that runs tasks is doing now, for people; no verdict and no state depends on it.
+"""Activity: the current work of a process that runs tasks, for people; no verdict and no state depends on it.
 
 It costs something for each frame and each call of a component, and nothing for each tuple: a ``Looker``, in another
 thread, finds the tuple in the task itself. The working thread writes its notes to memory that other processes can read,

@@ -43,7 +43,7 @@ class BoltRuntime(ABC):
     """The runtime of one task of a bolt with its own runtime.
 
     In a micro-batch its methods are called in the order in which they are defined here: ``rows`` once for each frame,
-    the others at most once. What they emit goes into the ``Output`` that ``RuntimeBolt.runtime`` was given.
+    the others at most once. Their emissions go into the ``Output`` that ``RuntimeBolt.runtime`` got.
     """
 
     def __init__(self) -> None:

@@ -177,7 +177,7 @@ class BoltRowCollector:
         out.push(row, self._parent(out, anchors), to)
 
     def _parent(self, out: Emissions, anchors: Any) -> int:
-        """What an emission is anchored to; noted in ``out`` if it is not one row.
+        """The anchors of an emission; noted in ``out`` if that is not one row.
 
         This is the last step of an emission that may raise.
         """

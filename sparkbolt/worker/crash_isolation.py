@@ -325,7 +325,7 @@ class TaskWatch:
     def spans(self, count: int) -> Iterator[tuple[int, int]]:
         """Begin the next block, and yield its pieces as (start, stop).
 
-        A piece is executed, and its emissions are sent, before the next piece is asked for.
+        A piece is executed, and its emissions are sent, before the next piece is requested.
 
         Raises:
             Unkept: a piece has left state that cannot be kept.

@@ -89,7 +89,7 @@ class LetterReader(EntryReader):
             entry: what to read.
             traced: as in ``Piece``.
             exclusion: the messages that this execution of the plan leaves out.
-            kept: the values of messages that are kept in an outbox, by position; None: the spout is asked.
+            kept: the values of messages that are kept in an outbox, by position; None: the spout reads them.
             id_field: the field of these values with the user's own id.
         """
         super().__init__(stage, entry, traced, exclusion)
@@ -97,7 +97,7 @@ class LetterReader(EntryReader):
         self._id_field = id_field
 
     def read(self, records: Sequence[Record] = ()) -> None:
-        """Make the letters, and write or emit them as the spout's ``dead_letters`` setting says."""
+        """Make the letters, and write or emit them by the spout's setting ``dead_letters``."""
         entry = self._entry
         letters: list[tuple[int, DeadLetter]] = []
         for place, text in enumerate(entry.letters or ()):

@@ -362,7 +362,7 @@ class Emissions:
             self._direct_to.append(direct_to)
 
     def anchored(self, anchors: Anchors) -> int:
-        """The number that stands for anchors as the parent of an emission."""
+        """The number that represents anchors as the parent of an emission."""
         self._anchors.append(anchors)
         return -1 - len(self._anchors)
 

@@ -45,7 +45,8 @@ def main_definitions() -> dict[str, Any]:
 def pickled_definitions(definitions: Mapping[str, Any]) -> bytes:
     """The definitions as a pickled dict, without those that cannot be pickled.
 
-    A function of the main program may use the Spark session or an open file, for example; no task needs such a one.
+    A function of the main program may use the Spark session or an open file, for example; no task needs such a
+    function.
     """
     able = {}
     for name, value in definitions.items():
@@ -118,9 +119,9 @@ class WorkerEnvironment:
     stamps: Callable[[], int]
     """Returns random 64-bit numbers for segments of state."""
     wall_ms: Callable[[], float] = lambda: 0.0
-    """The wall clock, in milliseconds since the epoch, to tell when a stage ran; no rule depends on it."""
+    """The wall clock, in milliseconds since the epoch, to report when a stage ran; no rule depends on it."""
     process: Callable[[], Process | None] = lambda: None
-    """Returns this process and its memory; None if nobody wants to know."""
+    """Returns this process and its memory; None if they are not measured."""
     capture: Capture | None = None
     debug: Callable[[str], None] | None = None
     """Called with the text of each emission of components whose ``debug`` is on."""

@@ -62,7 +62,7 @@ class HopRecorder:
         self._parents: dict[int, str] = {}
         """By root: the ``traceparent`` of its message."""
 
-    # What a stage records.
+    # Recording.
 
     def worked(self, work: Work) -> None:
         """See ``Subscriber``; called only for work that is followed."""
@@ -80,7 +80,7 @@ class HopRecorder:
                     self._pass(root, refusal.path)
 
     def _worked(self, task: int, rows: Rows, failures: Iterable[int], held: Mask | None) -> None:
-        """Record that a task has worked on rows, of which some are marked or some failed.
+        """Record that a task has worked on rows, if some are marked or failed.
 
         Args:
             task: the number of the task.
@@ -165,10 +165,10 @@ class HopRecorder:
                         action.source = f"{tup.source_component}[{tup.source_task}]"
                         action.values = short_values(tup._origin.fields, tup.values)
 
-    # What a stage reports.
+    # Reporting.
 
     def hops(self) -> list[Hop]:
-        """The hops, in an order that depends only on what was recorded."""
+        """The hops, in an order that depends only on the records."""
         self._forget_some(TRACED_MAX)
         told = []
         for (root, number), action in sorted(self._actions.items()):

@@ -5,7 +5,7 @@ state, together with the values; both are committed with the micro-batch that em
 Rule 2: a value is identified by its position, which is the sequence of its first attempt. Plans reserve the sequences
 of later attempts (``ids.AGAIN``), so that no sequence is used twice.
 Rule 3: a value is dropped when the ledger's outbox acks name its position: its tree was acked, or its message was set
-aside. An outbox ack may come twice.
+aside. A task may get an outbox ack twice.
 
 Values are kept in pages, one for each micro-batch. A page is pickled once, and is read only when one of its values has
 to be emitted again. A table holds the open positions of each page.
@@ -69,7 +69,7 @@ class _Piece:
 
 @dataclass
 class Started:
-    """A block of emitted rows, of which some have started trees."""
+    """A block of emitted rows, some of which have started trees."""
 
     block: EmittedRows
     keys: U64 = field(default_factory=empty_u64)

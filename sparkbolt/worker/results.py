@@ -1,4 +1,4 @@
-"""Results: what a task did with some rows, and what a stage reports to the driver about it.
+"""Results: the results of a task for some rows, and the reports of a stage to the driver.
 
 A task does not call the stage: it returns ``Settlements``, and its emissions are in its ``Output``. The stage sends the
 emissions, and publishes both to all subscribers as one ``Work``. Everything is counted once, by task and stream

@@ -87,7 +87,7 @@ def _is_row(values: Any) -> bool:
 
 
 def _forget(returned: Any) -> None:
-    """Close a coroutine, so that Python does not warn that it never ran: the error says so."""
+    """Close a coroutine, so that Python does not warn that it never ran: the error reports it."""
     close = getattr(returned, "close", None)
     if hasattr(returned, "__await__") and callable(close):
         close()

@@ -63,7 +63,7 @@ class StreamRoutes:
     direct: bool
     routes: tuple[Route, ...]
     keys: frozenset[str]
-    """Fields that are sent as Arrow dictionaries, since a consumer is grouped by them or asks for dictionaries."""
+    """Fields that are sent as Arrow dictionaries, because a consumer is grouped by them or requires dictionaries."""
 
 
 @dataclass

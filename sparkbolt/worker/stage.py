@@ -1,9 +1,9 @@
 """The stage: what one process does for one micro-batch, at the source or at a level.
 
-Rule 1: data flows one way. Frames are sorted before user code sees them; a task returns what it did. The stage sends
-what was emitted, and publishes both as one event of work (``results.Work``), once, to all who count or report.
-Rule 2: no task's state is committed before all tasks' states are known to be such that they can be kept. If one cannot
-be kept, the work is repeated, in the same process, without the tuple that is to blame (``crash_isolation``).
+Rule 1: data flows one way. Frames are sorted before user code sees them; a task returns its results. The stage sends
+the emissions, and publishes both as one event of work (``results.Work``), once, to all who count or report.
+Rule 2: no task's state is committed before the states of all tasks are ready to be committed. If one cannot be stored,
+the work is repeated, in the same process, without the tuple that is to blame (``crash_isolation``).
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Stage:
 
         Args:
             number: the number of the task.
-            inbox: the frames and the clock that came for it.
+            inbox: its frames and its clock.
             store: the durable segments of the task; None if the level keeps none.
         """
         component, _ = self.lane.topology.task_owner(number)

@@ -125,7 +125,7 @@ class BoltTask:
         self.abandon()
 
     def abandon(self) -> None:
-        """Discard the instance as after a crash: without ``cleanup``; only the event loop, which is ours, is closed."""
+        """Discard the instance as after a crash: without ``cleanup``; only Sparkbolt's event loop is closed."""
         if self._coroutines is not None:
             self._coroutines.close()
 
@@ -141,7 +141,7 @@ class BoltTask:
         return (-1, None, 0) if tup is None else (tup._row, tup.values, max(0, len(others) - 1))
 
     def pieces(self, rows: Rows) -> Iterable[Rows]:
-        """The pieces in which user code gets some rows; each is worked on before the next one is asked for.
+        """The pieces in which user code gets some rows; each is worked on before the next one is requested.
 
         A ``ColumnBolt`` fails with all rows that it gets at once. So it gets retried messages one by one, and a message
         does not fail again because of another one. A bolt that splits frames needs no such pieces.

@@ -2,7 +2,7 @@
 
     spark/offsets/n   Spark has logged the plan of n; it is about to run, or has run
     spark/commits/n   Spark has committed n, with its state
-    ledger/n.entry    what n staged; ledger/n.snapshot: the ledger after n
+    ledger/n.entry    the staged results of n; ledger/n.snapshot: the ledger after n
     lives             which lives have begun
     topology          the topology's shape, and which task runs where
     spark/metadata    the id of Spark's query
@@ -16,7 +16,7 @@ They agree if all of these hold:
 
 Rule 1: a repair never invents results of a micro-batch. It goes back to the last micro-batch on which both agree and
 whose state exists, and moves all later files aside; the next start runs the later micro-batches again. Only the number
-of a life and the id of Spark's query are created anew, because nothing else refers to them.
+of a life and the id of Spark's query are created again, because nothing else refers to them.
 Rule 2: no tuple is lost. The micro-batches that a repair undoes may have been promoted, and queues delete messages that
 were acked. So a repair never goes back over a micro-batch that held records of a ``Spout``, nor over one whose plan is
 missing.
@@ -87,7 +87,7 @@ class Agreement:
     why_not: str | None = None
     """Why a repair cannot help."""
     made: tuple[str, ...] = ()
-    """The files that a repair creates anew."""
+    """The files that a repair creates again."""
     life: int = -1
     """The last life that any file of the checkpoint mentions; the next life must be later."""
 
@@ -296,7 +296,7 @@ def examine(files: Files, where: str = "the checkpoint") -> Agreement:
 
 
 def _besides(steps: _Steps, known: int) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
-    """Add the mistakes in the other files; (files to move aside, files to create anew, why a repair cannot help)."""
+    """Add the mistakes in the other files; (files to move aside, files to create again, why a repair cannot help)."""
     files, aside, made = steps.files, [], []
     if (last := last_life(files)) < known:
         steps.mistakes.append(lives_missing(known, last))

@@ -8,8 +8,8 @@ expiry: an expired tree stays open until a plan that names it is promoted; if it
 Rule 4: a failed tree is never acked. Acks and fails for trees that are not open are dropped, and counted as ``late``
 for their spout.
 
-Python code runs per tree only for trees that fail. ``messages`` knows which message a tree stands for and how far each
-source has advanced, and counts trees; ``story_store`` keeps the stories of trees.
+Python code runs per tree only for trees that fail. ``messages`` knows the message of each tree and the progress of each
+source, and counts trees; ``story_store`` keeps the stories of trees.
 
 Prior art: the pending map of Storm's ``SpoutExecutor``, and the intent and commit records of a write-ahead log.
 """

@@ -1,6 +1,6 @@
 """The ledger's files: which of them count, and which may be removed.
 
-    ledger/n.entry      what micro-batch n staged; replaced when it is staged again
+    ledger/n.entry      the staged results of micro-batch n; replaced when it is staged again
     ledger/n.snapshot   the ledger after the promotion of n; compaction writes it from the entries up to n
     format              the format of all files of the checkpoint; written before any other of them
     lives/n             the owner of life n; created before anything else of that life happens, by one driver only

@@ -7,7 +7,7 @@ another attempt are in the ``RetrySchedule``.
 A position is in one of these states:
 
 ========== ========================================= ============================================================
-state      it is so because                          what happens next
+state      reason                                    what happens next
 ========== ========================================= ============================================================
 unread     it is at or beyond ``planned``            a plan with its range is promoted: open, or done if nothing is
                                                      there or nothing is open of it
@@ -79,7 +79,7 @@ class LogState:
 
 
 class MessageLog:
-    """The positions of one origin of one component; part of ``Messages``, which counts what is unfinished.
+    """The positions of one origin of one component; part of ``Messages``, which counts unfinished trees.
 
     >>> log = MessageLog("lines", "a.txt", RetrySchedule())
     >>> live = Live(Entry(1, 0, "a.txt", 0, 100), 0, 0, unfinished=1)
@@ -107,7 +107,7 @@ class MessageLog:
         self._postponed: set[int] = set()
         """The positions of waiting rests of ranges that were too large to be read at once.
 
-        It is not durable: a new life may read something new beside such a rest, once.
+        It is not durable: a new life may read new positions once while such a rest waits.
         """
         self._asked = self._gone = False
         """Whether the current promotion has read the source, and whether the source was unavailable."""

@@ -1,6 +1,6 @@
 """Messages: what spouts read, where it came from, and how far each source has advanced.
 
-Nothing is stored per tree: a plan's entry stands for all its trees, and is kept while one of them is unfinished. Only a
+Nothing is stored per tree: a plan's entry represents all its trees, and is kept while one of them is unfinished. Only a
 promotion of the ledger and the beginning of a life change anything here. The states of positions are in ``MessageLog``
 and ``RetrySchedule``.
 """

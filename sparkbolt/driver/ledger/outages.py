@@ -1,30 +1,30 @@
-"""Outages: bolts that cannot do their work at all, and how much they receive meanwhile.
+"""Outages: bolts that cannot do their work at all, and how many messages their spouts may emit then.
 
-A bolt is in one of three phases. The results of a micro-batch change the phase. They are how many tuples the bolt *got*
-in it (without ticks), and for how many of these it *raised* an exception; ``fail`` and ``Reject`` are part of a bolt's
-work. The bolt was *away* if it raised ``Unavailable`` for at least half of them, and *broken* if it raised for nearly
-all. A spout that reads ranges is treated like a bolt: it gets the records of a range, and raises for those that it
-cannot read (``BadRecord``), such as all messages of a topic if their decoder is a wrong one.
+A bolt is in one of three phases. The results of a micro-batch change the phase. They are the number of tuples that the
+bolt *got* in it (without ticks), and the number of these for which it *raised* an exception; ``fail`` and ``Reject``
+are part of a bolt's work. The bolt was *unavailable* if it raised ``Unavailable`` for at least half of them, and
+*broken* if it raised for nearly all. A spout that reads ranges is treated like a bolt: it gets the records of a range,
+and raises for those that it cannot read (``BadRecord``), such as all messages of a topic with a wrong decoder.
 
 ======= ========================================== ======= ========================================================
 phase   a micro-batch                              then    and
 ======= ========================================== ======= ========================================================
 well    in which it got nothing                    well    nothing changes
-well    away                                       out     a probe after the first wait
+well    unavailable                                out     a probe after the first wait
 well    broken, with enough tuples and             out     a probe after the first wait
         micro-batches in a row
 well    broken                                     well    it is counted
-well    any other                                  well    counting begins anew, with what it raised for since the
-                                                           last tuple that it took
+well    any other                                  well    counting starts again, with its exceptions after the
+                                                           last tuple that it accepted
 out     that was a probe and did not reach it      out     the next probe at once, and twice as large
-out     that was a probe, of which it has kept all out     the next probe after the same wait
-out     away                                       out     the next probe after twice the wait
+out     that was a probe, and it holds all of it   out     the next probe after the same wait
+out     unavailable                                out     the next probe after twice the wait
 out     broken                                     out     the same, and it uses up patience
 out     broken, and patience is used up            spent   everything at full speed again, and failures count
 out     any other                                  well    everything at full speed again
-spent   away                                       out     a probe after the first wait
+spent   unavailable                                out     a probe after the first wait
 spent   broken                                     spent   nothing changes
-spent   any other                                  well    counting begins anew
+spent   any other                                  well    counting starts again
 ======= ========================================== ======= ========================================================
 
 Rule 1: only first attempts count as tuples. At the end of a source only the messages that fail each time are left; it
@@ -98,7 +98,7 @@ class Outages:
             fails: the fails of the micro-batch.
             now_ms: the time of the micro-batch, in milliseconds.
             patience_ms: the patience in all, in milliseconds.
-            given: the spouts, and the bolts that start trees, of which the micro-batch emitted anything.
+            given: the spouts, and the bolts that start trees, that emitted anything in the micro-batch.
         """
         self._count_reasons(fails)
         gave, changes = frozenset(given), []

@@ -8,7 +8,8 @@ range that is too large to be read at once uses up no attempt either; its rest i
 Rule 3: a dead letter that cannot be written is retried until it is written. If bolts receive a dead letter and refuse
 it as often as the policy allows, it is sent once more, to the checkpoint, which accepts it (``refused``).
 Rule 4: a record that can never be read (``BadRecord``), or is rejected (``Reject``), is not retried. An unreadable
-record is, while its spout can read hardly anything (``outages``). Records of a spout that reads once are never retried.
+record is retried while its spout can hardly read anything (``outages``). Records of a spout that reads once are never
+retried.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Whose:
-    """The origin of the message that a failed tree stands for."""
+    """The origin of the message of a failed tree."""
 
     component: str
     task: int

@@ -1,4 +1,4 @@
-"""The reader: reads a ledger without its topology, for those who look at a checkpoint.
+"""The reader: reads a ledger without its topology, to inspect a checkpoint.
 
 It never writes, and counts only committed micro-batches, as a start does. The file ``tasks``, which each start writes,
 maps task numbers to components, so a reader needs no user code.

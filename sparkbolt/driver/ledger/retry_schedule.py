@@ -202,7 +202,7 @@ def _within(items: Iterator[Item], room: int | None) -> Iterator[Item]:
 
 
 class _DueQueue:
-    """Retries by due time; an item whose message does not wait any more is dropped when it is the first.
+    """Retries by due time; an item whose message no longer waits is dropped when it is the first.
 
     The items are a sorted list, and not a heap: a plan takes thousands of items that are due without removing them, and
     to walk a heap in order takes three times as long as to walk a list. The price: an item that is put before many
@@ -229,7 +229,7 @@ class _DueQueue:
         return items[self._first][0] if self._first < len(items) else None
 
     def due(self, now_ms: int | None) -> Iterator[Item]:
-        """The items that are due (None: all), in order; nothing may be put meanwhile."""
+        """The items that are due (None: all), in order; do not put any during the iteration."""
         if self.next_due_ms() is None:
             return
         for place in range(self._first, len(self._items)):

@@ -136,7 +136,7 @@ class Stories:
         _keep_newest(self._acked, self._limit)
 
     def _drop_failed(self) -> None:
-        """Drop the oldest failed trees; first those of components of which more than ``FAILED_KEPT`` are kept."""
+        """Drop the oldest failed trees; first those of components with more than ``FAILED_KEPT`` failed trees."""
         too_many = len(self._failed) - self._limit
         if too_many <= 0:
             return

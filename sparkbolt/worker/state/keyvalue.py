@@ -1,8 +1,9 @@
 """Key-value state: Storm's key-value state, whose cost grows with the keys that a micro-batch touches.
 
-Rule 1: a commit appends one delta, a segment with what was put and deleted in the micro-batch. Each bucket has a
+Rule 1: a commit appends one delta, a segment with the puts and deletes of the micro-batch. Each bucket has a
 segment with all keys of a range of hashes, up to some delta. Commits rewrite a few buckets at a time, the oldest first,
-and drop a delta once every bucket includes it. So a commit costs what was touched, and a small share of all keys.
+and drop a delta once every bucket includes it. So the cost of a commit grows with the touched keys and a small share of
+all keys.
 Rule 2: deltas form a line. The content up to a delta never changes, and the delta's random stamp proves it. If a
 worker's cache ends at a delta that is still listed, the worker reads the later deltas, whatever was rewritten since. If
 its stamp is not listed (its attempt was never committed, or the worker missed too many commits), it starts with an
@@ -53,7 +54,7 @@ BUCKET_KEYS = 2048
 CACHED_KEYS_MAX = 4_000_000
 """With more cached keys than this a worker drops its cache between two micro-batches."""
 CACHED_NUMBERS_MAX = 6_000_000
-"""The same for keys and numbers without an object for each, of which a short one takes 90 bytes instead of 137."""
+"""The same for keys and numbers without an object for each; a short one takes 90 bytes instead of 137."""
 DROPPED_KEYS_MAX = 10_000
 """How many keys from attempts that did not count the cache may have, besides as many as its live keys."""
 

@@ -68,7 +68,7 @@ class Segments(Protocol):
         """Stage the removal of a segment."""
 
     def unstage(self, prefix: str) -> None:
-        """Undo what was staged for the segments whose names begin with ``prefix``."""
+        """Undo the staging of the segments whose names begin with ``prefix``."""
 
 
 @dataclass(eq=False)

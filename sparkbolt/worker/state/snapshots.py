@@ -28,6 +28,10 @@ STATE_WARN_BYTES = 4 * 1024 * 1024
 class DurableAttributes:
     """The attributes of one bolt instance that outlive a micro-batch: all except the transient ones.
 
+    Two kinds of attributes are transient without being listed: those that hold a collector or a context, and those that
+    ``prepare`` set to a thing that cannot be pickled, such as a connection, as long as they hold that same object. A
+    container is not such a thing, because its content would be lost.
+
     Create it after ``prepare`` has returned and before the first tuple: a task without a snapshot returns to the
     attributes of that moment.
 

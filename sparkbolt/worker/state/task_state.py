@@ -5,8 +5,8 @@ new physical key. The directory lists the stamps; it is read once per task and m
 Rule 2: a worker's cached content is valid if, and only if, its stamp is in the directory. An equal micro-batch id
 proves nothing: an earlier attempt at the same micro-batch may have had other content, and the last attempt may have run
 in another worker.
-Rule 3: nothing is written before ``commit``, which is called once, at the end. The next ``begin`` drops what a failed
-attempt staged.
+Rule 3: nothing is written before ``commit``, which is called once, at the end. The next ``begin`` drops the staged
+segments of a failed attempt.
 """
 
 from __future__ import annotations
