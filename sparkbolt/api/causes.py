@@ -57,7 +57,7 @@ class Cause(Word):
 NOT_READ = frozenset({Cause.READ, Cause.AWAY, Cause.POSTPONED})
 """The causes of trees that represent a whole range, from their position on."""
 AWAY = frozenset({Cause.AWAY, Cause.INTERRUPTED, Cause.POSTPONED})
-"""The causes of failures that are no attempts: the source was unavailable, or enough of it had been read."""
+"""The causes of failures that do not count as attempts: the source was unavailable, or enough was read."""
 NOT_TRIED = "not tried, as others before it had failed: "
 """The beginning of the reason of a tuple that was not tried after others in its frame; their reason follows."""
 RAISED = frozenset({Cause.EXCEPTION, Cause.EMIT, Cause.UNAVAILABLE, Cause.UNREADABLE})

@@ -46,7 +46,7 @@ class CommittingBolt(BoltBase):
         Args:
             txid: the number of the transaction, from 1 on; ascending, with gaps. It is one more than the
                 micro-batch's, which Spark counts from 0, so a target with 0 has nothing yet.
-            rows: what ``row`` returned; those of one task in their order, task after task.
+            rows: the values that ``row`` returned; those of one task in their order, task after task.
 
         Raises:
             Unavailable: the target is unavailable; ``commit`` is called again with the same rows.

@@ -78,8 +78,8 @@ class Config:
     """
 
     transactional: bool = False
-    """Whether a micro-batch runs again without the trees that fail in it, so that nothing of them is left in state or
-    in emitted tuples (``docs/exactly-once.md``)."""
+    """Whether a micro-batch runs again without the trees that fail in it, so that state and emitted tuples contain
+    nothing of them (``docs/exactly-once.md``)."""
     effects: Literal["once", "repeatable", "none"] = "once"
     """In a transactional topology, the effects of a bolt outside of it. ``once``: it must not happen twice, which a
     bolt without outputs can promise only as a ``Committer``; ``repeatable``: it may happen more than once, also for

@@ -310,7 +310,7 @@ class FieldsGrouping(_BuiltIn):
 
 @dataclass(frozen=True)
 class PartialKeyGrouping(_BuiltIn):
-    """Each key has two tasks; a row goes to the one of them that has received fewer rows so far, of all keys.
+    """Each key has two tasks; a row goes to the task that has received fewer rows so far, of all keys.
 
     The pair of tasks depends only on the key. Counts start at 0 with each call, because a grouping is a value. If
     both counts are equal, one of the two is chosen as ``ShuffleGrouping`` does it: by a hash of the sender and the

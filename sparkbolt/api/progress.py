@@ -115,7 +115,7 @@ class Progress:
     """
 
     micro_batch_id: int | None = None
-    """The micro-batch that is running; None: none is."""
+    """The micro-batch that is running; None: no micro-batch runs."""
     secs: float = 0.0
     """For how many seconds it has been running."""
     level: int | None = None

@@ -68,7 +68,7 @@ class ErrorReport:
     text: str
     traceback: str | None = None
     is_note: bool = False
-    """Whether it is no error, but a hint to log once in a run."""
+    """Whether it is a hint to log once in a run, and not an error."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ class UnreadSources:
     """The hook of a ``PartitionedSpout`` for windows in event time; it has a default, so a spout need not define it."""
 
     def unread(self, progress: Mapping[str, int]) -> Mapping[str, bool] | None:
-        """Driver: list the sources that will still be read behind ``progress``.
+        """Driver: list the sources that will still be read after ``progress``.
 
         Windows in event time hold the watermark back for each of these sources. Called only if a topology has such
         windows, when a plan is made.

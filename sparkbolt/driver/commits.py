@@ -66,7 +66,7 @@ class Commits:
         """Commit all rows of micro-batches up to ``last_commit``, in the order of txids.
 
         Raises:
-            CheckpointError: a file is damaged, or its component is no committer any more.
+            CheckpointError: a file is damaged, or its component is no longer a committer.
         """
         due = [place for place in self._waiting if place[0] <= last_commit]
         for place in sorted(due, key=lambda place: (place[0], self._rank(place))):

@@ -295,7 +295,7 @@ class Coordinator:
     def _rotate(self, mono_s: float) -> None:
         due = 1 + math.floor((mono_s - self._next_rotation) / self._rotate_every)
         if due > 0 and self.config.enable_message_timeouts:
-            for _ in range(min(due, ROTATIONS)):  # after so many requests no further tree is left to find
+            for _ in range(min(due, ROTATIONS)):  # after this many rotations no tree is left
                 self.ledger.expire()
             self._next_rotation += due * self._rotate_every
 

@@ -39,7 +39,7 @@ class SpoutBuffer:
     fails_lettered: bool = False
     """Whether the spout's ``fail`` is called, and not its ``ack``, once the dead letter of a message is durable.
 
-    This is so if only the checkpoint receives the dead letter.
+    True if only the checkpoint receives the dead letter.
     """
     waiting: deque[BufferedRecord] = field(default_factory=deque)
     planned: list[BufferedRecord] = field(default_factory=list)

@@ -36,7 +36,7 @@ class Timers:
 
     @property
     def waits(self) -> bool:
-        """Whether a task still has to process what it has already received."""
+        """Whether a task still has to process tuples that it has already received."""
         return any(timer.waits for timer in self._timers.values())
 
     def count(self, told: Iterable[int]) -> None:

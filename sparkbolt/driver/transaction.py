@@ -60,7 +60,7 @@ class Aborts:
     """By key of each tree that failed: its first failure."""
     hops: list[Hop] = field(default_factory=list)
     healths: dict[str, Health] = field(default_factory=dict)
-    """How the work of each bolt went in the first execution: the others do not have what failed there."""
+    """The work of each bolt in the first execution: later ones do not contain the messages that failed there."""
 
     @property
     def exclusion(self) -> Exclusion:

@@ -33,7 +33,7 @@ def temporary_name(name: str) -> str:
 
 
 def final_name(temporary: str) -> str | None:
-    """The name of the file that a temporary file was written for; None if this is no temporary name."""
+    """The name of the file that a temporary file was written for; None if this is not a temporary name."""
     match = _TEMPORARY.fullmatch(temporary)
     return match[1] if match else None
 
@@ -203,7 +203,7 @@ class LocalFiles:
         """See ``Files.write``; Hadoop's checksum of an older content is removed."""
         path = self._path(name)
         self._make_folder_of(path, durable)
-        _remove(_checksum(path))  # first: a checksum of other content is an error, and no checksum is none
+        _remove(_checksum(path))  # first: a checksum of other content is an error, a missing checksum is not
         replace(path, lambda file: file.write(data), durable=durable, mode=self._file_mode)
 
     def create(self, name: str, data: bytes, *, durable: bool = True) -> bool:

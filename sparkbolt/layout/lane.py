@@ -135,7 +135,7 @@ class Lane:
         ]
 
     def riding_dests(self, number: int) -> Sequence[int]:
-        """The dests of a level to which earlier stages send their reports, ascending; none behind the last level."""
+        """The dests of a level to which earlier stages send their reports, ascending; none after the last level."""
         return self._riding_dests[number - 1] if number <= len(self.levels) else ()
 
     @cached_property

@@ -247,7 +247,7 @@ class History:
                     self._written_ms[index] = 0
 
     def old_files(self, now_ms: int) -> list[str]:
-        """The names of files that are not needed any more: too old, or beyond ``BYTES_MAX``; they are forgotten."""
+        """The names of files that are no longer needed: too old, or beyond ``BYTES_MAX``; each is named once."""
         chunks = sorted(
             (step, start, name) for name in self._sizes if (step := _step_of(name)) for start in [_start_of(name)]
         )

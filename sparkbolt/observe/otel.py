@@ -64,7 +64,7 @@ class OpenTelemetry:
         """Store how traces are sent.
 
         Args:
-            exporter: sends the spans; by default what ``OTEL_TRACES_EXPORTER`` names, or else OTLP over HTTP to
+            exporter: sends the spans; by default the exporter in ``OTEL_TRACES_EXPORTER``, or else OTLP over HTTP to
                 ``OTEL_EXPORTER_OTLP_ENDPOINT``. It is shut down when a topology ends.
             values: whether the values of tuples, shortened, are sent as ``sparkbolt.values``.
         """

@@ -369,7 +369,7 @@ def arrow_of(name: str, column: Column, otherwise: str, dictionary: bool = False
 def take(column: Column, rows: npt.NDArray[np.intp]) -> Column:
     """Some rows of a column: intp[rows], in any order.
 
-    A dictionary keeps only the values that these rows use, unless it is so small that shortening it does not pay.
+    A dictionary keeps only the values that these rows use, unless it is too small for a gain.
     """
     if isinstance(column, pa.DictionaryArray):
         indices, missing = column.indices, None

@@ -193,7 +193,7 @@ class Timer(NamedTuple):
     due_ms: int
     """A micro-batch must run for the task at this time, in milliseconds since the epoch, at the latest."""
     waits: bool = True
-    """Whether the task will then process what it has already received; a topology is not finished before."""
+    """Whether the task will then process tuples that it has already received; a topology is not finished before."""
 
 
 _PLAIN = frozenset({int, float, bool, type(None)})

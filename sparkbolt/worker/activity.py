@@ -119,7 +119,7 @@ class Looker:
         self._since_s = 0.0
 
     def look(self, now_s: float) -> bytes:
-        """Return what the process is doing, as bytes for ``sight_of``."""
+        """Return the activity of the process, as bytes for ``sight_of``."""
         counts = self._monitor.counts  # read first, so that a frame that ends during the look is not counted twice
         doing, working = self._monitor.doing, self._monitor.working
         number, values, more = (-1, None, 0) if working is None else working.current
@@ -170,8 +170,8 @@ def sight_of(note: bytes, look: bytes, now_s: float) -> Sight | None:
     """The activity of a process, seen from outside; None while its working thread is writing the note.
 
     Args:
-        note: what the working thread wrote last.
-        look: what the looking thread wrote last.
+        note: the last note of the working thread.
+        look: the last bytes of the looking thread.
         now_s: the time in seconds, by the clock of both threads.
     """
     doing = Doing.unpack(note)
@@ -211,7 +211,7 @@ class Hangs:
             if not sight.busy or sight.secs < self._hung_secs:
                 continue
             before, due = self._next.get(name, (same, self._hung_secs))
-            # A process whose other threads cannot run any more is still in the same call.
+            # A process whose other threads can no longer run is still in the same call.
             if before != same and not sight.blind:
                 due = self._hung_secs
             if sight.secs >= due:

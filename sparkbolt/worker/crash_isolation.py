@@ -126,7 +126,7 @@ class Crashes:
         return UnkeptError(reason) if reason in self.unkept else KilledWorkerError(reason)
 
     def add_unkept(self, place: WorkPlace, reason: str) -> None:
-        """Record that the call at a place has left something that cannot be kept; raises what ``add`` raises."""
+        """Record that the call at a place has left something that cannot be stored; raises the errors of ``add``."""
         reason = f"what this left in the state of its task cannot be kept: {reason}"
         self.unkept.add(reason)
         if place.activity is Activity.FLUSH:
@@ -137,7 +137,7 @@ class Crashes:
         """Record that a process died at a place.
 
         Args:
-            place: what the process noted last.
+            place: the last noted place of the process.
             how: how it died, such as ``signal 11`` or ``exit code 3``.
 
         Raises:
@@ -341,7 +341,7 @@ class TaskWatch:
 
     @contextmanager
     def _looked_at(self, place: WorkPlace) -> Iterator[None]:
-        """Note a place, and check the state after it, also if user code has raised there."""
+        """Note a place, and check the state after it, even if user code has raised there."""
         try:
             with self._watch.at(place.activity, place.task, place.block, place.start, place.stop):
                 yield

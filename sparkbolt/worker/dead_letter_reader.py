@@ -86,7 +86,7 @@ class LetterReader(EntryReader):
 
         Args:
             stage: the stage.
-            entry: what to read.
+            entry: the entry to read.
             traced: as in ``Piece``.
             exclusion: the messages that this execution of the plan leaves out.
             kept: the values of messages that are kept in an outbox, by position; None: the spout reads them.

@@ -76,7 +76,7 @@ class Started:
     """uint64[trees]: the keys of the trees that were started."""
     refused: list[str] = field(default_factory=list)
     """Reasons, one for each row that should have started a tree and is not in the block, since it cannot be kept; or
-    for positions that cannot be emitted again, since they are not kept any more."""
+    for positions that cannot be emitted again, because their values are gone."""
 
     def leave_out(self, exclusion: Exclusion) -> list[tuple[int, Cause, str]]:
         """Remove from the block the rows whose trees one execution of a micro-batch leaves out.

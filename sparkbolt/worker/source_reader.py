@@ -70,7 +70,7 @@ class EntryReader:
 
         Args:
             stage: the stage.
-            entry: what to read.
+            entry: the entry to read.
             traced: as in ``Piece``.
             exclusion: what this execution of the plan leaves out.
         """
@@ -125,7 +125,7 @@ class EntryReader:
             self._range(Range(self._index, entry.source, entry.start, entry.end), entry.start + room)
 
     def _postpone(self, which: str, sequence: int) -> None:
-        """Fail the tree of a message that this execution leaves for a later micro-batch; it is no attempt."""
+        """Fail the tree of a message that this execution leaves for a later micro-batch; no attempt is counted."""
         text = f"{which} is read later: {HALVED}"
         self._fail_record(sequence, Failure(Cause.POSTPONED, text, reported=False), unread=True)
 
@@ -201,7 +201,7 @@ class EntryReader:
             self._start(self._stream(DEFAULT_STREAM), columns, sequences, ordinals, ask=False)
 
     def _chunks(self, range_: Range, shift: int) -> Iterator[tuple[npt.NDArray[np.int64], Sequence[Any]]]:
-        """Yield what the spout reads as (positions, columns), chunk by chunk, without empty chunks.
+        """Yield the records of the spout as (positions, columns), chunk by chunk, without empty chunks.
 
         ``positions`` is int64[rows], ascending. If reading ends too early, ``_broken`` has the reason.
         """
@@ -335,7 +335,7 @@ class EntryReader:
     def _fail_record(self, sequence: int, failure: Failure, *, unread: bool = False) -> None:
         """Start the tree of a record that could not be read, unless it was started before, and fail it.
 
-        A tree of ``unread`` positions fails also if the spout's records are not tracked: they have to be read again.
+        A tree of ``unread`` positions fails even if the spout's records are not tracked: they have to be read again.
         """
         if failure.reported:
             self._report(failure)
@@ -509,7 +509,7 @@ def _columns_of(who: str, columns: Any) -> list[Any]:
     """The columns that a spout has read, each an Arrow array, a numpy array, a list or a tuple.
 
     Raises:
-        EmitError: they are no list of columns; the items of a table or of a dict would be something else.
+        EmitError: they are not a list of columns; the items of a table or of a dict are not columns.
     """
     if isinstance(columns, str | bytes) or not isinstance(columns, Sequence | ValuesView | np.ndarray):
         raise EmitError(

@@ -558,7 +558,7 @@ def _failed(failures: Failures, count: int, row: int, error: BaseException) -> b
         failures: by row that failed: the reason.
         count: how many rows there are.
         row: the row.
-        error: what user code raised.
+        error: the exception of user code.
     """
     failures[row] = failure_of(error)
     if failures[row].cause != Cause.UNAVAILABLE or not _is_away(failures, row):

@@ -159,7 +159,7 @@ class Worker:
         """The open dead letter sink of a spout's task.
 
         Raises:
-            ConfigError: the spout has no such sink any more.
+            ConfigError: the spout no longer has such a sink.
         """
         if number not in self._sinks:
             if self.environment.letter_sink is not None:

@@ -55,7 +55,7 @@ class LoggedOffset(NamedTuple):
     plan: Offset
 
     def has_rows(self, before: LoggedOffset | None) -> bool:
-        """Whether the sources of inlets had something new since the offset before; None if there is none."""
+        """Whether the sources of inlets had something new since the offset before; None without such an offset."""
         return self.inlets != (before.inlets if before is not None else (NO_END,) * len(self.inlets))
 
 
@@ -67,7 +67,7 @@ def logged_offset(data: bytes) -> LoggedOffset:
 
     Raises:
         IndexError: there is no line.
-        ValueError: the last line is no JSON.
+        ValueError: the last line is not JSON.
     """
     lines = data.decode().strip().splitlines()
     return LoggedOffset(tuple(lines[_HEAD_LINES:-1]), json.loads(lines[-1]))

@@ -89,7 +89,7 @@ class Ledger:
         """Begin before micro-batch 0, or with ``state``.
 
         Args:
-            spouts: the topology's spouts, and its bolts that start trees (a window, for one).
+            spouts: the topology's spouts, and its bolts that start trees, such as windows.
             rotations: a tree expires on this many-th call of ``expire`` after its start or its last ``touch``.
             task_owner: (component, index) of a task number; for texts and metrics.
             stories_max: how many stories are kept, as in ``Stories``.

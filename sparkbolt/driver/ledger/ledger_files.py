@@ -110,7 +110,7 @@ def begin_life(files: Files, owner: str, *, after: int = -1) -> int:
 def check_life(files: Files, life: int, owner: str, *, where: str = "the checkpoint") -> None:
     """Check, before a life writes anything that counts, that no other life has begun since.
 
-    On a local disk a lock ensures this. Elsewhere there is no lock, and this check stops a driver that was believed
+    On a local disk a lock ensures this. Elsewhere there is no lock, and this check stops a driver that seemed to be
     dead.
 
     Raises:

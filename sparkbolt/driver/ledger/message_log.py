@@ -103,7 +103,7 @@ class MessageLog:
         self._retries = retries
         self._entries: list[Live] = []
         self._by_position: list[int] = []
-        """A heap of positions; some of them may not wait any more."""
+        """A heap of positions; some of them may no longer wait."""
         self._postponed: set[int] = set()
         """The positions of waiting rests of ranges that were too large to be read at once.
 

@@ -146,14 +146,15 @@ class Outages:
         """Whether a failure does not count as an attempt at its message.
 
         This holds for ``Unavailable``. While a bolt is in an outage, it also holds if the bolt raised, or if a tree
-        that it held timed out. A timeout alone is no sign of an outage: a bolt that forgets to ack causes timeouts too.
+        that it held timed out. A timeout alone is not a sign of an outage: a bolt that forgets to ack causes timeouts
+        too.
         """
         if fail.cause == Cause.UNAVAILABLE:
             return True
         return (fail.cause in RAISED or fail.cause == Cause.TIMEOUT) and self._is_out(fail.component)
 
     def wait_ms(self, fail: Fail) -> int:
-        """How long, in ms, a message waits after a failure that is no attempt; 0 in an outage, when probes decide."""
+        """How long, in ms, a message waits after a failure that does not count; 0 in an outage, when probes decide."""
         if self._is_out(fail.component):
             return 0
         known = self.known.get(fail.component)

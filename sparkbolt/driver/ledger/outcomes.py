@@ -49,7 +49,7 @@ class SpoutInfo:
     own: bool = field(default=False, kw_only=True)
     """Whether it is a bolt that starts trees, or an inlet.
 
-    Its tasks number first attempts themselves, keep what they emitted in an outbox, and emit it again; the source is
+    Its tasks number first attempts, keep their emissions in an outbox, and emit them again; the source is
     ``own_source``.
     """
 
@@ -102,7 +102,7 @@ def decide(
         notes: the known hops of the tree.
         now_ms: the time of the micro-batch that ends the tree, in milliseconds.
         lettered: whether an exhausted message becomes a dead letter.
-        forgiven_ms: if the failure is no attempt because of an outage: how long the message waits, in milliseconds.
+        forgiven_ms: if the failure does not count because of an outage: how long the message waits, in milliseconds.
     """
     if live is not None and live.entry.letters is not None:
         return _decide_letter(fail, whose, live, policy, notes, now_ms, lettered, forgiven_ms)

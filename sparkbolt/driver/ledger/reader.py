@@ -50,7 +50,7 @@ def read_ledger(files: Files, where: str) -> LedgerReader:
     """The ledger of a checkpoint, whether its topology runs or not.
 
     Raises:
-        CheckpointError: the files are no checkpoint, or are damaged.
+        CheckpointError: the files are not a checkpoint, or are damaged.
     """
     for attempt in range(READS_MAX):
         try:

@@ -21,7 +21,7 @@ DELTAS_MAX = 512
 Window: TypeAlias = Mapping[int, Entries]
 """The stored deltas by stamp."""
 _Slice: TypeAlias = tuple[Entries, int, int]
-"""Entries, the first row, and the row behind the last."""
+"""Entries, the first row, and the row after the last."""
 
 
 def due(table: BucketTable, wanted: int) -> list[int]:
