@@ -1,1 +1,1 @@
-"""What users write, the objects that their code gets, and what a running topology reports to them."""
+"""The components that users write, the objects that their code gets, and the reports of a running topology."""

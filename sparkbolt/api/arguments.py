@@ -25,14 +25,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Check:
-    """What a value must be; it stands in the annotation of a field or parameter: ``Annotated[int, whole()]``."""
+    """A check of a value, in the annotation of a field or parameter: ``Annotated[int, whole()]``."""
 
     expected: str
-    """What a value must be, in words."""
+    """The expected value, in words."""
     accepts: Callable[[Any], bool]
 
     def mistake(self, name: str, value: object) -> str | None:
-        """Return what is wrong with a value, as one sentence; None if it is accepted."""
+        """Return the mistake in a value, as one sentence; None if it is accepted."""
         return None if self.accepts(value) else f"{name}={printed(value)}: expected {self.expected}"
 
 
@@ -148,7 +148,7 @@ def text(means: str, *, blank: bool = False) -> Check:
 
 
 def is_writable(value: str) -> bool:
-    r"""Whether UTF-8 can encode a text, which is so if it contains no lone surrogate.
+    r"""Whether UTF-8 can encode a text; it cannot encode a lone surrogate.
 
     >>> is_writable("café"), is_writable("\ud800")
     (True, False)
@@ -171,7 +171,7 @@ ENCODING = Check("the name of an encoding that Python knows, such as 'utf-8'", _
 
 
 def function(means: str) -> Check:
-    """The check of a function that is not a coroutine function, which nothing would await; ``means`` describes it."""
+    """The check of a function, not a coroutine function, which nothing would await; ``means`` describes it."""
     return Check(f"{means}, without async", _is_function)
 
 
@@ -217,7 +217,7 @@ def field_names(name: str, value: Any, example: str = "['customer', 'amount']") 
 
 
 def field_mistakes(instance: object, declaring: type) -> list[str]:
-    """Return what is wrong with the attributes of an instance, by the annotations of the class that declares them."""
+    """Return the mistakes in the attributes of an instance, by the annotations of the class that declares them."""
     checks = checks_of(declaring).items()
     mistakes = [check.mistake(name, getattr(instance, name, None)) for name, check in checks]
     return [mistake for mistake in mistakes if mistake]

@@ -24,7 +24,7 @@ class Cause(Word):
     UNAVAILABLE = "unavailable"
     """A service that the bolt depends on is unavailable (``Unavailable``)."""
     REJECTED = "rejected"
-    """The bolt rejected the tuple for good (``Reject``)."""
+    """The bolt rejected the tuple, which is not retried (``Reject``)."""
     KILLED = "killed"
     """The tuple ended the worker process that executed it."""
     STATE = "state"
@@ -48,8 +48,8 @@ class Cause(Word):
     HELD = "held"
     """In a transactional topology: the tree was not complete at the end of its micro-batch."""
     EXCLUDED = "excluded"
-    """In a transactional topology: the tree has failed in an earlier execution of its micro-batch, whose failure takes
-    the place of this one."""
+    """In a transactional topology: the tree has failed in an earlier execution of its micro-batch, whose failure
+    replaces this one."""
     LETTER = "dead letter"
     """The tree belongs to a dead letter that could not be written."""
 
@@ -57,9 +57,9 @@ class Cause(Word):
 NOT_READ = frozenset({Cause.READ, Cause.AWAY, Cause.POSTPONED})
 """The causes of trees that represent a whole range, from their position on."""
 AWAY = frozenset({Cause.AWAY, Cause.INTERRUPTED, Cause.POSTPONED})
-"""The causes of failures that are no attempts: the source was unavailable, or enough of it had been read."""
+"""The causes of failures that do not count as attempts: the source was unavailable, or enough was read."""
 NOT_TRIED = "not tried, as others before it had failed: "
-"""How the reason of a tuple begins that was not tried after others in its frame; their reason follows."""
+"""The beginning of the reason of a tuple that was not tried after others in its frame; their reason follows."""
 RAISED = frozenset({Cause.EXCEPTION, Cause.EMIT, Cause.UNAVAILABLE, Cause.UNREADABLE})
 """The causes that show that a component cannot do its work; to fail or to reject a tuple is part of a bolt's work."""
 FINAL = frozenset({Cause.UNREADABLE, Cause.REJECTED})

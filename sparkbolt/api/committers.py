@@ -1,11 +1,9 @@
 """Committers: bolts whose output leaves the topology only when its micro-batch has succeeded.
 
-Rule 1: on executors a committer only keeps rows. They leave with the results of the micro-batch, are made durable in
-the checkpoint before Spark commits it, and are passed to ``commit`` in the driver after that.
-Rule 2: ``commit`` gets the rows of a micro-batch once, in the order of txids. Only if the driver dies between the
-return of ``commit`` and the note of it, the same rows come again, with the same txid.
-
-Prior art: committer bolts of Storm 0.7, whose ``finishBatch`` runs in the order of txids.
+On executors a committer only keeps rows. The driver passes the rows of a micro-batch to ``commit`` once, in the order
+of txids, after Spark has committed the micro-batch; it passes them again, with the same txid, only if it died between
+the return of ``commit`` and the note of it. Prior art: committer bolts of Storm 0.7, whose ``finishBatch`` runs in the
+order of txids.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from sparkbolt.api.tuples import Tuple
 
 
 class CommittingBolt(BoltBase):
-    """What all bolts have in common whose rows are committed in the driver, however they get their tuples.
+    """The base of all bolts whose rows are committed in the driver, however they get their tuples.
 
     ``begin``, ``commit`` and ``end`` run in the driver, in one thread, on a copy of the bolt that gets no tuples.
     """
@@ -34,24 +32,24 @@ class CommittingBolt(BoltBase):
     def begin(self, context: TopologyContext) -> None:
         """Driver: called before the first ``commit`` of each start; ``context.index`` is 0.
 
-        ``context.checkpoint_id`` tells the transactions of this topology from those of others. ``context.spark`` is the
-        topology's own Spark session.
+        ``context.checkpoint_id`` distinguishes the transactions of this topology from those of others.
+        ``context.spark`` is the topology's own Spark session.
         """
 
     @abstractmethod
     def commit(self, txid: int, rows: Sequence[Any]) -> None:
-        """Driver: write the rows of a micro-batch, all or none, durably.
+        """Driver: write the rows of a micro-batch durably, all or none.
 
         To write them once in spite of a crash, note the txid with them, in one transaction, and do nothing if it is
         noted already.
 
         Args:
-            txid: the number of the transaction, from 1 on; ascending, not every number comes. It is one more than the
-                micro-batch's, which Spark counts from 0, so a target that says 0 has nothing yet.
-            rows: what ``row`` returned; those of one task in their order, task after task.
+            txid: the number of the transaction, from 1 on; ascending, with gaps. It is one more than the
+                micro-batch's, which Spark counts from 0, so a target with 0 has nothing yet.
+            rows: the values that ``row`` returned; those of one task in their order, task after task.
 
         Raises:
-            Unavailable: what it writes to is away; ``commit`` is called again with the same rows.
+            Unavailable: the target is unavailable; ``commit`` is called again with the same rows.
         """
 
     def end(self) -> None:
@@ -59,22 +57,22 @@ class CommittingBolt(BoltBase):
 
 
 class Committer(CommittingBolt, Bolt):
-    """A bolt that passes what it gets out of the topology, once for each micro-batch that has succeeded.
+    """A bolt that passes its input out of the topology, once for each micro-batch that has succeeded.
 
     ``row`` and ``execute`` run on executors; ``begin``, ``commit`` and ``end`` run in the driver, in one thread, on a
     copy of the bolt that gets no tuples. In a transactional topology (``Config(transactional=True)``) the rows are
-    those of messages that have succeeded, each exactly once. In any other topology a message that fails elsewhere and
-    comes again brings its rows again.
+    those of messages that have succeeded, each exactly once. In any other topology a message that fails elsewhere is
+    retried, and its rows are written again.
 
     ``commit`` of a micro-batch is called when Spark has committed it. While it raises ``Unavailable``, it is called
     again, and the topology waits; after any other exception the topology stops, and calls it again at its next start.
-    So nothing is lost, and nothing that was acked to the spout can be refused: check in ``row`` what can be checked.
+    So nothing is lost, and ``commit`` cannot refuse anything that was acked to the spout: check values in ``row``.
     """
 
     stateless = True
 
     def row(self, tup: Tuple) -> Any:
-        """Executor: return what is to be committed for a tuple; by default a dict of its fields.
+        """Executor: return the row to commit for a tuple; by default a dict of its fields.
 
         The value is pickled. An exception fails the tuple.
         """

@@ -48,7 +48,7 @@ def rehearsal_path(directory: str, path: str | os.PathLike[str]) -> str:
 @never_durable
 @dataclass
 class TopologyContext:
-    """What a task can learn about itself and its topology.
+    """The properties of a task and its topology, for user code.
 
     ``now_ms`` (milliseconds since the epoch, never decreasing) and ``micro_batch_id`` belong to the micro-batch that is
     being processed; both are the same if the micro-batch runs again.
@@ -75,8 +75,8 @@ class TopologyContext:
     table, a server) can check whether it is None."""
     checkpoint_id: str = ""
     """The id of the checkpoint, 32 hexadecimal digits: the same in all runs with it, and another one for each other
-    checkpoint, which counts its micro-batches from 0. So it tells, together with ``micro_batch_id`` and ``task``,
-    whether something was written before. It is empty where there is no checkpoint, as under the simulator."""
+    checkpoint, which counts its micro-batches from 0. Together with ``micro_batch_id`` and ``task`` it shows whether
+    something was written before. It is empty without a checkpoint, as under the simulator."""
     spark: Any = None
     """The topology's own Spark session, in ``begin`` of a ``Committer``; None everywhere else."""
 
@@ -112,7 +112,7 @@ NAMES = Check(
 
 
 class Component(ABC):  # noqa: B024  spouts and bolts have no method in common
-    """What spouts and bolts share."""
+    """The base of spouts and bolts."""
 
     outputs: Outputs | None = None
     """The declared streams: a list of fields, or a dict of them; ``Direct([...])`` marks a direct stream."""
@@ -249,7 +249,7 @@ class PartitionedSpout(UnreadSources, TracedSource, Component):
         """Driver: called with the ranges of a micro-batch that executors have read, and the number of bytes of each.
 
         Called after each promotion (before ``on_committed``) if ``read_bytes`` returned a number, with one item for
-        each range of which anything was read, sorted. If reading failed within a range, the range ends there.
+        each range that was read at least in part, sorted. If reading failed within a range, the range ends there.
         """
 
     def lag(self) -> Mapping[str, int]:
@@ -346,7 +346,7 @@ class BoltBase(Component):
     fused with its producer: a task runs in several processes and for several ranges, and flushes once in each run."""
 
     starts_trees: bool = False
-    """Set to True if a tuple that the bolt emits without anchors shall start a tree, as if a spout had emitted it. A
+    """Set to True if a tuple that the bolt emits without anchors must start a tree, as if a spout had emitted it. A
     window, for example, acks its input when it has stored it, and its output is tracked on its own. The task stores
     such tuples in its state until their trees are finished, and emits them again if they fail, as the retry policy
     allows; the bolt is not notified. The attribute is read from the instance with which the topology was built."""
@@ -358,7 +358,7 @@ class BoltBase(Component):
     """(component, stream) of each stream to which ``set_bolt`` subscribes the bolt, by shuffle grouping."""
 
     def _unfit(self, fields: Sequence[str]) -> str | None:
-        """Why no tuple with these fields can be executed, as a bolt of ours sees by its arguments; None if it can."""
+        """Why no tuple with these fields can be executed, judged by the bolt's arguments; None if it can."""
         return None
 
     def prepare(self, context: TopologyContext) -> None:
@@ -367,10 +367,10 @@ class BoltBase(Component):
     def flush(self) -> Iterable[Sequence[Any]] | None:
         """Called once for each task and micro-batch, after the task's last tuple, or window, of the micro-batch.
 
-        It is not called in a micro-batch in which the task received nothing. Write here what the bolt has collected,
-        before anything is committed, under a name made of ``context.micro_batch_id`` and ``context.task``: this pair of
+        It is not called in a micro-batch in which the task received nothing. Write the collected data here, before
+        anything is committed, under a name made of ``context.micro_batch_id`` and ``context.task``: this pair of
         numbers is unique, and if the micro-batch runs again, the task receives the same tuples again, all in one
-        process, and replaces what it wrote. For this reason a bolt with a ``flush`` is not fused (but see
+        process, and replaces its earlier output. For this reason a bolt with a ``flush`` is not fused (but see
         ``flush_anywhere``).
 
         Tuples that it yields, or emits by the last collector of ``execute``, have no anchors. A ``Bolt`` may anchor to
@@ -443,7 +443,7 @@ class AsyncBolt(BoltBase):
 class ColumnBolt(BoltBase):
     """A bolt that gets whole frames as Arrow; all rows are acked if ``execute`` returns, and failed if it raises.
 
-    A message that is retried comes in a frame of its own, apart from those with which it has failed.
+    A message that is retried arrives in a frame of its own, without those with which it has failed.
     """
 
     dictionaries: Annotated[Sequence[str], NAMES] = ()
@@ -454,11 +454,11 @@ class ColumnBolt(BoltBase):
 
     splits_frames: ClassVar[bool] = False
     """Set to True if ``execute`` changes nothing when it raises. A frame for which it raises, or whose values have no
-    common type, is then given again in halves, down to the tuple that fails, alone; what ``execute`` had emitted for it
-    is dropped."""
+    common type, is then passed again in halves, down to the single tuple that fails; its earlier emissions are
+    dropped."""
 
     _otherwise: ClassVar[str] = "use a bolt that takes tuples"
-    """What to do about a column that Arrow cannot hold, for the error."""
+    """The advice in the error for a column that Arrow cannot hold."""
 
     @property
     def _kinds(self) -> Mapping[str, Any]:

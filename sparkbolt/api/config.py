@@ -43,7 +43,7 @@ COMPONENT_KEYS = frozenset(ComponentSettings.__annotations__)
 
 
 TIMEOUT_SECS_MIN = 0.001
-"""Plans count in whole milliseconds: no tree can time out sooner."""
+"""The shortest timeout: plans count in whole milliseconds."""
 
 
 SECONDS = Check("a number of seconds above 0", POSITIVE.accepts)
@@ -78,12 +78,12 @@ class Config:
     """
 
     transactional: bool = False
-    """Whether a micro-batch counts only with what succeeds in it: if trees fail, it runs again without them, and
-    nothing of them is left in state or in emitted tuples (``docs/exactly-once.md``)."""
+    """Whether a micro-batch runs again without the trees that fail in it, so that state and emitted tuples contain
+    nothing of them (``docs/exactly-once.md``)."""
     effects: Literal["once", "repeatable", "none"] = "once"
-    """In a transactional topology, what a bolt does outside of it. ``once``: it must not happen twice, which a bolt
-    without outputs can promise only as a ``Committer``; ``repeatable``: it may happen more than once, also for tuples
-    that fail; ``none``: nothing."""
+    """In a transactional topology, the effects of a bolt outside of it. ``once``: it must not happen twice, which a
+    bolt without outputs can promise only as a ``Committer``; ``repeatable``: it may happen more than once, also for
+    tuples that fail; ``none``: nothing."""
     message_timeout_secs: Annotated[float, TIMEOUT_SECONDS] = 30
     """How many seconds a tree may stay open before it fails; some trees may stay open a little longer."""
     enable_message_timeouts: bool = True
@@ -98,8 +98,8 @@ class Config:
     tick_tuple_freq_secs: Annotated[float, SECONDS] | None = None
     """The period of tick tuples for each task of each bolt, in seconds; None: there are no tick tuples."""
     micro_batch_target_ms: Annotated[int, whole()] = 2000
-    """How long a micro-batch should take, in milliseconds, if there is so much to read; the engine adapts how much one
-    reads to it. With less to read a micro-batch takes less."""
+    """How long a micro-batch should take, in milliseconds, if there is enough to read; the engine adapts the size of
+    micro-batches to it. With less to read, a micro-batch takes less time."""
     max_attempts: Annotated[int, whole()] | None = None
     """The largest number of attempts at a message of a ``PartitionedSpout``, or at a tuple of a bolt that starts trees,
     the first one included, without waits between them; ``retry`` overrides it. None: 10 attempts, with waits that begin
@@ -112,7 +112,7 @@ class Config:
     attribute ``dead_letters`` applies; if that is None too, they go to the folder ``dead-letters`` of the checkpoint.
     ``log:``: no dead letters are written, only the log mentions the messages."""
     on_error: Literal["fail", "stop"] = "fail"
-    """What an exception in user code causes: ``fail``: the tree of its tuple fails; ``stop``: the topology stops."""
+    """The effect of an exception in user code: ``fail``: the tree of its tuple fails; ``stop``: the topology stops."""
     trace: Annotated[float | Callable[[Any], Any], SHARE_OR_FUNCTION] = 0.0
     """Which trees of a spout are traced, besides those of retried messages: a share of all, from 0 to 1, or a function
     of the spout's tuple that returns True for them."""

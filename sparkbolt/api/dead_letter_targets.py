@@ -35,7 +35,7 @@ Way = str | DeadLetterSink
 
 
 def given_for(spout: Any, keyword: Any, setting: Any) -> Any:
-    """Return what was given for a spout: by ``set_spout``, by its attribute, or for the whole topology; else None."""
+    """Return the setting for a spout: from ``set_spout``, its attribute, or the whole topology; else None."""
     own = inspect.getattr_static(spout, "dead_letters", None)
     if isinstance(own, staticmethod):
         own = own.__func__

@@ -1,13 +1,8 @@
 """Dead letters: describes a message that is given up, and defines the sinks that store such letters.
 
-Rule 1: the driver knows a message's attempts and never its record (``ExhaustedMessage``); the letter is created where
-the record is read again.
-Rule 2: a letter has an id that depends only on the message's last attempt. It may be written more than once, always
-with that id: a reader of letters must count each id once.
-Rule 3: everything in a letter can be written as JSON and read back. A value without a JSON form is encoded as an object
-whose shape differs from that of all other values; a value of an unknown type is stored as its ``repr``, and marked so.
-
-Prior art: the dead letter topics of Kafka Connect and Kafka Streams, whose headers contain cause and origin.
+The id of a letter depends only on the message's last attempt. A letter may be written more than once, always with that
+id, so a reader of letters must count each id once. Prior art: the dead letter topics of Kafka Connect and Kafka
+Streams, whose headers contain cause and origin.
 """
 
 from __future__ import annotations
@@ -48,7 +43,7 @@ class Attempt:
     """One failed attempt at a message."""
 
     number: int
-    """From 1; for a range of which nothing could be read, how often reading it from its start was tried."""
+    """From 1; for a range that could not be read at all, the number of attempts to read it from its start."""
     root: str
     """The root of its tree, in the form that ``sparkbolt explain`` accepts."""
     cause: str
@@ -74,14 +69,14 @@ class Attempt:
 
 @dataclass(frozen=True)
 class ExhaustedMessage:
-    """What the driver knows about a message that is given up: everything except its record."""
+    """A message that is given up, as the driver knows it: everything except its record."""
 
     attempts: tuple[Attempt, ...]
     """The first and the newest ones, in order; at least one."""
     attempts_left_out: int = 0
     """How many attempts after the first one are not listed."""
     end: int | None = None
-    """The range's end, if it represents a whole range of which nothing could be read."""
+    """The range's end, if it represents a whole range that could not be read."""
     message_id: str | None = None
     """The ``repr`` of the message id, for a ``Spout``."""
 
@@ -171,7 +166,7 @@ class DeadLetter:
     position: int | None = None
     """The message's position in its source: a byte, an offset."""
     end: int | None = None
-    """The range's end, if the letter represents a range of which nothing could be read."""
+    """The range's end, if the letter represents a range that could not be read."""
     message_id: str | None = None
     """The ``repr`` of the message id, for a ``Spout``."""
     stream: str = "default"

@@ -67,7 +67,7 @@ class Delivery(NamedTuple):
 
 @dataclass(frozen=True)
 class GroupingContext:
-    """What a custom grouping can learn when it is prepared."""
+    """The information that a custom grouping gets when it is prepared."""
 
     topology: str
     source: str
@@ -207,8 +207,8 @@ class ShuffleGrouping(_BuiltIn):
     """Round robin: any n consecutive rows of one sender go to n tasks, one each.
 
     The first task is a hash of the sender and the micro-batch, so that senders of few rows do not all send to the same
-    task. The round begins anew in each micro-batch: over several micro-batches each task gets its share on average, not
-    exactly. It is Storm's shuffle grouping without load awareness.
+    task. The round starts again in each micro-batch: over several micro-batches each task gets its share on average,
+    not exactly. It is Storm's shuffle grouping without load awareness.
     """
 
     def _route(self, emitted: Emitted, targets: Sequence[int]) -> list[Delivery]:
@@ -310,12 +310,12 @@ class FieldsGrouping(_BuiltIn):
 
 @dataclass(frozen=True)
 class PartialKeyGrouping(_BuiltIn):
-    """Each key has two tasks; a row goes to the one of them that has received fewer rows so far, of all keys.
+    """Each key has two tasks; a row goes to the task that has received fewer rows so far, of all keys.
 
     The pair of tasks depends only on the key. Counts start at 0 with each call, because a grouping is a value. If
     both counts are equal, one of the two is chosen as ``ShuffleGrouping`` does it: by a hash of the sender and the
-    micro-batch, and the other one if an odd number of rows was emitted before the call. So both tasks of a key get half
-    of it, over some micro-batches, also where each micro-batch has only one row.
+    micro-batch, and the other one if an odd number of rows was emitted before the call. So over some micro-batches both
+    tasks of a key get half of its rows, even if each micro-batch has only one row.
     """
 
     fields: tuple[str, ...]
@@ -439,7 +439,7 @@ def _rows_of(emitted: Emitted) -> list[list[Any]]:
 
 
 def _names(fields: object, method: str) -> tuple[str, ...]:
-    """Return the names of grouping fields; raise a ValueError that names what is wrong with them."""
+    """Return the names of grouping fields; raise a ValueError that names the mistake in them."""
     if isinstance(fields, str):
         raise ValueError(f"{method} got the str {fields!r}, expected a list of fields: did you mean [{fields!r}]?")
     if not isinstance(fields, Sequence) or not all(isinstance(field, str) for field in fields):

@@ -1,7 +1,7 @@
 """Inlets: spouts whose rows something else brings into the lane, such as a streaming DataFrame of Spark.
 
-Rule: its tasks run in a level of the lane, not at its source. They keep each row in their outboxes, start its tree, and
-emit it again from there, so nothing is ever read again.
+The tasks of an inlet run in a level of the lane, not at its source. They keep each row in their outboxes, start its
+tree, and emit it from there again if it fails, so nothing is read a second time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class InletSpout(PartitionedSpout):
 
     @abstractmethod
     def frame(self, spark: Any) -> Any:
-        """Driver: return the rows, as what the engine reads; called once each time that the query starts.
+        """Driver: return the rows for the engine to read; called once each time that the query starts.
 
         Args:
             spark: the session of the topology.

@@ -1,6 +1,6 @@
 """Metrics: counts per component, since the topology's first start with its checkpoint.
 
-Rule: counts are sent with the micro-batch in which they arose, and are added once, when it is promoted.
+Counts are sent with the micro-batch in which they arose, and are added once, when it is promoted.
 """
 
 from __future__ import annotations

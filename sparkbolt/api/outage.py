@@ -1,4 +1,4 @@
-"""Outage: the state of one bolt that may be unable to do its work, or of a spout that may be unable to read."""
+"""Outage: the state of one bolt that cannot do its work, or of a spout that cannot read."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class OutageChange:
 
 
 class Health(NamedTuple):
-    """What one micro-batch shows about one bolt."""
+    """The results of one micro-batch for one bolt."""
 
     got: int
     """How many tuples it got."""
@@ -83,19 +83,19 @@ class Health(NamedTuple):
         return self.raised > 0 and self.raised >= BROKEN_SHARE * self.got
 
     def __add__(self, other: Any) -> Health:
-        """Combine what two tasks show."""
+        """Combine the results of two tasks."""
         return Health(*(mine + its for mine, its in zip(self, other, strict=True)))
 
 
 def add_healths(to: dict[str, Health], more: Mapping[str, Health]) -> None:
-    """Add what other processes show to ``to``, in place."""
+    """Add the results of other processes to ``to``, in place."""
     for component, health in more.items():
         to[component] = to.get(component, Health(0)) + health
 
 
 @dataclass(frozen=True)
 class Outage:
-    """What is known about one bolt; only ``after`` changes it.
+    """The state of one bolt; only ``after`` changes it.
 
     >>> well = Outage()
     >>> out = well.after(Health(got=10, raised=10, unavailable=10, trailing=10), now_ms=0, patience_ms=60_000)
@@ -117,7 +117,7 @@ class Outage:
     strained: int = 0
     """Micro-batches in a row in which it raised ``Unavailable`` for any tuple."""
     probes: int = 0
-    """Probes in a row that found it away or broken."""
+    """Probes in a row that found it unavailable or broken."""
     probe_tuples: int = PROBE_TUPLES
     """How many messages of each spout the next probe contains."""
     since_ms: int = 0
@@ -129,10 +129,10 @@ class Outage:
     next_probe_ms: int = 0
 
     def after(self, health: Health, now_ms: int, patience_ms: int, *, probed: bool = True) -> Outage:
-        """Return what is known after one more micro-batch.
+        """Return the state after one more micro-batch.
 
         Args:
-            health: what the micro-batch shows.
+            health: the results of the micro-batch.
             now_ms: the time of the micro-batch.
             patience_ms: the patience in all.
             probed: whether the micro-batch contained messages of the spouts that feed the bolt.

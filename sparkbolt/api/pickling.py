@@ -1,16 +1,9 @@
 """Pickling: how the durable attributes of a component are pickled and restored.
 
-Rule 1: a pickle names code and never contains it: classes and functions are found again by module and qualified name,
-those of ``__main__`` in a namespace that the engine supplies. So new code works with old values.
-Rule 2: an object that the engine owns (a ``KeyValueState``, the context, the instance itself) is pickled as a name and
-restored as the engine's own object.
-Rule 3: a value that is committed can be read back. Builtin containers of plain values can, and so can instances of
-classes that inherit from ``object`` how they are pickled and hashed; a pickle that contains anything else is read back
-once before it is committed (``Pickling.prove``). This is safe, and costs nothing for the state of most bolts.
-Rule 4: attributes are those in the instance's ``__dict__`` and in the ``__slots__`` of its classes.
-
-Owned objects are pickled by ``reducer_override``, not by ``persistent_id``: the latter is called for every str and int,
-which makes a Counter of 100,000 words three times as slow.
+A pickle names code and never contains it: classes and functions are found by module and qualified name, those of
+``__main__`` in a namespace that the engine supplies, so new code works with old values. An object that the engine owns
+(a ``KeyValueState``, the context, the instance itself) is pickled as a name; that uses ``reducer_override`` and not
+``persistent_id``, which is called for every str and int and makes a Counter of 100,000 words three times as slow.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Progress: how far the current micro-batch has come, and which calls of user code are running.
 
-Rule: values and their sentences only; ``activity`` and ``spark.activity_pages`` observe the processes.
+This module has only the values and their sentences; ``activity`` and ``spark.activity_pages`` observe the processes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOTE_BYTES = _NOTE.size
 
 @dataclass(frozen=True)
 class Sight:
-    """What a process is doing, as observed from outside."""
+    """The activity of a process, observed from outside."""
 
     doing: Doing
     secs: float = 0.0
@@ -50,7 +50,7 @@ class Sight:
         return self.doing.task != 0
 
     def sentence(self, who: Callable[[int], tuple[str, int]]) -> str:
-        """Return a sentence on what it is doing.
+        """Return a sentence on its activity.
 
         Args:
             who: returns (component, index) of a task number.
@@ -115,7 +115,7 @@ class Progress:
     """
 
     micro_batch_id: int | None = None
-    """The micro-batch that is running; None: none is."""
+    """The micro-batch that is running; None: no micro-batch runs."""
     secs: float = 0.0
     """For how many seconds it has been running."""
     level: int | None = None
@@ -191,7 +191,7 @@ class Activity(IntEnum):
 
 
 class Doing(NamedTuple):
-    """What the working thread of a process is doing."""
+    """The activity of the working thread of a process."""
 
     serial: int = 0
     """Counts the activities of the process."""

@@ -1,6 +1,6 @@
 """Ranges: what a ``PartitionedSpout`` reads, and the records in it.
 
-Rule: a position always identifies the same record, and the positions of a source ascend.
+A position always identifies the same record, and the positions of a source ascend.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class ErrorReport:
     text: str
     traceback: str | None = None
     is_note: bool = False
-    """Whether it is no error, but a hint to log once in a run."""
+    """Whether it is a hint to log once in a run, and not an error."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class FailedTree:
     ended_ms: int | None = None
     hops: tuple[Hop, ...] = ()
     end: int | None = None
-    """The range's end, if the tree represents a range of which nothing more could be read."""
+    """The range's end, if the tree represents the unread rest of a range."""
     due_ms: int | None = None
     """The earliest time at which the message is retried, or its dead letter is written; None if neither happens."""
     letter: bool = False
@@ -207,7 +207,7 @@ class Promotion:
 
 @dataclass(frozen=True)
 class MicroBatchReport:
-    """What listeners receive after each promotion (``RunningTopology.on_micro_batch``).
+    """The argument of listeners after each promotion (``RunningTopology.on_micro_batch``).
 
     >>> def listener(report: MicroBatchReport) -> None:
     ...     trees = sum(count for _, _, count in report.promotion.acked)
@@ -225,7 +225,7 @@ class MicroBatchReport:
 
 
 def why(fail: Fail) -> str:
-    """Describe which task failed a tree and why, as the end of a sentence that begins with the tree."""
+    """Describe which task failed a tree, and why: the end of a sentence that begins with the tree."""
     if fail.cause == Cause.TIMEOUT:
         return fail.reason
     return f"by {fail.component}[{fail.task}] in micro-batch {fail.micro_batch_id}: {fail.reason}"
@@ -265,7 +265,7 @@ FREE = (WorkerStartError, SpoutAwayError)
 
 @dataclass(frozen=True)
 class QueryFailure:
-    """Why a query ended.
+    """The reason why a query ended.
 
     >>> QueryFailure("bolt 'count': attribute 'socket' cannot be kept", StateError).hopeless
     True
@@ -274,7 +274,7 @@ class QueryFailure:
     """
 
     text: str
-    """For users: what failed, and how to correct it."""
+    """For users: the failure, and how to correct it."""
     kind: type[SparkboltError] | None = None
     """The type of the error, if it is one of Sparkbolt's."""
 

@@ -1,6 +1,6 @@
-"""Running topologies: the handle with which users observe and control a running topology.
+"""Running topologies: the handle with which you observe and control a running topology.
 
-Rule: the interface does not depend on the engine; ``spark.running`` implements it on Spark.
+The interface does not depend on the engine; ``spark.running`` implements it on Spark.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class TelemetrySink(Protocol):
     def micro_batch(self, report: MicroBatchReport) -> None:
         """Take the report of a committed micro-batch; it must not wait for the other system.
 
-        After a crash of the driver, the report of the last micro-batch before it may come once more.
+        After a crash of the driver, it may get the report of the last micro-batch a second time.
         """
 
     def close(self) -> None:
-        """Send what is left, and end; called once, when the topology ends."""
+        """Send the remaining reports, and end; called once, when the topology ends."""
 
 
 class Telemetry(Protocol):
-    """What ``telemetry=`` of ``Topology.start`` takes, such as ``sparkbolt.telemetry.OpenTelemetry``."""
+    """The type of ``telemetry=`` of ``Topology.start``, such as ``sparkbolt.telemetry.OpenTelemetry``."""
 
     def build(self, topology: Topology) -> TelemetrySink:
         """Return a sink for a topology that starts.
@@ -133,19 +133,19 @@ class RunningTopology(ABC):
     @property
     @abstractmethod
     def failure(self) -> str | None:
-        """Why the topology failed for good, in a sentence; None if it did not."""
+        """Why the topology failed finally, in a sentence; None if it did not."""
 
     @property
     @abstractmethod
     def killed(self) -> str | None:
-        """Who has killed the topology from outside, as in "killed by alice"; None if nobody has.
+        """Who has killed the topology from outside, as in "killed by alice"; None if it was not killed.
 
         A topology that was killed ends when its open trees have finished, or their time is over.
         """
 
     @abstractmethod
     def exits(self, exit_code: int) -> None:
-        """Tell those who operate the topology with which exit code its process ends; called after ``stop``."""
+        """Report to operators the exit code of the topology's process; called after ``stop``."""
 
     @abstractmethod
     def progress(self) -> Progress:
@@ -159,7 +159,7 @@ class RunningTopology(ABC):
     @property
     @abstractmethod
     def waits_for(self) -> str | None:
-        """What the topology waits for while it starts, in a sentence; None when it has started."""
+        """The reason for which a start waits, in a sentence; None when the topology has started."""
 
     @property
     @abstractmethod
@@ -193,8 +193,8 @@ class RunningTopology(ABC):
             timeout_secs: how long to wait for open trees; None for ``message_timeout_secs``.
 
         Returns:
-            Whether no tree was left open. If a listener or a spout of the topology calls it, for which it would have to
-            wait, it returns False at once, and another thread stops the topology.
+            Whether no tree was left open. If a listener or a spout of the topology calls it, it returns False at once,
+            and another thread stops the topology.
         """
 
     @abstractmethod
@@ -205,7 +205,7 @@ class RunningTopology(ABC):
 
     @abstractmethod
     def await_idle(self, timeout_secs: float | None = None) -> bool:
-        """Wait until every tree is finished and nothing new has come; return False if the timeout expires first.
+        """Wait until every tree is finished and there is nothing new; return False if the timeout expires first.
 
         Raises:
             EngineError: the topology failed, or was stopped.
@@ -228,7 +228,7 @@ class RunningTopology(ABC):
         """
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the state, the counts and the latencies at this moment."""
+        """Return the HTML for a notebook: the state, the counts and the latencies at this moment."""
         return str(engine("running_html")(self))
 
     def __enter__(self) -> Self:

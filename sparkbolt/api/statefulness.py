@@ -32,7 +32,7 @@ _DATA = (str, bytes, int, float, bool, type(None), tuple, list, dict, set, froze
 
 
 def keeps_state(component: Component) -> bool:
-    """Whether a bolt has anything to keep from one micro-batch to the next.
+    """Whether a bolt keeps anything from one micro-batch to the next.
 
     A function bolt and a class with ``stateless = True`` keep nothing. Neither does an instance without attributes
     whose class never stores one. A bolt that starts trees always keeps state: the tuples that it emitted. So does an

@@ -34,7 +34,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Hop:
-    """What one task did with the tuples of one tree in one micro-batch."""
+    """The work of one task on the tuples of one tree in one micro-batch."""
 
     JSON = ROW
 
@@ -73,7 +73,7 @@ class Hop:
 
     @property
     def is_answer(self) -> bool:
-        """Whether it is the answer of a task that was asked whether it holds tuples of a tree that timed out."""
+        """Whether it is the answer to the question whether the task holds tuples of a tree that timed out."""
         return self.held > 0 and not (self.tuples or self.acked or self.failed or self.emitted)
 
     def words(self) -> str:
@@ -124,7 +124,7 @@ NO_NOTES = TreeNotes()
 
 @dataclass(frozen=True)
 class Story:
-    """Everything that is known about one tree.
+    """All records about one tree.
 
     >>> hop = Hop(1 << 48, 12, 1500, 0, "lines", 0, emitted=(("line", 1),))
     >>> story = Story(1 << 48, "lines", 0, TreeState.ACKED, source="a.txt", position=40, attempt=1, hops=(hop,))

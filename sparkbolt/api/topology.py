@@ -203,7 +203,7 @@ class Topology:
         return {(id_, stream.name): index for index, (id_, stream) in enumerate(self._streams)}
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what must not change while a checkpoint is used, as a JSON object; the order of declaration may."""
+        """Return the parts that must not change while a checkpoint is used, as a JSON object; the order may change."""
         return {
             "name": self.name,
             "components": {
@@ -286,7 +286,7 @@ class Topology:
             py_files: modules for the executors.
             telemetry: where traces go, as for ``start``.
             display: a display that replaces the default one (``sparkbolt.faces.cli.display.Display``).
-            log_dir: a directory of files to which the log, and what is printed, is written as well, with rotation.
+            log_dir: a directory for copies of the log and of printed text, in files with rotation.
 
         Returns:
             The last metrics, also of a run that was stopped and drained.
@@ -333,8 +333,8 @@ class Topology:
                 automatically.
             open_secs: how long the ``PartitionedSpout.open`` of all spouts together may take; by default there is no
                 limit.
-            telemetry: where the traces of trees go (``sparkbolt.telemetry.OpenTelemetry``); by default where the
-                standard variables of the environment say (``OTEL_EXPORTER_OTLP_ENDPOINT``), or nowhere.
+            telemetry: where the traces of trees go (``sparkbolt.telemetry.OpenTelemetry``); by default, the standard
+                variables of the environment decide (``OTEL_EXPORTER_OTLP_ENDPOINT``); without them, nothing is sent.
 
         Returns:
             The running topology.
@@ -350,7 +350,7 @@ class Topology:
         return running
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the picture that ``sparkbolt graph --svg`` draws."""
+        """Return the HTML for a notebook: the picture that ``sparkbolt graph --svg`` draws."""
         return str(engine("topology_html")(self))
 
     def __repr__(self) -> str:

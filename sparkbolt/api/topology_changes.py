@@ -39,7 +39,7 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def differs(directory: str, differences: Sequence[str]) -> str:
-    """Say that a checkpoint does not fit a topology, and what to do.
+    """Return a text that says that a checkpoint does not fit a topology, and how to continue.
 
     Args:
         directory: the checkpoint.

@@ -20,7 +20,7 @@ class TracedSource:
         """Executor: return the ``traceparent`` of each of these records that came with one.
 
         Called after ``read_columns`` (or ``read``) has yielded the records, before it yields others, for those whose
-        trees are followed: traced, or retried. Only a ``PartitionedSpout`` is asked.
+        trees are followed: traced, or retried. Only a ``PartitionedSpout`` gets this call.
 
         Args:
             positions: positions of the records that were yielded last, ascending.
@@ -28,7 +28,7 @@ class TracedSource:
         return {}
 
     def trace_attributes(self, source: str | None, position: int | None) -> Mapping[str, str | int]:
-        """Driver: return attributes that say where a message came from, as OpenTelemetry names them.
+        """Driver: return attributes with the origin of a message, as OpenTelemetry names them.
 
         Args:
             source: the record's source; None if the message cannot be read again.

@@ -1,7 +1,7 @@
 """Tuples: the tuples that bolts receive, and the streams on which they are emitted.
 
-Rule: a tuple that user code keeps does not change. The engine reuses one object for row after row as long as user code
-does not keep it, and takes a new object as soon as user code does (``tasks`` checks the reference count).
+A tuple that user code keeps does not change. The engine reuses one object for row after row as long as user code does
+not keep it, and takes a new object as soon as user code does (``tasks`` checks the reference count).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Unread sources: how a spout lists the sources for which the watermark of windows has to wait.
-
-It is apart from ``components``, its only user, because it can be understood without any other method of a spout.
-"""
+"""Unread sources: how a spout lists the sources for which the watermark of windows has to wait."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ class UnreadSources:
     """The hook of a ``PartitionedSpout`` for windows in event time; it has a default, so a spout need not define it."""
 
     def unread(self, progress: Mapping[str, int]) -> Mapping[str, bool] | None:
-        """Driver: list the sources that will still be read behind ``progress``.
+        """Driver: list the sources that will still be read after ``progress``.
 
         Windows in event time hold the watermark back for each of these sources. Called only if a topology has such
         windows, when a plan is made.
@@ -21,8 +18,8 @@ class UnreadSources:
             progress: for each source, the end of its planned positions, the plan that is made now included.
 
         Returns:
-            For each source, whether it has records now. False means that nothing is there at present and more may come:
-            such a source is idle after a while. A source that was read to its end is left out. None: the spout does not
-            know its sources, and windows treat all its tuples as those of one source.
+            For each source, whether it has records now. False means that it has none now and may get more: such a
+            source is idle after a while. Leave out a source that was read to its end. None: the spout does not know
+            its sources, and windows treat all its tuples as those of one source.
         """
         return None

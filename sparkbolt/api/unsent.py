@@ -1,6 +1,6 @@
 """Unsent messages: the messages that bolts record in a rehearsal instead of sending them to a server.
 
-Rule: a message is recorded before its tuple is acked; the messages of a component are in the order of recording.
+A message is recorded before its tuple is acked; the messages of a component are in the order of recording.
 """
 
 from __future__ import annotations

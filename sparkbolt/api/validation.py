@@ -264,7 +264,7 @@ def pickle_error(value: object) -> str | None:
 
 
 def _transactional_mistakes(declaration: Declaration, config: Config) -> Iterator[str]:
-    """Yield what a component needs that a transactional topology cannot give."""
+    """Yield each need of a component that a transactional topology cannot meet."""
     component = declaration.component
     if not config.transactional:
         return
@@ -308,7 +308,7 @@ def _subscription_mistakes(declaration: Declaration, known: Mapping[Any, Declara
 
 
 def _source_mistake(subscription: Subscription, known: Mapping[Any, Declaration]) -> str | None:
-    """Explain why a subscription does not fit its source; None if it does."""
+    """Explain why a subscription does not fit its source; None if it fits."""
     source = known.get(subscription.source)
     if source is None:
         ids = [str(id_) for id_ in known]
@@ -356,7 +356,7 @@ def _dictionary_mistakes(declaration: Declaration, known: Mapping[Any, Declarati
 
 
 def _field_mistakes(declaration: Declaration, known: Mapping[Any, Declaration]) -> Iterator[str]:
-    """Yield why each tuple of a stream would fail in a bolt of ours."""
+    """Yield why each tuple of a stream would fail in a bolt that Sparkbolt ships."""
     bolt = declaration.component
     if isinstance(bolt, BoltBase):
         for (source, stream), fields in _inputs(declaration, known).items():

@@ -15,8 +15,8 @@ import pyarrow as pa
 from sparkbolt.errors import check
 
 Shape: TypeAlias = tuple[Any, ...]
-"""What is needed to read a plain column: (type id, length, bytes of each buffer); for a dictionary array, (shape of the
-indices, shape of the values)."""
+"""The description of a plain column, for reading it: (type id, length, bytes of each buffer); for a dictionary array,
+(shape of the indices, shape of the values)."""
 
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 _FIXED = {kind.id: kind for kind in (*_INTEGERS, pa.float32(), pa.float64(), pa.bool_())}

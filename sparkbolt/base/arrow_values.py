@@ -1,4 +1,4 @@
-"""Python values in Arrow columns, with nothing of them lost.
+"""Python values in Arrow columns, without loss.
 
 Whether a value fits a type depends on the value and the type alone. Arrow itself takes the type of a column from some
 of its values and cuts the others: a datetime beside a date loses its time.
@@ -22,7 +22,7 @@ _is = pa.types
 _Kind: TypeAlias = Any
 """A ``pa.DataType``."""
 _CANNOT = (pa.ArrowException, ArithmeticError, TypeError, ValueError)
-"""What Arrow raises for a value that it does not take."""
+"""The exceptions of Arrow for a value that it rejects."""
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _MICROSECOND = dt.timedelta(microseconds=1)
 _EPOCH = dt.datetime(1970, 1, 1)
@@ -33,7 +33,7 @@ def array_of(values: Any, kind: _Kind) -> pa.Array:
     """Return a column (an Arrow array, a NumPy array or a sequence) as an Arrow array of the type ``kind``.
 
     Raises:
-        TypeError: a value does not fit the type, or something of it would be lost.
+        TypeError: a value does not fit the type, or would lose a part.
 
     >>> array_of([1, None, 2.5], pa.float64()).to_pylist()
     [1.0, None, 2.5]
@@ -138,7 +138,7 @@ _CASTS: Sequence[tuple[Callable[[_Kind], bool], Callable[[_Kind], bool]]] = (
     (_is_zoned, _is_zoned),
     (_is_naive, _is_naive),
 )
-"""Where Arrow's own cast refuses what ``_array`` refuses; ``_in_range`` adds what it does not see."""
+"""The types between which Arrow's cast is as strict as ``_array``; ``_in_range`` adds the missing checks."""
 
 
 def _in_range(column: pa.Array, given: pa.Array) -> pa.Array:
@@ -171,7 +171,7 @@ def _array(values: Sequence[Any], kind: _Kind) -> pa.Array:
 
 
 def _is_plain(values: Sequence[Any], kind: _Kind) -> bool:
-    """Whether Arrow converts datetimes as they are; it does so with values of each other type in ``_LEAVES``."""
+    """Whether Arrow converts datetimes unchanged, as it does with values of each other type in ``_LEAVES``."""
     if not _is.is_timestamp(kind):
         return True
     zones = {value.tzinfo for value in values if value is not None}
@@ -185,7 +185,7 @@ def _wrong(value: Any, expected: str) -> TypeError:
 
 
 def _python(value: Any) -> Any:
-    """Return a value of NumPy as one of Python, if Python has its type: it has none for nanoseconds."""
+    """Return a value of NumPy as one of Python, if Python has its type; it has no type for nanoseconds."""
     item = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(item, int) and isinstance(value, np.datetime64 | np.timedelta64) else item
 
@@ -295,7 +295,7 @@ def _count(nanoseconds: int, kind: _Kind, value: Any) -> int:
 
 
 def _any(value: Any, kind: _Kind) -> Any:
-    """Return a value of a type that has no rule of its own: Arrow must give it back as it is."""
+    """Return a value of a type without a rule of its own: Arrow must return it unchanged."""
     back = pa.array([value], kind)[0].as_py()
     if back != value or type(back) is not type(value):
         raise _wrong(value, f"what {kind} holds")
@@ -315,8 +315,8 @@ _LEAVES: Sequence[tuple[Callable[[_Kind], bool], frozenset[type], Callable[[Any,
     (_is.is_duration, frozenset(), _duration),
     (lambda _: True, frozenset(), _any),
 )
-"""Of types without children: which they are, the Python types that Arrow converts without loss, and what converts a
-value of any other type, or refuses it."""
+"""For types without children: a test for the type, the Python types that Arrow converts without loss, and the function
+that converts or refuses a value of any other type."""
 
 
 def _list(values: Sequence[Any], kind: _Kind) -> pa.Array:
@@ -386,7 +386,7 @@ def _parts(value: Any, names: Sequence[str]) -> Mapping[Any, Any]:
 
 
 def _rows(values: Sequence[Any], exact: frozenset[type], convert: Callable[[Any], Any]) -> tuple[Sequence[Any], int]:
-    """Return nested values as what has their items, and how many are None."""
+    """Return nested values in a form that has their items, and how many are None."""
     types = set(map(type, values))
     absent = 0
     if type(None) in types:

@@ -39,12 +39,12 @@ class MismatchError(ValueError):
     """A value that does not have its type."""
 
     def __init__(self, text: str, place: str = "") -> None:
-        """Note what is wrong, and where below the value that is read."""
+        """Store the mistake, and its place below the value that is read."""
         self.text, self.place = text, place
         super().__init__(f"{place or 'the value'} {text}")
 
     def below(self, name: str) -> MismatchError:
-        """The same, seen from the value around it."""
+        """The same mistake, seen from the value around it."""
         dot = "" if not self.place or self.place.startswith("[") else "."
         return MismatchError(self.text, name + dot + self.place)
 

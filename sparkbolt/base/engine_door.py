@@ -18,13 +18,13 @@ _imported: ContextVar[str | None] = ContextVar("imported", default=None)
 
 
 def set_engine_door(load: Callable[[str], Any]) -> None:
-    """Set the function that returns what a name stands for; it replaces an earlier one."""
+    """Set the function that looks up a name; it replaces an earlier one."""
     global _door
     _door = load
 
 
 def engine(name: str) -> Any:
-    """Return the function or class that ``name`` stands for in ``sparkbolt.launch.PLACES``.
+    """Return the function or class of ``name`` in ``sparkbolt.launch.PLACES``.
 
     Raises:
         EngineError: the door has not been set.
@@ -36,7 +36,7 @@ def engine(name: str) -> Any:
 
 @contextmanager
 def importing(module: str) -> Iterator[None]:
-    """Inside of the block: a topology that the module starts while it is imported is refused."""
+    """Within the block, a topology that the module starts during its import is refused."""
     token = _imported.set(module)
     try:
         yield
@@ -45,10 +45,10 @@ def importing(module: str) -> Iterator[None]:
 
 
 def check_not_imported(topology: str) -> None:
-    """Check that nobody imports the module that starts this topology only to find it.
+    """Check that no command imports the module that starts this topology only to find it.
 
     Raises:
-        WrongUseError: a command does.
+        WrongUseError: a command imports it.
     """
     module = _imported.get()
     if module is not None:

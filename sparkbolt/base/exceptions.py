@@ -1,7 +1,6 @@
 """Exceptions of user code as text: how a story, the log and a dead letter describe them.
 
-Rule 1: a text is short and can be encoded as UTF-8, also if the exception or the value raises when it is printed.
-Rule 2: Ctrl-C ends the program, and an ``Interruption`` ends the process; no other exception of user code ends either.
+A text is short and can be encoded as UTF-8, even if the exception or the value raises when it is printed.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def line_of(error: BaseException) -> str:
 
 
 def cause_in_jvm(error: BaseException) -> str | None:
-    """Return what the innermost cause of an exception of the JVM says; None if it is no such exception.
+    """Return the text of the innermost cause of an exception of the JVM; None for any other exception.
 
     py4j gives the exception as ``java_exception``; its own text names the call that failed, and not why.
     """
@@ -126,7 +125,10 @@ def own_process() -> None:
 
 
 def pass_on(error: BaseException) -> None:
-    """Raise the exception again if it must not be handled as the failure of a tuple (rule 2)."""
+    """Raise the exception again if it must not be handled as the failure of a tuple.
+
+    Ctrl-C ends the program, and an ``Interruption`` ends the process; no other exception of user code ends either.
+    """
     if _process is not None:
         end_if_forked(_process)
     if isinstance(error, KeyboardInterrupt | Interruption):
@@ -180,7 +182,7 @@ def line_and_owner(error: BaseException) -> str:
 def preparing(what: str) -> Iterator[None]:
     """Turn an exception that a component raises before its first tuple into one that names the component and the line.
 
-    ``Unavailable`` is raised unchanged; what any other exception means for the tuples is read from the cause
+    ``Unavailable`` is raised unchanged; the meaning of any other exception for the tuples is read from the cause
     (``failure_of``).
 
     Raises:
@@ -209,7 +211,7 @@ def raised_by(part: str, error: BaseException) -> str:
 
 
 def raised_at(error: BaseException, *libraries: str) -> str:
-    """Return the file and line in which an exception left user code, in parentheses; "" if it came through none.
+    """Return the file and line in which an exception left user code, in parentheses; "" without user code.
 
     Args:
         error: the exception.

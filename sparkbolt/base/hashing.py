@@ -3,7 +3,7 @@
 Rule 1: the same value gives the same number in every process, on every machine, today and after a restart.
 Rule 2: values that are equal in Python (1, 1.0, True and Decimal(1); a datetime in two zones) give the same number, and
 a column gives the same numbers as an Arrow array and as a list. A numpy ``datetime64`` of a day equals both a date and
-a datetime, which are not equal to each other; it gets the number of the datetime, as it has its ``hash``.
+a datetime, which are not equal to each other; it gets the number of the datetime, because it has the same ``hash``.
 Rule 3: a value without a stable identity (an object of the user's own class) is rejected with an error.
 
 Texts and bytes of at most 256 bytes are read as 64-bit words, which are mixed one after the other, for all rows of a

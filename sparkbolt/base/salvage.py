@@ -1,4 +1,4 @@
-"""Salvage: reads a pickled column of which some values cannot be read, such as an exception with two arguments.
+"""Salvage: reads a pickled column with some unreadable values, such as an exception with two arguments.
 
 It runs the unpickler of the standard library that is written in Python. If a step raises, a ``_Lost`` takes the place
 of its result; each value is then pickled again, which finds a ``_Lost`` anywhere within it.

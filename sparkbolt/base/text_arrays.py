@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from sparkbolt.base.native import kernels
 
 _SEED = id(kernels) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
-"""Where something is in memory: unknown to whoever chooses words. Nothing depends on it but the time."""
+"""The seed: an address in memory, which those who choose the words do not know. Only the time depends on it."""
 
 
 def text_of(values: Sequence[Any]) -> pa.StringArray | None:

@@ -1,7 +1,7 @@
-"""Tracebacks for people: the user's frames are shown, and Sparkbolt's frames are folded into one line.
+"""Tracebacks for people: shows the user's frames, and folds Sparkbolt's frames into one line.
 
-What may be a defect of Sparkbolt is shown whole: an exception that went through no code of the user's, and is neither a
-``SparkboltError`` nor a ``ValueError``. With ``SPARKBOLT_DEBUG=1`` everything is shown.
+A possible defect of Sparkbolt is shown in full: an exception that passed through no code of the user's, and is neither
+a ``SparkboltError`` nor a ``ValueError``. With ``SPARKBOLT_DEBUG=1`` everything is shown.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FRAME = re.compile(r'^  File "(.+)", line (\d+)', re.MULTILINE)
 class _Owner(Enum):
     OURS = 1
     BETWEEN = 2
-    """The standard library or PySpark: ours where it is between our frames."""
+    """The standard library or PySpark: folded where it is between Sparkbolt's frames."""
     OTHER = 3
 
 
@@ -108,7 +108,7 @@ class Folding:
 
 
 def folded(act: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """A function that does as ``act``, which the user calls; its exceptions are folded."""
+    """A function for the user to call, with the behavior of ``act``; its exceptions are folded."""
 
     @wraps(act)
     def call(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
@@ -144,12 +144,12 @@ def _are_folded(paths: Sequence[str]) -> list[bool]:
 
 
 def _is_users(paths: Sequence[str]) -> bool:
-    """Whether an exception with these frames went through the user's code; one without frames is the user's, too."""
+    """Whether an exception with these frames passed through the user's code; one without frames is the user's."""
     return not paths or any(_owner_of(path) is _Owner.OTHER for path in paths)
 
 
 class _Stack(StackSummary):
-    """A stack in which a frame may stand for several folded ones."""
+    """A stack in which one frame may represent several folded ones."""
 
     def format_frame_summary(self, frame_summary: FrameSummary, **options: Any) -> str:
         if frame_summary.filename != _FOLDED:
@@ -159,7 +159,7 @@ class _Stack(StackSummary):
 
 
 def _fold_chain(whole: TracebackException) -> None:
-    """Fold an exception and what it is chained to, in place."""
+    """Fold an exception and the exceptions that it is chained to, in place."""
     waiting, count = [whole], 0
     while waiting and count < 2 * CHAIN_MAX:
         link = waiting.pop()

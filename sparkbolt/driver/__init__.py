@@ -1,1 +1,1 @@
-"""The driver's side: plans, the order in which a micro-batch becomes durable, and what becomes of each message."""
+"""The driver's side: plans, the order in which a micro-batch becomes durable, and the outcome of each message."""

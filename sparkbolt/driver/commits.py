@@ -3,8 +3,8 @@
     commits/n.component   the rows that a committer has kept in micro-batch n, pickled one by one
 
 Rule 1: the rows of micro-batch n are durable before its entry is staged, so before Spark commits n. They are committed
-after Spark has committed n, and before n is promoted: a spout hears of nothing that is not outside yet.
-Rule 2: a file is removed when ``commit`` has returned. So a file of a committed micro-batch says that its rows may not
+after Spark has committed n, and before n is promoted, so a spout gets no verdict before the rows are outside.
+Rule 2: a file is removed when ``commit`` has returned. So if a file of a committed micro-batch exists, its rows may not
 be outside, and the next life begins with it.
 Rule 3: rows of a micro-batch that Spark has not committed do not count; when it runs again, it replaces them.
 """
@@ -33,7 +33,7 @@ class Commits:
     """The commits of one life; not thread safe: the engine calls it under its lock."""
 
     def __init__(self, lane: Lane, files: Files) -> None:
-        """Find what earlier lives have left in ``files``, which are only read."""
+        """Find the rows that earlier lives have left in ``files``, which are only read."""
         self._order = [spec.id for spec in lane.topology.bolts if isinstance(spec.component, CommittingBolt)]
         self._files = files
         self._waiting = {_place(name) for name in files.names(FOLDER) if name.partition(".")[0].isdigit()}
@@ -66,7 +66,7 @@ class Commits:
         """Commit all rows of micro-batches up to ``last_commit``, in the order of txids.
 
         Raises:
-            CheckpointError: a file is damaged, or its component is no committer any more.
+            CheckpointError: a file is damaged, or its component is no longer a committer.
         """
         due = [place for place in self._waiting if place[0] <= last_commit]
         for place in sorted(due, key=lambda place: (place[0], self._rank(place))):
@@ -93,7 +93,7 @@ class Commits:
 
 
 def waiting_rows(files: Files) -> tuple[list[str], list[str]]:
-    """The files of a checkpoint whose rows may not be outside yet, and what is wrong with them, in sentences."""
+    """The files of a checkpoint whose rows may not be outside yet, and the damage in them, in sentences."""
     places = sorted(_place(name) for name in files.names(FOLDER) if name.partition(".")[0].isdigit())
     wrong = []
     for place in places:

@@ -48,7 +48,7 @@ from sparkbolt.wire.verdicts import Feedback
 FIRST_RECORDS = 10
 """How many records of a ``Spout`` the first micro-batch may have; few, because a bolt may take a second for each."""
 GROWTH_AT_FIRST = 8.0
-"""How many times more the next micro-batch may read, until one has reached the target duration."""
+"""The largest growth from one micro-batch to the next, until one has reached the target duration."""
 EXPIRED_PER_PLAN_MAX = 20_000
 """How many expired trees one plan fails; the rest fails with the next plans."""
 OUTBOX_ACKS_PER_PLAN_MAX = 5000
@@ -58,7 +58,7 @@ OUTBOX_ACKS_WAIT_SECS = 1.0
 CATCH_UP_SPEED = 0.9
 """The speed of the plans' time while the wall clock is behind it.
 
-Nothing stands still, and the wall clock catches up.
+The time does not stop, and the wall clock catches up.
 """
 LATENCY_SHARE = 0.2
 """The weight of the last micro-batch in the mean latency of trees."""
@@ -94,7 +94,7 @@ class Coordinator:
         self.life = ledger.life
         self.lifecycle = lifecycle
         self.overrides = Overrides()
-        """What an operator has changed; ``override`` sets it."""
+        """The settings that an operator has changed; ``override`` sets them."""
         self.spouts = spouts
         self.buffers = {
             number: buffer for spec in self.topology.spouts for number, buffer in self._buffers_of(spec).items()
@@ -105,18 +105,18 @@ class Coordinator:
         """The plan that was made or confirmed last and is not promoted yet."""
         self._planned_at = mono_s
         self.nothing_new_s: float | None = None
-        """When the spouts were last asked without any new entry, on the monotonic clock; None if there were entries."""
+        """The monotonic time of the last request to the spouts without any new entry; None if there were entries."""
         self.inlets_quiet_s: float | None = None
-        """A monotonic time since which the inlets' sources were asked and had nothing new; the machine sets it."""
+        """A monotonic time since which the inlets' sources had nothing new; the machine sets it."""
         self.bounded_inlets: frozenset[str] = frozenset()
         """The inlets whose sources end; the engine sets it."""
         self.is_read_logged = False
-        """Whether Spark's log has a micro-batch that is not committed and reads what no plan in force has: rows of
-        inlets, or what an earlier life planned, until this life runs it again; the machine sets it."""
+        """Whether Spark's log has a micro-batch that is not committed and reads data that no plan in force has: rows of
+        inlets, or ranges that an earlier life planned, until this life runs it again; the machine sets it."""
         self._probing: frozenset[str] = frozenset()
         """The spouts from which the plan in force reads only a probe."""
         self.observed = Observed()
-        """What is seen of the micro-batch in force, for the history; the engine notes the times of its own parts."""
+        """The observations of the micro-batch in force, for the history; the engine adds its own times."""
         self._promoted_at = mono_s
         self._timed_at = mono_s
         """The monotonic time at which the plans' time was ``ledger.last_now_ms``."""
@@ -125,7 +125,7 @@ class Coordinator:
         self.spout_steps = SpoutSteps(spouts, lane.inlets, ledger)
         self._watermarks = Watermarks(lane, spouts)
         self._reads: list[tuple[str, Range, int]] = []
-        """What executors have read in the staged micro-batch, as in ``Feedback``."""
+        """The ranges that executors have read in the staged micro-batch, as in ``Feedback``."""
         self._fresh = empty_u64()
         """uint64[trees]: keys of trees that become open, or whose timeout starts again, with the staged promotion."""
         self._rotate_every = self.config.message_timeout_secs / (ROTATIONS - 1)
@@ -158,7 +158,7 @@ class Coordinator:
             buffer.take_over(old.buffers[number])
         self.ledger.take_over(old.ledger, {number: buffer.unfinished for number, buffer in self.buffers.items()})
 
-    # What an operator changes.
+    # Changes by an operator.
 
     def max_spout_pending(self, component: str) -> int | None:
         """How many trees of one task of a component may be open at once; None: there is no limit."""
@@ -171,7 +171,7 @@ class Coordinator:
         return self.overrides.message_timeout_secs or self.config.message_timeout_secs
 
     def override(self, overrides: Overrides) -> None:
-        """Let these settings apply from the next plan on; what they leave out applies as ``Config`` has it.
+        """Let these settings apply from the next plan on; settings that they leave out apply as in ``Config``.
 
         Nothing may be staged: its entry in the log has the terms under which it was staged.
         """
@@ -216,9 +216,9 @@ class Coordinator:
             positions = {component: self._budget(component, rooms.get(component)) for component in self.spouts}
             offered = yield from self.spout_steps.offers(positions, lambda name: len(self.topology.tasks(name)))
         clocks = self._timers.due(now_ms)
-        if clocks or any(offered.values()):  # an idle poll costs the same whatever sources there are
+        if clocks or any(offered.values()):  # an idle poll costs the same for any number of sources
             yield from self._watermarks.ask(self.ledger.progress, offered)
-        offered = offered if self.lifecycle.emits else {}  # it may have been deactivated while a spout was asked
+        offered = offered if self.lifecycle.emits else {}  # it may have been deactivated during a call of a spout
         entries = PlanEntries(self.lane, self.ledger, self.spouts, self.buffers)
         budgets = {
             name: min(self.rates[name].budget, rooms.get(name, 1 << 62)) for name, _ in self._tasks_with_buffers()
@@ -253,7 +253,7 @@ class Coordinator:
         return plan
 
     def _with_streams(self, plan: MicroBatchPlan) -> MicroBatchPlan:
-        """The plan, with what windows have to know of the sources of their tuples."""
+        """The plan, with the sources of tuples for windows."""
         plan = replace(plan, open_ranges=self._watermarks.open_ranges(self.ledger))
         return replace(plan, streams=self._watermarks.streams(plan, self.ledger))
 
@@ -271,7 +271,7 @@ class Coordinator:
         return {component: allowance.tuples for component, allowance in allowances.items()}
 
     def _holders(self, keys: Sequence[int]) -> tuple[int, ...]:
-        """The tasks that hold some of these trees and can receive a clock, which asks them for the held tuples."""
+        """The tasks that hold some of these trees and can receive a clock, which requests the held tuples."""
         clocked = set(self.lane.clocked()) if keys else ()
         holders = self.ledger.holders_of(keys) if keys else ()
         return tuple(task for task in holders if self.topology.task_owner(task)[0] in clocked)
@@ -295,7 +295,7 @@ class Coordinator:
     def _rotate(self, mono_s: float) -> None:
         due = 1 + math.floor((mono_s - self._next_rotation) / self._rotate_every)
         if due > 0 and self.config.enable_message_timeouts:
-            for _ in range(min(due, ROTATIONS)):  # after so many no tree is left that a further one would find
+            for _ in range(min(due, ROTATIONS)):  # after this many rotations no tree is left
                 self.ledger.expire()
             self._next_rotation += due * self._rotate_every
 
@@ -319,7 +319,7 @@ class Coordinator:
         return False
 
     def _outbox_acks_due(self, outbox_acks: Sequence[tuple[int, int, int]]) -> float:
-        """The monotonic time from which a micro-batch runs for outbox acks alone."""
+        """The monotonic time at which a micro-batch runs for outbox acks alone."""
         return self._promoted_at + (OUTBOX_ACKS_WAIT_SECS if len(outbox_acks) < OUTBOX_ACKS_PER_PLAN_MAX else 0.0)
 
     def _budget(self, component: str, probe: int | None) -> int:
@@ -337,7 +337,10 @@ class Coordinator:
                 yield spec.id, self.topology.tasks(spec.id)
 
     def _limit_buffers(self) -> None:
-        """Limit the waiting records to the expected size of the next two micro-batches."""
+        """Limit the waiting records to the expected size of the next two micro-batches.
+
+        A longer queue makes no message finish earlier, and all of it is emitted again when the driver dies.
+        """
         for component, numbers in self._tasks_with_buffers():
             rate = self.rates[component]
             waiting_max = math.ceil((rate.budget + rate.outlook) / len(numbers))
@@ -422,7 +425,7 @@ class Coordinator:
         read = positions_read(plan.alive_entries(self.life), self._reads, self.topology.task_owner)
         for component, rate in self.rates.items():
             emitted = self._emitted_since(component)
-            if component not in self._probing:  # the duration of a probe says nothing about the rate
+            if component not in self._probing:  # the duration of a probe has no meaning for the rate
                 rate.observe(elapsed_ms, read[component], emitted)
         self._limit_buffers()
 
@@ -487,7 +490,7 @@ class Coordinator:
 
     @property
     def asked_s(self) -> float | None:
-        """A monotonic time at which, or after which, all sources were asked and had nothing new; None if they had."""
+        """A monotonic time at or after which all sources had nothing new; None if a source had something."""
         if not self.lane.inlets or self.nothing_new_s is None:
             return self.nothing_new_s
         return None if self.inlets_quiet_s is None else min(self.nothing_new_s, self.inlets_quiet_s)

@@ -1,6 +1,6 @@
-"""Effects: what the driver machine asks of the program that runs it.
+"""Effects: the requests of the driver machine to the program that runs it.
 
-The machine changes nothing outside of itself: it yields these values, one by one, and goes on when the shell has
+The machine changes nothing outside of itself: it yields these values, one by one, and continues when the shell has
 performed them. A shell may die before or after each of them.
 """
 
@@ -18,7 +18,7 @@ from sparkbolt.wire.plan import MicroBatchPlan
 from sparkbolt.wire.verdicts import Feedback
 
 Rows: TypeAlias = Callable[[], list[Any]]
-"""Makes the rows of a micro-batch, anew with each call: user code may change them."""
+"""Makes new rows of a micro-batch with each call: user code may change them."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class OpenSpouts:
 
 @dataclass(frozen=True)
 class CallSpout:
-    """Call a method of a ``PartitionedSpout``; the result is what it returns. The machine may be used meanwhile."""
+    """Call a method of a ``PartitionedSpout``; the result is its return value. Other events may run meanwhile."""
 
     component: str
     spout: PartitionedSpout
@@ -74,10 +74,10 @@ class LetSpoutsEmit:
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing is to be done: wait a little. The result is whether to look again; False answers that there is none."""
+    """There is nothing to do: wait a little. The result is whether to look again; if not, Spark gets no new plan."""
 
     at_once: bool = False
-    """Whether to answer at once unless the topology is inactive, so that Spark asks its other sources again."""
+    """Whether to answer at once unless the topology is inactive, so that Spark polls its other sources again."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Fence:
-    """Check that no later life has begun: what follows counts. Raises ``FencedError`` otherwise."""
+    """Check that no later life has begun, before effects that count. Raises ``FencedError`` otherwise."""
 
     life: int
 
@@ -148,7 +148,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Tell:
-    """A micro-batch is promoted: spouts, listeners and those who observe the topology may know it."""
+    """A micro-batch is promoted: spouts, listeners and observers of the topology may get its results."""
 
     promotion: Promotion
 
@@ -184,4 +184,4 @@ Effect: TypeAlias = (
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Effect, Any, T]
-"""What happens for one event: it yields effects, receives their results, and returns a value."""
+"""The steps for one event: yields effects, receives their results, and returns a value."""

@@ -1,8 +1,7 @@
 """The lifecycle of a topology in one driver: its states, and the transitions between them.
 
-Rule 1: ``TRANSITIONS`` is the only definition. An event that a state does not list changes nothing, and an order that
-is such an event is refused.
-Rule 2: what a life of the driver reports changes nothing after that life has ended.
+``TRANSITIONS`` is the only definition. An event that a state does not list changes nothing, and an order that is such
+an event is refused. Reports of a life of the driver change nothing after that life has ended.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from sparkbolt.errors import EngineError
 
 
 class TopologyState(Word):
-    """What a topology does, as ``sparkbolt list`` shows it."""
+    """The state of a topology, as ``sparkbolt list`` shows it."""
 
     STARTING = "starting"
     ACTIVE = "active"
     INACTIVE = "inactive"
     RESTARTING = "restarting"
-    """Its query failed, or a restart was asked for, and it begins again."""
+    """Its query failed, or a restart was requested, and it begins again."""
     DRAINING = "draining"
-    """It was asked to stop, and its open trees finish."""
+    """A stop was requested, and its open trees finish."""
     KILLED = "killed"
     """It was killed, and its open trees finish."""
     ENDED = "ended"
     """It has finished or was stopped."""
     FAILED = "failed"
     DEAD = "dead"
-    """It ended without a word: its process is gone, or gave no sign of life for ``BEAT_LOST_SECS``."""
+    """It ended without a report: its process is gone, or has not reported for ``BEAT_LOST_SECS``."""
 
     @property
     def runs(self) -> bool:
@@ -41,14 +40,14 @@ class TopologyState(Word):
 
 
 class LifecycleEvent(Word):
-    """What changes the state of a topology."""
+    """The events that change the state of a topology."""
 
     WORKS = "works"
-    """Spark runs its first micro-batch, or has been told that there is nothing to do."""
+    """Spark runs its first micro-batch, or has the answer that there is nothing to do."""
     ACTIVATE = "activate"
     DEACTIVATE = "deactivate"
     RESTART = "restart"
-    """A restart is asked for."""
+    """A restart is requested."""
     QUERY_FAILS = "query fails"
     """Its query failed, and is started again."""
     STOP = "stop"
@@ -56,7 +55,7 @@ class LifecycleEvent(Word):
     FAIL = "fail"
     """It is given up."""
     END = "end"
-    """All that runs for it ends."""
+    """All its processes and threads end."""
 
 
 _S, _E = TopologyState, LifecycleEvent
@@ -113,7 +112,7 @@ class Lifecycle:
         self.lock = nullcontext() if lock is None else lock
         self.state = TopologyState.STARTING
         self.emits = True
-        """Whether spouts may emit: as was ordered last, and never in a state in which they must not."""
+        """Whether spouts may emit: by the last order, and never in a state in which they must not."""
         self.opening: list[str] = []
         """The spout tasks whose ``open`` has not returned."""
         self.failure: str | None = None
@@ -127,7 +126,7 @@ class Lifecycle:
         self._ended = self._ran = self._worked = -1
         """The newest life that has ended, has run a micro-batch, and works."""
 
-    # What the lives report.
+    # Reports of lives.
 
     def on(self, event: LifecycleEvent) -> bool:
         """Change the state; False if nothing changes, since this state does not know the event."""
@@ -174,7 +173,7 @@ class Lifecycle:
 
     @property
     def has_run(self) -> bool:
-        """Whether Spark has run a micro-batch, or was told that there is nothing to do, since the life that ended."""
+        """Whether Spark has run a micro-batch, or was answered that there is none, since the last life ended."""
         return self._ran > self._ended
 
     @property
@@ -188,12 +187,12 @@ class Lifecycle:
 
     @property
     def trouble(self) -> str | None:
-        """Why the topology does not run properly, in a sentence, as far as its state tells; None if it does."""
+        """Why the topology does not run properly, in a sentence, as far as its state shows it; else None."""
         if self.failure is None and self.begins_again and not self._restart_is_ordered:
             return f"its query failed and is being started again: {self.why_restarted}"
         return self.failure
 
-    # What ends them.
+    # Ends of lives.
 
     def restart(self, life: int, why: str, *, ordered: bool) -> bool:
         """A life ends, and another one follows; False if this is refused."""
@@ -210,7 +209,7 @@ class Lifecycle:
                 self.failure = self.failure or why
 
     def kill(self, why: str, until_s: float) -> bool:
-        """The topology is killed; False if it was killed before, whose time this may shorten, or has ended."""
+        """The topology is killed; False if it has ended, or was killed before: then this may shorten the time."""
         with self.lock:
             if self.killed is not None:
                 self.killed.until_s = min(self.killed.until_s, until_s)
@@ -223,7 +222,7 @@ class Lifecycle:
     # Orders.
 
     def order(self, event: LifecycleEvent, done: str) -> None:
-        """Carry out an order; ``done`` is what is ordered, such as "activated".
+        """Carry out an order; ``done`` is the order as a participle, such as "activated".
 
         Raises:
             EngineError: the order is refused in this state.

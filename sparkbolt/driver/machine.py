@@ -1,11 +1,11 @@
-"""The driver machine: the order in which a life of the driver does things, said once and without I/O.
+"""The driver machine: the order of the steps of a driver's life, without I/O.
 
     begin       take a life's number, load the ledger, open the spouts
     asked       first of all: commit rows and tell spouts their progress; then promote, plan
     confirmed   the plan runs
     ran         execute, then make letters, rows and the entry durable
-    committed   commit rows, promote, tell, compact
-    query_ended as ``committed``, if Spark has committed what is staged
+    committed   commit rows, promote, notify, compact
+    query_ended as ``committed``, if Spark has committed the staged micro-batch
 
 Each method of an event is a generator: it yields effects (``effects``), and the shell that runs it performs them. There
 are three shells: ``spark``, the simulator, and ``LocalEngine``.
@@ -153,9 +153,9 @@ class DriverMachine:
         self._is_new = True
         """Whether nothing was planned, and the rows of earlier lives may not be outside."""
         self._answered_s: deque[float] = deque(maxlen=2)
-        """When Spark was answered last, and before that, on the monotonic clock."""
+        """The monotonic times of the last answer to Spark, and of the one before."""
         self.promoting = False
-        """Whether a committed micro-batch is being promoted, and not everybody was told yet."""
+        """Whether a committed micro-batch is being promoted, and some receivers are not notified yet."""
         self.promoted = False
         """Whether it has promoted a micro-batch."""
         self.running: tuple[int, float] | None = None
@@ -167,7 +167,7 @@ class DriverMachine:
         """The ledger of this life."""
         return self.coordinator.ledger
 
-    # Spark asks for the next plan.
+    # Spark requests the next plan.
 
     def asked(self, start: Offset) -> Steps[Offset]:
         """Promote the micro-batch that ends at ``start``, if it is committed; then plan the next one.
@@ -204,9 +204,9 @@ class DriverMachine:
     def _look_at_inlets(self, committed: int | None) -> None:
         """Note since when the sources of inlets have had nothing new, if they have.
 
-        Spark asks them before it asks here, and runs a micro-batch if any source has something new. So they had nothing
-        if Spark has run none since its last request (``committed`` is None), or one in whose offsets only the plan is
-        new.
+        Spark polls them before it polls here, and runs a micro-batch if any source has something new. So they had
+        nothing if Spark has run none since its last request (``committed`` is None), or one in whose offsets only the
+        plan is new.
         """
         since_s = self._answered_s[0] if len(self._answered_s) == 2 else None
         rows = committed is not None and self.planner.has_rows(committed)
@@ -248,7 +248,7 @@ class DriverMachine:
         yield from self.staged(micro_batch_id, feedback)
 
     def _executed(self, plan: MicroBatchPlan) -> Steps[Feedback]:
-        """Execute a plan until an execution counts; the next one leaves out what failed in those before."""
+        """Execute a plan until an execution counts; each one leaves out the messages that failed in earlier ones."""
         transaction, times = self._transaction, self.coordinator.observed.times
         feedback: Feedback
         if transaction is None:
@@ -269,7 +269,7 @@ class DriverMachine:
         return feedback
 
     def staged(self, micro_batch_id: int, feedback: Feedback) -> Steps[None]:
-        """Stage what an execution has found; it replaces an earlier staging of the same micro-batch."""
+        """Stage the feedback of an execution; it replaces an earlier staging of the same micro-batch."""
         times = self.coordinator.observed.times
         times.collected_ms = self._clock.now_ms
         yield Fence(self.coordinator.life)

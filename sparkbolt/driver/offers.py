@@ -1,9 +1,7 @@
 """Offers: the ranges that a spout offers for the next read, as its ``next_ranges`` returned them.
 
-Rule: an invalid offer is refused, with the name of the spout, before anything is taken from it. A spout must never
-offer a position again that was planned before, because its record would be processed as another message.
-
-It is separate from ``coordinator``, which relies on valid ranges.
+An invalid offer is refused, with the name of the spout, before anything is taken from it. A spout must never offer a
+planned position again, because its record would be processed as another message.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ def checked(component: str, given: Any, progress: Mapping[str, int], tasks: int)
 
     Args:
         component: the spout's id.
-        given: what its ``next_ranges`` returned.
+        given: the return value of its ``next_ranges``.
         progress: source to end of the planned positions: the argument of ``next_ranges``.
         tasks: the number of the spout's tasks.
 

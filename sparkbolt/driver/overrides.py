@@ -1,6 +1,6 @@
 """Overrides: the settings of a topology that can be changed while it runs.
 
-Rule: ``Config`` never changes. The coordinator has the overrides beside it, and hands them to the next life.
+``Config`` never changes. The coordinator has the overrides beside it, and passes them to the next life.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class TraceWish:
     """Only messages of this spout; None: of any."""
 
     def positions(self, source: str) -> tuple[int, ...]:
-        """The position that is meant in a source; none if another source is meant.
+        """The position that it names in a source; none if it names another source.
 
         >>> TraceWish("a.txt@40").positions("/books/a.txt"), TraceWish("a.txt@40").positions("/books/aa.txt")
         ((40,), ())
@@ -38,7 +38,7 @@ class TraceWish:
         return (int(position),) if any(f"/{name}".endswith(f"/{place.lstrip('/')}") for name in names) else ()
 
     def is_id(self, message_id: Any) -> bool:
-        """Whether it means a message by its id, which may be given with or without the quotes of a text.
+        """Whether it names a message by its id, with or without the quotes of a text.
 
         >>> TraceWish("17").is_id("17"), TraceWish("'17'").is_id("17"), TraceWish("17").is_id(17)
         (True, True, True)
@@ -48,7 +48,7 @@ class TraceWish:
 
 @dataclass(frozen=True)
 class Overrides:
-    """What applies instead of the settings in ``Config``; what is missing applies as it is there."""
+    """The values that replace settings in ``Config``; a missing one leaves the setting unchanged."""
 
     max_spout_pending: Mapping[str, int | None] = field(default_factory=dict)
     """By component; None: there is no limit."""
@@ -73,7 +73,7 @@ def traced_sequences(
     """The sequences of an entry whose trees are to be traced, ascending.
 
     Args:
-        wishes: what is to be traced.
+        wishes: the messages to trace.
         component: the spout of the entry.
         entry: an entry of a plan.
         message_ids: for records of a ``Spout``: the id of each; otherwise empty.

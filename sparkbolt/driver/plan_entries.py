@@ -1,12 +1,7 @@
 """Plan entries: what the next micro-batch reads, what it retries, and what it reads for dead letters.
 
-Rule 1: records of one source that are at the same attempt share an entry. A range that could not be read is an entry of
-its own.
-Rule 2: a plan stays small: the number of dead letters and of their characters is limited; the others wait.
-Rule 3: dead letters at their first attempt are written together. A dead letter at a later attempt has its own entry, so
-that it alone succeeds or fails.
-Rule 4: records of a ``Spout`` travel with the plan. So what is retried of them has half of the room and of the bytes of
-their task; the other half is for records that were never planned.
+Records of one source that are at the same attempt share an entry; a range that could not be read is an entry of its
+own. A plan stays small: the number of dead letters and of their characters is limited, and the others wait.
 """
 
 from __future__ import annotations
@@ -40,16 +35,19 @@ class PlanEntries:
     ) -> None:
         """Begin a plan without entries; the arguments are those of the coordinator."""
         self.read: list[Entry] = []
-        """What spouts read."""
+        """The entries that spouts read."""
         self.again: list[Entry] = []
-        """What tasks emit again from their outboxes."""
+        """The entries that tasks emit again from their outboxes."""
         self._lane, self._ledger, self._spouts, self._buffers = lane, ledger, spouts, buffers
         self._bytes = lane.topology.config.micro_batch_bytes_max // max(1, len(buffers))
         """How many bytes the records of one task of a ``Spout`` may have."""
         self._bases: dict[int, int] = {}
 
     def add_retries(self, ready_ms: int, rooms: Mapping[str, int]) -> None:
-        """Add the retries and dead letters that are due; retries of a component with a room have half of it."""
+        """Add the retries and dead letters that are due; retries of a component with a room have half of it.
+
+        The other half is for records that were never planned.
+        """
         half = {component: (room + 1) // 2 for component, room in rooms.items()}
         retries = list(self._that_fit(self._ledger.messages.retries.due(RETRIES_PER_PLAN_MAX, ready_ms, half)))
         entries = retry_entries(retries, self._base, self._reads_once)
@@ -85,7 +83,7 @@ class PlanEntries:
                 left -= len(buffer.planned)
 
     def _that_fit(self, retries: Iterable[Retry]) -> Iterator[Retry]:
-        """The retries without those of a ``Spout`` for whose records there are not enough bytes."""
+        """The retries without those of a ``Spout`` whose records exceed the bytes."""
         sizes = Counter[int]()
         for retry in retries:
             buffer = self._buffers.get(retry.task)
@@ -117,7 +115,7 @@ def retry_entries(
     """The entries for the retries that are not dead letters.
 
     Args:
-        retries: what is due.
+        retries: the retries that are due.
         base_of: reserves a number of sequences for a task, and returns the first of them.
         reads_once: whether the spout of a task emits each record at most once.
 
@@ -145,8 +143,11 @@ def retry_entries(
 def letter_entries(retries: Iterable[Retry], next_letter: Callable[[int], int]) -> list[Entry]:
     """The entries for the retries that wait for dead letters.
 
+    Dead letters at their first attempt share an entry. One at a later attempt has an entry of its own, so that it
+    alone succeeds or fails.
+
     Args:
-        retries: what is due, the longest first.
+        retries: the retries that are due, the longest first.
         next_letter: returns the first sequence of a task that is free for dead letters.
 
     >>> again = [Retry(1, "a.txt", at, attempt, letter="{}") for at, attempt in ((10, 1), (50, 2), (20, 1))]

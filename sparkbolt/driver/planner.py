@@ -1,11 +1,11 @@
-"""The planner: what the offsets of ``latestOffset(start)`` and ``partitions(start, end)`` stand for.
+"""The planner: the meaning of the offsets of ``latestOffset(start)`` and ``partitions(start, end)``.
 
 Rule 1: the start of a request shows what Spark has committed; it is compared with what was promoted. A life that is
 behind plans nothing: another driver has committed since the ledger was loaded. A life that begins now is up to date.
 Rule 2: the end of a micro-batch is a plan, either whole or as the name of its file. Spark runs a micro-batch 0 even
 before any data has arrived, because it has no start to compare with; its plan reads nothing.
-Rule 3: with inlets, Spark also runs micro-batches of which this source knows nothing, as its end has not changed. They
-get a plan that reads nothing when they run, and what is committed shows in Spark's log of commits alone.
+Rule 3: with inlets, Spark also runs micro-batches without a request to this source, whose end has not changed. They get
+a plan that reads nothing when they run, and only Spark's log of commits shows that they are committed.
 Rule 4: the same end gives the same plan, in any life.
 
 It never waits, locks or writes; files are an argument.
@@ -63,7 +63,7 @@ class Planner:
         """The staged micro-batch that is committed according to ``start``; None if all committed ones are promoted.
 
         Raises:
-            OutdatedLifeError: Spark has committed more than this life knows of.
+            OutdatedLifeError: Spark has committed more than this life knows.
             CheckpointError: Spark has committed less than the ledger has promoted.
         """
         ledger = self.coordinator.ledger
@@ -106,7 +106,7 @@ class Planner:
         staged = self.coordinator.ledger.staged
         return staged if staged is not None and staged == last_commit else None
 
-    # What Spark has logged.
+    # Spark's log.
 
     def has_rows(self, micro_batch_id: int) -> bool:
         """Whether Spark's log has this micro-batch with something new of the sources of inlets."""
@@ -146,7 +146,7 @@ class Planner:
 
         The entries of one spout task stay together, in their order.
         """
-        # By identity: to compare entries, or to hash them, takes as long as they have positions and letters.
+        # By identity: the time to compare or hash entries grows with their positions and letters.
         alive = {id(entry) for entry in plan.alive_entries(self.coordinator.life)}
         pieces: dict[int, list[Piece]] = {}
         for index, entry in enumerate(plan.entries):
@@ -174,10 +174,10 @@ class Planner:
         return {"micro_batch_id": plan.micro_batch_id, "file": name}, (Write(f"plans/{name}", text.encode()),)
 
     def plan_of(self, offset: Offset) -> MicroBatchPlan:
-        """The plan of this life, or of an earlier one, that an offset stands for.
+        """The plan of an offset, made by this life or an earlier one.
 
         Raises:
-            CheckpointError: it stands for no plan, or the plan's file is missing.
+            CheckpointError: it has no plan, or the plan's file is missing.
         """
         return plan_of(offset, self._files, self._where)
 

@@ -1,14 +1,9 @@
 """The rate: how much a micro-batch reads.
 
-Rule 1: start small. A micro-batch should take ``micro_batch_target_ms``, or twice its floor if that is longer. The
-floor is the duration that does not depend on the size, so at least as much time goes into work as into the floor.
-Rule 2: floor and cost per position are measured from micro-batches of different sizes. The cost is the median slope
-over all pairs of the last ones, so that one outlier has no effect (Theil and Sen); the floor is the rest of the
-duration. Until two sizes are known, a micro-batch that took longer than the target is assumed to have no floor:
-otherwise the next one might take several times as long.
-Rule 3: the budget at most doubles or halves in one step. It grows faster only until the target is met for the first
-time.
-Rule 4: the first micro-batch of a life also starts processes, so it is dropped as soon as there is a second one.
+A micro-batch should take ``micro_batch_target_ms``, or twice its floor if that is longer. The floor is the duration
+that does not depend on the size, so at least as much time goes into work as into the floor. Floor and cost per position
+are measured from micro-batches of different sizes: the cost is the median slope over all pairs of the last ones, so
+that one outlier has no effect (Theil and Sen), and the floor is the rest of the duration.
 """
 
 from __future__ import annotations
@@ -23,7 +18,7 @@ from sparkbolt.api.ranges import Range
 from sparkbolt.wire.plan import Entry
 
 FULL = 0.9
-"""A micro-batch that used less than this share of its budget says nothing about larger ones."""
+"""A micro-batch that used less than this share of its budget is no measure for larger ones."""
 SEEN_MAX = 8
 """How many of the last micro-batches are used to estimate floor and cost."""
 SPREAD = 1.25
@@ -34,7 +29,11 @@ FLOOR_RISE = 1.02
 
 @dataclass
 class RateController:
-    """The budget of one spout, in positions; in records if its records have no positions."""
+    """The budget of one spout, in positions; in records if its records have no positions.
+
+    It starts small. In one step it at most halves, and at most doubles once it has met the target. The first
+    micro-batch of a life also starts processes, so its measurement is dropped as soon as there is a second one.
+    """
 
     target_ms: float
     budget: int
@@ -55,7 +54,7 @@ class RateController:
     _floor_max_ms: float = float("inf")
 
     def __post_init__(self) -> None:
-        """Keep also the first budget within the limit."""
+        """Keep the first budget within the limit, too."""
         self.budget = max(1, min(self.budget, self.budget_max))
         self.outlook = int(self.growth * self.budget)
 
@@ -105,7 +104,7 @@ class RateController:
         return factor
 
     def limit(self, target_ms: float, budget_max: int) -> None:
-        """Go on with another target and another limit; what was measured remains."""
+        """Continue with another target and another limit; the measurements remain."""
         self.target_ms, self.budget_max = target_ms, budget_max
         self.budget = max(1, min(self.budget, budget_max))
 
@@ -123,7 +122,7 @@ def positions_read(
 
     Args:
         entries: the entries of its plan that were read.
-        reads: what executors have read, as in ``Feedback``.
+        reads: the ranges that executors have read, as in ``Feedback``.
         task_owner: (component, index) of a task number.
     """
     planned, measured = Counter[str](), Counter[str]()

@@ -1,11 +1,7 @@
 """The restart policy: when a failed query is started again, and when it is not.
 
-Rule: there are at most ``restarts_max`` starts within ``restart_window_secs``; the wait doubles with each of them. A
-failure that every start would repeat, because it is a mistake in the topology or its checkpoint, is not retried. A
-failure before anything of the topology has run, because the machine is overloaded or a spout's source is away, does not
-count as one of these starts; it is retried for ``outage_patience_secs``.
-
-Time is an argument: ``mono_s`` is a monotonic clock, in seconds.
+There are at most ``restarts_max`` starts within ``restart_window_secs``; the wait doubles with each of them. Time is an
+argument: ``mono_s`` is a monotonic clock, in seconds.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Watermarks: for which sources the watermark of windows has to wait.
 
-Rule 1: a source that has records to be read, or has not begun, holds the watermark. One that was read to its end holds
-it no longer. One that has nothing at present holds it until it was idle for the bolt's timeout, and not at all if it
-never had a tuple.
-Rule 2: sources are known for the tuples of tracked spouts that list them (``unread``). All other tuples are those of
-their stream, as in Storm.
+A source that has records to be read, or has not begun, holds the watermark. A source that was read to its end does not.
+A source without new records holds it until it was idle for the bolt's timeout, and not at all if it never had a tuple.
+Sources are known for the tuples of tracked spouts that list them (``unread``); all other tuples are those of their
+stream, as in Storm.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from sparkbolt.wire.plan import Entry, MicroBatchPlan
 from sparkbolt.wire.stream_sources import NOTHING_YET, StreamSources
 
 IDLE_SOURCE_MS = 10_000
-"""For how long a source that has nothing at present holds the watermark, for a bolt without an idle timeout."""
+"""For how long a source without new records holds the watermark, for a bolt without an idle timeout."""
 OPEN_RANGES_MAX = 200
 """The most ranges of earlier plans that a plan names: those planned last, since their tuples are most likely held."""
 
@@ -64,7 +63,7 @@ class Watermarks:
 
         Args:
             progress: as in ``Ledger``.
-            offered: the ranges that the plan reads which is made now.
+            offered: the ranges of the plan that is being made.
         """
         for component, spout in self._spouts.items():
             new = {range_.source: range_.end for range_ in offered.get(component, ())}
@@ -76,7 +75,7 @@ class Watermarks:
                 self._unread[component] = sources
 
     def streams(self, plan: MicroBatchPlan, ledger: Ledger) -> tuple[StreamSources, ...]:
-        """What a plan tells about each stream; the plan has its entries and open ranges."""
+        """The data on each stream for a plan, which has its entries and open ranges."""
         if not self._unread:
             return ()
         codes = {place: code for code, place in enumerate(plan.sources(self._owner))}

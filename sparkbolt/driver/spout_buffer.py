@@ -2,10 +2,6 @@
 
 A buffer is a message log in the driver's memory that is lost with its life. It keeps the records; the ledger decides
 which of them are retried or become dead letters, and when. A record's position is the sequence of its first attempt.
-
-Rule: a buffer holds at most as many unfinished tuples as its spout may have pending. Of these, only about as many wait
-for their first plan as the next two micro-batches take: a longer queue would not make any message finish earlier, and
-all of it is emitted again when the driver dies.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ SPOUT_BUFFER_RECORDS_MAX = 65_536
 
 
 class BufferedRecord(NamedTuple):
-    """What a spout has emitted."""
+    """A record that a spout has emitted."""
 
     record: Record
     message_id: Any
@@ -43,7 +39,7 @@ class SpoutBuffer:
     fails_lettered: bool = False
     """Whether the spout's ``fail`` is called, and not its ``ack``, once the dead letter of a message is durable.
 
-    This is so if only the checkpoint receives the dead letter.
+    True if only the checkpoint receives the dead letter.
     """
     waiting: deque[BufferedRecord] = field(default_factory=deque)
     planned: list[BufferedRecord] = field(default_factory=list)

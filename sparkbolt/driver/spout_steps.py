@@ -1,4 +1,4 @@
-"""Spout steps: what the partitioned spouts of a life are asked and told; each call is an effect."""
+"""Spout steps: the calls of the partitioned spouts of a life; each call is an effect."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class SpoutSteps:
     """The partitioned spouts of one life."""
 
     def __init__(self, spouts: Mapping[str, PartitionedSpout], inlets: Iterable[str], ledger: Ledger) -> None:
-        """Ask nothing yet.
+        """Store the arguments; no spout is called yet.
 
         Args:
             spouts: as in ``Coordinator``.
-            inlets: the components whose rows Spark reads: they offer no ranges, and do not know when they are finished.
-            ledger: says how far the spouts have come, and counts their lags.
+            inlets: the components whose rows Spark reads: they offer no ranges, and do not report their ends.
+            ledger: has the progress of the spouts, and counts their lags.
         """
         self._spouts = spouts
         self._reads = {component: spout for component, spout in spouts.items() if component not in inlets}
         self._ending = [component for component, spout in self._reads.items() if defines(spout, "finished")]
         self._ledger = ledger
         self._finished: dict[str, Mapping[str, int]] = {}
-        """By spout: the progress for which it has answered that it is finished."""
+        """By spout: the progress for which its ``finished`` returned True."""
 
     def _progress(self, component: str) -> Mapping[str, int]:
         return self._ledger.progress.get(component, {})
@@ -65,7 +65,7 @@ class SpoutSteps:
             yield CallSpout(component, spout, hook, arguments)
 
     def tell_sources(self, components: Iterable[str], *, changed: bool) -> Steps[None]:
-        """Tell spouts the state of their sources: of all, or of those that have changed."""
+        """Report to spouts the state of their sources: of all, or of those that have changed."""
         for component in components:
             if defines(self._spouts.get(component), "on_sources_changed"):  # to make the views takes time
                 yield from self.tell(component, "on_sources_changed", self._ledger.views(component, changed=changed))
@@ -81,7 +81,7 @@ class SpoutSteps:
                 self._ledger.metrics.lags[component] = {source: lag for source, lag in lags.items() if lag}
 
     def ask_finished(self, is_done: Callable[[], bool]) -> Steps[None]:
-        """Ask the spouts whether they have read everything, if nothing else is left to do."""
+        """Call ``finished`` of the spouts, if nothing else is left to do."""
         for component in self._ending if self._ending and is_done() else ():
             progress = dict(self._progress(component))
             if self._finished.get(component) != progress and (
@@ -90,5 +90,5 @@ class SpoutSteps:
                 self._finished[component] = progress
 
     def is_finished(self, component: str) -> bool:
-        """Whether a spout has answered that it has read everything."""
+        """Whether ``finished`` of a spout has returned True."""
         return self._finished.get(component) == self._progress(component)

@@ -1,7 +1,4 @@
-"""Timers: when the tasks of bolts with a bolt runtime must receive the time, and when bolts get tick tuples.
-
-It is apart from ``coordinator``, its only user, because it can be understood and tested without any plan.
-"""
+"""Timers: when the tasks of bolts with a bolt runtime must receive the time, and when bolts get tick tuples."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ class Timers:
 
     Args:
         unknown: numbers of tasks that may have a timer and have not reported it: tasks of an earlier life, and tasks
-            whose timers begin with the topology. Each of them is asked once.
+            whose timers begin with the topology. Each of them gets the time once.
 
     >>> timers = Timers()
     >>> timers.reported = {3: Timer(1000), 4: None}
@@ -39,7 +36,7 @@ class Timers:
 
     @property
     def waits(self) -> bool:
-        """Whether a task still has to process what it has already received."""
+        """Whether a task still has to process tuples that it has already received."""
         return any(timer.waits for timer in self._timers.values())
 
     def count(self, told: Iterable[int]) -> None:
@@ -82,7 +79,10 @@ class Ticks:
         return list(self._next_ms.values())
 
     def count(self, told: Iterable[str], now_ms: int) -> None:
-        """Apply a promotion whose plan, made at ``now_ms``, gave ticks to the bolts ``told``; none is made up for."""
+        """Apply a promotion whose plan, made at ``now_ms``, gave ticks to the bolts ``told``.
+
+        Missed ticks are not made up for.
+        """
         for component in told:
             every = self._every_ms.get(component)
             if every is None:  # the life that made the plan had a tick frequency; this one has none

@@ -7,10 +7,10 @@ Rule 2: the execution that is staged brings the failures of all aborted ones: th
 their policy says, as if they had failed in it. Its source starts and fails their trees, so that ranges of acked trees
 have no holes, but emits none of their tuples.
 Rule 3: each repeat leaves out at least one more message, so there is an end. After ``REPEATS_WHOLE`` repeats each
-further one also reads half as much of each entry and postpones the rest, which is no attempt: a bolt that fails now one
-tuple, now another ends up with a micro-batch that is small enough.
-Rule 4: the trees that bolts start are numbered in the order in which they start, which may change with what the spouts
-leave out. So as long as trees of spouts fail, only these are left out; those of bolts are found again.
+further one also reads half as much of each entry and postpones the rest, which is no attempt: a bolt that fails another
+tuple each time ends up with a micro-batch that is small enough.
+Rule 4: the trees that bolts start are numbered in the order in which they start, which may change with the messages
+that the spouts leave out. So as long as trees of spouts fail, only these are left out; those of bolts are found again.
 Rule 5: ``aborts/n`` counts for the plan that it was written for, and for no other plan with this number.
 Rule 6: a message that the execution which counts does not read (its range is postponed, or its records went with a
 dead life) has no failure of its own.
@@ -45,9 +45,9 @@ from sparkbolt.wire.verdicts import NO_HOLDER, Feedback
 
 FOLDER = "aborts"
 REPEATS_WHOLE = 3
-"""After so many repeats of a micro-batch, each further one reads half as much."""
+"""After this many repeats of a micro-batch, each further one reads half as much."""
 _WITHOUT_TUPLES = NOT_READ | {Cause.UNREADABLE, Cause.LETTER}
-"""The causes of trees without any tuple: they leave no trace, and the micro-batch need not run again for them."""
+"""The causes of trees without any tuple: they change nothing, and the micro-batch need not run again for them."""
 
 
 @dataclass
@@ -60,11 +60,11 @@ class Aborts:
     """By key of each tree that failed: its first failure."""
     hops: list[Hop] = field(default_factory=list)
     healths: dict[str, Health] = field(default_factory=dict)
-    """How the work of each bolt went in the first execution: the others do not have what failed there."""
+    """The work of each bolt in the first execution: later ones do not contain the messages that failed there."""
 
     @property
     def exclusion(self) -> Exclusion:
-        """What the next execution leaves out."""
+        """The messages that the next execution leaves out."""
         return Exclusion(np.array(sorted(self.fails), dtype=np.uint64), max(0, self.repeats - REPEATS_WHOLE))
 
     def dumps(self) -> bytes:
@@ -85,7 +85,7 @@ class Aborts:
 
 
 def aborts_mistakes(files: Files) -> list[str]:
-    """What is wrong with the files of aborted executions, in sentences."""
+    """The damage in the files of aborted executions, in sentences."""
     wrong = []
     for name in files.names(FOLDER):
         try:
@@ -105,7 +105,7 @@ class Transaction:
         self._aborts = Aborts("")
         self._tidy = False
         self._reports: list[ErrorReport] = []
-        """What was reported in aborted executions of this life."""
+        """The errors that aborted executions of this life reported."""
         self._errors: Counter[str] = Counter()
         """By component: how many errors these had."""
 
@@ -115,7 +115,7 @@ class Transaction:
         return self._aborts.repeats
 
     def begin(self, plan: MicroBatchPlan) -> Exclusion:
-        """What the first execution of a plan in this life leaves out: what earlier lives have found out about it."""
+        """The messages that the first execution of a plan in this life leaves out, from the aborts of earlier lives."""
         digest = blake2b(plan.dumps().encode(), digest_size=16).hexdigest()
         self._reports, self._errors = [], Counter()
         self._aborts = Aborts(digest)
@@ -153,7 +153,7 @@ class Transaction:
         """Put the failures of the aborted executions into the feedback of the one that counts.
 
         The source has started and failed each tree that was left out. One that it has not started is read later, or
-        went with a dead life; one that failed there in another way may stand for a range that is read later.
+        went with a dead life; one that failed there in another way may represent a range that is read later.
         """
         aborts, verdicts = self._aborts, feedback.verdicts
         if not aborts.repeats:
@@ -171,13 +171,13 @@ class Transaction:
                 feedback.metrics.setdefault(fail.component, ComponentMetrics()).failed += 1
 
     def forget(self, micro_batch_id: int) -> Iterator[Remove]:
-        """Remove what a promoted micro-batch does not need any more."""
+        """Remove the files that a promoted micro-batch no longer needs."""
         if self._aborts.repeats:
             yield Remove(f"{FOLDER}/{micro_batch_id}")
             self._aborts = Aborts("")
 
     def outdated(self, micro_batch_id: int) -> Iterator[Remove]:
-        """Once in a life: remove what lives have left that died between a commit and its promotion."""
+        """Once in a life: remove the files of lives that died between a commit and its promotion."""
         if not self._tidy:
             for name in self._files.names(FOLDER):
                 if name.isdigit() and int(name) < micro_batch_id:

@@ -1,5 +1,5 @@
-"""Files: the implementations of ``core.base.files``, and the one place where a file is written, flushed and replaced.
+"""Files: the implementations of ``base.file_access``. All files are written, flushed and replaced here.
 
 ``local`` is for disks, ``arrow`` for any file system of pyarrow, ``hadoop`` for any file system of Hadoop, ``memory``
-for the simulator. All of them pass one test suite (``tests/unit/files/contract.py``).
+for the simulator.
 """

@@ -87,7 +87,7 @@ class ArrowFiles:
             self._system.delete_file(self._at(name))
 
     def now_ms(self) -> int | None:
-        """See ``SharedFiles.now_ms``: unknown, since each look would write an object."""
+        """See ``SharedFiles.now_ms``: unknown, because each request would write an object."""
         return None
 
     def remove_leftovers(self, folder: str) -> None:

@@ -1,7 +1,7 @@
 """Hadoop files: files on any file system that Hadoop supports, written as Spark writes its own files beside them.
 
 Spark knows for each file system how to replace a file atomically, and users may configure it
-(``spark.sql.streaming.checkpointFileManagerClass``). To delete and then rename could lose the file in a crash.
+(``spark.sql.streaming.checkpointFileManagerClass``); a crash between a deletion and a renaming would lose the file.
 Objects of the JVM are arguments, so nothing here imports Spark.
 """
 

@@ -1,10 +1,8 @@
 """Local files: how a file on a disk is replaced, created, appended to and listed.
 
-Rule 1: a file is replaced atomically and durably: written under a temporary name, flushed, renamed, and its folder is
-flushed. A reader, and a start after a power failure, finds the old content or the new content.
-Rule 2: a write that fails removes its temporary file. If the process dies, the file stays until
-``remove_leftovers``; its name begins with a dot, and listings skip such names.
-Rule 3: only a file that may be lost is not flushed (``durable=False``): a copy, or one that is written again soon.
+A file is replaced atomically and durably: a reader, and a start after a power failure, finds the old content or the new
+content. If the process dies during a write, the temporary file stays until ``remove_leftovers``; its name begins with a
+dot, and listings skip such names.
 """
 
 from __future__ import annotations
@@ -35,13 +33,13 @@ def temporary_name(name: str) -> str:
 
 
 def final_name(temporary: str) -> str | None:
-    """The name of the file that a temporary file was written for; None if this is no temporary name."""
+    """The name of the file that a temporary file was written for; None if this is not a temporary name."""
     match = _TEMPORARY.fullmatch(temporary)
     return match[1] if match else None
 
 
 def replace(path: str, write: Callable[[IO[bytes]], object], *, durable: bool = True, mode: int = 0o666) -> None:
-    """Replace a file atomically by what ``write`` writes (rule 1).
+    """Replace a file atomically by the output of ``write``, durably unless ``durable`` is False.
 
     Raises:
         OSError: The write failed, for example because the disk is full; an older file is unchanged then.
@@ -166,8 +164,8 @@ def remove_leftovers(
 
     Args:
         folder: the folder; nothing happens if it does not exist.
-        of: whether the temporary files of a name are meant.
-        older_secs: how old a file is that no process writes any more.
+        of: whether to remove the temporary files of a name.
+        older_secs: the age from which no process writes a file any more.
     """
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
@@ -186,7 +184,7 @@ class LocalFiles:
 
         Args:
             directory: its path.
-            keeps_root: False: the directory is there already, and if somebody removes it, writes fail.
+            keeps_root: False: the directory exists, and if it is removed, writes fail.
             private: folders have mode 0700 and files 0600.
         """
         self.root = os.path.abspath(os.path.expanduser(directory))
@@ -205,7 +203,7 @@ class LocalFiles:
         """See ``Files.write``; Hadoop's checksum of an older content is removed."""
         path = self._path(name)
         self._make_folder_of(path, durable)
-        _remove(_checksum(path))  # first: a checksum of other content is an error, and no checksum is none
+        _remove(_checksum(path))  # first: a checksum of other content is an error, a missing checksum is not
         replace(path, lambda file: file.write(data), durable=durable, mode=self._file_mode)
 
     def create(self, name: str, data: bytes, *, durable: bool = True) -> bool:

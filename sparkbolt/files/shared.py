@@ -1,4 +1,4 @@
-"""Shared files: what readers of a folder need that other processes and machines write to."""
+"""Shared files: what readers need of a folder that other processes and machines write to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Stamp(NamedTuple):
 
 
 class SharedFiles(Files, Protocol):
-    """``Files`` that also tell when they changed."""
+    """``Files`` with stamps that show when a file changed."""
 
     def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
         """See ``Files.write``; ``durable=False``: the file may be lost in a power failure."""

@@ -1,14 +1,8 @@
 """The lane: lays a topology out as source, level 1 .. n, acker, feedback.
 
-Rule 1: any DAG becomes a line. A bolt's level is its longest distance from the spouts; rows for a later level pass
-through the levels before it.
-Rule 2: a stateless bolt whose inputs all come from one component, by shuffle, none or local-or-shuffle grouping, runs
-in the stage of this producer. A bolt with a ``flush`` does not, unless it sets ``flush_anywhere``: in a producer's
-stage one task number may run in several processes, so output that is named by task and micro-batch would collide.
-Rule 3: the tasks of a level are spread evenly over the spark_partitions. Their dests are stored with the checkpoint and
-never computed again for it. A task without a dest, because its bolt was fused before, gets one that was never used.
-Rule 4: Spark finds the state of a level by its place among the stateful levels, so a stateful bolt must stay at the
-same place (``moved``).
+Any DAG becomes a line. A bolt's level is its longest distance from the spouts, and rows for a later level pass through
+the levels before it. The tasks of a level are spread evenly over the spark_partitions; their dests are stored with the
+checkpoint and never computed again for it.
 """
 
 from __future__ import annotations
@@ -27,7 +21,7 @@ from sparkbolt.api.runtime_bolts import RuntimeBolt
 from sparkbolt.api.topology import ComponentSpec, Topology
 
 FUSIBLE = frozenset({ShuffleGrouping, NoneGrouping, LocalOrShuffleGrouping})
-"""The groupings that do not care which task gets a tuple. A subclass may care: only these classes themselves are."""
+"""The groupings by which any task may get a tuple. Only these classes themselves: a subclass may choose tasks."""
 
 
 def spark_hash(value: int) -> int:
@@ -141,7 +135,7 @@ class Lane:
         ]
 
     def riding_dests(self, number: int) -> Sequence[int]:
-        """The dests of a level to which earlier stages send their reports, ascending; none behind the last level."""
+        """The dests of a level to which earlier stages send their reports, ascending; none after the last level."""
         return self._riding_dests[number - 1] if number <= len(self.levels) else ()
 
     @cached_property
@@ -162,12 +156,12 @@ class Lane:
         return frozenset(task for name in timed for task in self.topology.tasks(name))
 
     def clocked(self) -> tuple[str, ...]:
-        """Return the bolts whose tasks may hold tuples of an earlier life, which they are notified to drop."""
+        """Return the bolts whose tasks may hold tuples of an earlier life, and get a notice to drop them."""
         names = (name for level in self.levels for name in level.components)
         return tuple(name for name in names if self.topology.components[name].keeps_state)
 
     def placement(self) -> dict[str, Any]:
-        """Return what is stored with the checkpoint, as a JSON object."""
+        """Return the placement to store with the checkpoint, as a JSON object."""
         return {
             "spark_partitions": self.spark_partitions,
             "dests": {str(task): dest for task, dest in self.dests.items()},
@@ -178,7 +172,7 @@ class Lane:
 
 
 def lay_out(topology: Topology, cores: int, placement: Mapping[str, Any] | None = None) -> Lane:
-    """Lay a topology out for a number of cores, or by a checkpoint's ``placement`` as far as it goes.
+    """Lay a topology out for a number of cores, or by a checkpoint's ``placement`` where it has a place.
 
     The dests of tasks that are fused now stay reserved: no other task may find the state stored under them.
     """
@@ -270,6 +264,11 @@ def _fused(topology: Topology) -> dict[str, str]:
 
 
 def _may_fuse(spec: ComponentSpec) -> bool:
+    """Whether a bolt may run in the stage of its only producer.
+
+    A bolt with a ``flush`` may not, unless it sets ``flush_anywhere``: in a producer's stage one task number may run in
+    several processes, so output that is named by task and micro-batch would collide.
+    """
     return (
         spec.config.fuse
         and not spec.keeps_state

@@ -1,1 +1,1 @@
-"""What the engine measures: counters, histograms, their history, and traces for OpenTelemetry."""
+"""The measurements of the engine: counters, histograms, their history, and traces for OpenTelemetry."""

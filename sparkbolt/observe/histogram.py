@@ -1,10 +1,7 @@
 """Histograms: distributions of durations, in logarithmic buckets, so that they add up.
 
-Rule 1: bucket i holds durations from ``GROWTH ** i`` to ``GROWTH ** (i + 1)`` milliseconds, without the upper end; all
-histograms have the same buckets, so two of them add up without error.
-Rule 2: a percentile is the middle of its bucket: it is wrong by at most ``ERROR_MAX``. Maximum and sum are exact.
-
-Prior art: HdrHistogram and DDSketch.
+All histograms have the same buckets, so two of them add up without error. A percentile is the middle of its bucket,
+which is wrong by at most ``ERROR_MAX``; maximum and sum are exact. Prior art: HdrHistogram and DDSketch.
 """
 
 from __future__ import annotations

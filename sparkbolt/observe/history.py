@@ -1,11 +1,8 @@
-"""The history of a topology at three resolutions: how fast, how late and how far behind it was.
+"""The history of a topology at three resolutions: its speed, its latency and its lag.
 
-Rule 1: it is bounded: ``RINGS`` say how many buckets of which length are kept, ``BYTES_MAX`` how large the files are.
-Rule 2: buckets add up, so a window is the sum of its buckets.
-Rule 3: it is a report, never a fact that anything depends on: it is not committed with micro-batches. A process that
-dies loses what it has not written: up to one step of each ring.
-
-Time is an argument, in milliseconds since the epoch. Prior art: RRDtool's round robin archives.
+It is a report that nothing depends on, and is not committed with micro-batches: a process that dies loses what it has
+not written, up to one step of each ring. Time is an argument, in milliseconds since the epoch. Prior art: RRDtool's
+round robin archives.
 """
 
 from __future__ import annotations
@@ -73,7 +70,7 @@ _Flows = Annotated[dict[Flow, FlowCounts], Coder(flows_to_json, flows_from_json)
 
 @dataclass
 class Bucket:
-    """What a topology did in a span of time."""
+    """The work of a topology in a span of time."""
 
     JSON = SPARSE
 
@@ -91,14 +88,14 @@ class Bucket:
     parts_ms: dict[str, _Rounded] = field(default_factory=dict)
     """By part of micro-batches: how long it took, summed."""
     gauges: dict[str, float] = field(default_factory=dict)
-    """What was so last: ``open_trees``, ``retries``, ``lag``, and the memory of ``driver``, ``jvm`` and ``workers``."""
+    """The last ``open_trees``, ``retries``, ``lag``, and memory of ``driver``, ``jvm`` and ``workers``."""
     lag: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By spout and source: the lag that was known last."""
+    """By spout and source: the last known lag."""
     slowest: tuple[float, str, int] | None = None
     """(latency in milliseconds, root, time) of the slowest tree."""
 
     def add(self, other: Bucket) -> None:
-        """Add what was done later."""
+        """Add the work of a later span."""
         self.secs += other.secs
         self.micro_batches += other.micro_batches
         self.micro_batch_ms += other.micro_batch_ms
@@ -155,13 +152,13 @@ class History:
         """By name: the size of each file."""
         self._micro_batches_changed = False
         self._total = Bucket()
-        """The sum of all that was kept at the coarsest resolution when it was loaded, and of all since."""
+        """The sum of all buckets of the coarsest resolution at the load, and of all later work."""
         self.micro_batches: deque[MicroBatchRecord] = deque(maxlen=MICRO_BATCHES_MAX)
         self.damaged: list[str] = []
         """The files that could not be read; they are replaced in time."""
 
     def add(self, done: Bucket, now_ms: int) -> None:
-        """Add what the topology did just now."""
+        """Add the latest work of the topology."""
         for ring, buckets, dirty in zip(RINGS, self._rings, self._dirty, strict=True):
             start_ms = now_ms - now_ms % (ring.step_secs * 1000)
             if not buckets or buckets[-1].start_ms < start_ms:
@@ -183,7 +180,7 @@ class History:
                 self._micro_batches_changed = True
                 break
 
-    # What it tells.
+    # Queries.
 
     def ring_for(self, since_ms: int, now_ms: int) -> int:
         """The index of the finest ring that reaches back to a moment, but for a bucket or two."""
@@ -207,11 +204,11 @@ class History:
         return summed((one for one in self._rings[index] if since_ms < one.start_ms <= now_ms), int(since_ms))
 
     def all_time(self) -> Bucket:
-        """The sum of all that is known: at least of the last month."""
+        """The sum of everything: at least of the last month."""
         return self._total
 
     def view(self) -> History:
-        """The history as it is now, for a reader in another thread; what has ended is shared, the rest copied."""
+        """The current history, for a reader in another thread; ended buckets are shared, the rest is copied."""
         made = History()
         for own, others in zip(made._rings, self._rings, strict=True):
             own.extend(others)
@@ -241,7 +238,7 @@ class History:
         return files
 
     def not_written(self, names: Iterable[str]) -> None:
-        """Note that these files of ``changed_files`` could not be written: they are given again."""
+        """Note that these files of ``changed_files`` could not be written: ``changed_files`` returns them again."""
         for name in names:
             self._micro_batches_changed |= name.endswith("/micro-batches")
             for index, ring in enumerate(RINGS):
@@ -250,7 +247,7 @@ class History:
                     self._written_ms[index] = 0
 
     def old_files(self, now_ms: int) -> list[str]:
-        """The names of files that are not needed any more: too old, or beyond ``BYTES_MAX``; they are forgotten."""
+        """The names of files that are no longer needed: too old, or beyond ``BYTES_MAX``; each is named once."""
         chunks = sorted(
             (step, start, name) for name in self._sizes if (step := _step_of(name)) for start in [_start_of(name)]
         )
@@ -266,7 +263,7 @@ class History:
 
     @classmethod
     def load(cls, files: Files) -> History:
-        """The history that the files of a checkpoint have; what is damaged is left out, and named in ``damaged``."""
+        """The history in the files of a checkpoint; damaged files are left out, and named in ``damaged``."""
         made = cls()
         names = sorted(files.names(FOLDER), key=lambda name: (_step_of(name), _start_of(name)))
         for name in names:
@@ -285,7 +282,7 @@ class History:
         return made
 
     def _mend(self, index: int) -> None:
-        """Replace buckets of a ring by what the finer one has of their time, if that is more.
+        """Replace buckets of a ring by the sum of the finer ring for their time, if that is more.
 
         A coarser ring is written less often, so that a process that was killed has lost more of it.
         """

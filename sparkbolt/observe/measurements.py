@@ -1,6 +1,6 @@
 """Measurements: what stages measure besides the counts of components: flows, durations, and where time goes.
 
-Rule: measurements add up, in any order: those of tasks to those of a stage, those of stages to those of a micro-batch.
+Measurements add up, in any order: those of tasks to those of a stage, those of stages to those of a micro-batch.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ OWN_TREES = ""
 
 
 class Flow(NamedTuple):
-    """What one task gets from one stream, or emits on one."""
+    """The tuples that one task gets from one stream, or emits on one."""
 
     component: str
     task: int
     """The task's index within its component."""
     sender: str
-    """The component that sent what it gets; empty for what it emits itself, and for the trees that it started."""
+    """The component that sent the tuples that it gets; empty for its own emissions, and for the trees that it
+    started."""
     stream: str
 
 
@@ -122,7 +123,7 @@ class TimeSpan(NamedTuple):
 
 
 READ = "read"
-"""The part of a micro-batch in which executors read what spouts have planned, and run what is fused with them."""
+"""The part of a micro-batch in which executors read the ranges of spouts, and run the bolts fused with them."""
 
 
 def level_part(level: int) -> str:
@@ -144,7 +145,7 @@ class Process(NamedTuple):
 
 @dataclass
 class Measurements:
-    """What was measured in one stage, or in one micro-batch."""
+    """The measurements of one stage, or of one micro-batch."""
 
     flows: dict[Flow, FlowCounts] = field(default_factory=dict)
     execute: dict[str, Histogram] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """OpenTelemetry: sends the traces of trees to a collector.
 
-The engine never waits: a thread sends what a queue of a limited size holds, and what is not sent is counted and logged.
-The standard variables of the environment (``OTEL_...``) apply where no argument is given.
+The engine never waits: a thread sends the stories of a queue of limited size, and dropped stories are counted and
+logged. The standard variables of the environment (``OTEL_...``) apply where no argument is given.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from sparkbolt.errors import ConfigError
 from sparkbolt.observe.spans import SCHEMA, Span, SpanContext, context_of, spans_of
 
 STORIES_MAX = 10_000
-"""How many stories wait at most to be sent."""
+"""How many stories may wait to be sent."""
 DURATIONS_MAX = 10_000
-"""Of how many micro-batches, the newest, the duration is known."""
+"""For how many of the newest micro-batches the duration is known."""
 ATTEMPTS_MAX = 1_000
-"""Of how many messages that are retried, the newest, the trace of the last attempt is known."""
+"""For how many of the newest retried messages the trace of the last attempt is known."""
 SPANS_MAX = 2048
-"""How many spans the SDK's queue holds, unless ``OTEL_BSP_MAX_QUEUE_SIZE`` says more."""
+"""How many spans the SDK's queue holds, unless ``OTEL_BSP_MAX_QUEUE_SIZE`` is larger."""
 CLOSE_SECS = 5.0
 """How long the end of a topology waits until the last traces are sent."""
 log = logging.getLogger("sparkbolt")
@@ -64,7 +64,7 @@ class OpenTelemetry:
         """Store how traces are sent.
 
         Args:
-            exporter: sends the spans; by default what ``OTEL_TRACES_EXPORTER`` names, or else OTLP over HTTP to
+            exporter: sends the spans; by default the exporter in ``OTEL_TRACES_EXPORTER``, or else OTLP over HTTP to
                 ``OTEL_EXPORTER_OTLP_ENDPOINT``. It is shut down when a topology ends.
             values: whether the values of tuples, shortened, are sent as ``sparkbolt.values``.
         """
@@ -77,7 +77,7 @@ class OpenTelemetry:
         return f"OpenTelemetry({exporter}, values={self._values})"
 
     def build(self, topology: Topology) -> TraceSink:
-        """Return what sends the traces of a topology that starts.
+        """Return the sender of the traces of a topology that starts.
 
         Raises:
             ConfigError: the environment names an exporter that is not installed, or that cannot be made.
@@ -131,7 +131,7 @@ class TraceSink:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Send what is left, for at most ``CLOSE_SECS``, and log how many traces were not sent."""
+        """Send the remaining stories for at most ``CLOSE_SECS``, and log how many traces were not sent."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -158,7 +158,7 @@ class TraceSink:
                 ended = self._stories.popleft()
             try:
                 self._send(ended)
-            except Exception as error:  # noqa: BLE001  an exporter may raise anything; the next trace may go
+            except Exception as error:  # noqa: BLE001  an exporter may raise anything; the next trace may succeed
                 self._writer.fail(line_of(error))
         self._writer.close()
 
@@ -258,11 +258,11 @@ class SpanWriter:
             )
 
     def close(self) -> None:
-        """Send what is queued, and end the exporters."""
+        """Send the queued spans, and end the exporters."""
         self._provider.shutdown()
 
     def abandon(self) -> None:
-        """End the exporters without waiting for what they send, and say no more about it."""
+        """End the exporters without waiting for queued spans, and without further logs."""
         self._failed = True
         for exporter in self._exporters:
             threading.Thread(target=exporter.shutdown, name="sparkbolt-traces-end", daemon=True).start()
@@ -363,5 +363,5 @@ def _sdk_context(context: SpanContext) -> OtelContext:
 
 
 def _within(parent: OtelContext | None) -> Context:
-    """The context of a span with this parent, and without anything of the thread's own."""
+    """The context of a span with this parent, and without the thread's own context."""
     return set_span_in_context(NonRecordingSpan(parent), Context()) if parent is not None else Context()

@@ -1,8 +1,7 @@
 """Recorder: turns promotions into history.
 
-Rule: it reads what the ledger has counted; it decides nothing, and an error in it may stop no promotion.
-
-Times are arguments, in milliseconds since the epoch.
+It reads what the ledger has counted and decides nothing; an error in it must not stop a promotion. Times are arguments,
+in milliseconds since the epoch.
 """
 
 from __future__ import annotations
@@ -20,33 +19,33 @@ from sparkbolt.observe.measurements import OWN_TREES, Flow, FlowCounts, Measurem
 
 @dataclass
 class MicroBatchTimes:
-    """When the driver did its parts of one micro-batch; None: it did not, as for one that an earlier life has run."""
+    """The times of the driver's parts of one micro-batch; None for a part that this life has not done."""
 
     planned_ms: float | None = None
     """It began to plan."""
     confirmed_ms: float | None = None
     """Spark has taken the plan, and runs it."""
     collected_ms: float | None = None
-    """What tasks report has come back, combined by the acker."""
+    """The reports of tasks have arrived, combined by the acker."""
     staged_ms: float | None = None
     """It is staged, and the entry of the log is written."""
     committed_ms: float | None = None
-    """It is known that Spark has committed it."""
+    """The driver has learned that Spark has committed it."""
     promoted_ms: float | None = None
     aborted_ms: float | None = None
-    """The last execution that does not count has come back."""
+    """The last execution that does not count has ended."""
     repeats: int = 0
     """How many of them there were."""
 
 
 class Observed:
-    """What is seen of one micro-batch, from its plan to its promotion."""
+    """The observations of one micro-batch, from its plan to its promotion."""
 
     def __init__(self) -> None:
         """Begin with nothing seen."""
         self.times = MicroBatchTimes()
         self.measured = Measurements()
-        """What stages have measured, since it was staged."""
+        """The measurements of stages, set when it is staged."""
         self.latencies: dict[str, Histogram] = {}
         """By spout: the complete latencies of the trees that it acked, in milliseconds."""
         self.slowest: tuple[float, str] | None = None
@@ -73,7 +72,7 @@ class Recorder:
     """Records the history of one run of a topology."""
 
     def __init__(self, history: History, metrics: TopologyMetrics, now_ms: int) -> None:
-        """Begin; what ``metrics`` has counted already is known."""
+        """Begin with the current counts of ``metrics``, which are not recorded."""
         self.history = history
         self._seen = {component: _counted(counts) for component, counts in metrics.components.items()}
         self._until_ms = now_ms
@@ -84,7 +83,7 @@ class Recorder:
         Args:
             promotion: its results.
             metrics: the ledger's, with this micro-batch.
-            observed: what was seen of the micro-batch.
+            observed: the observations of the micro-batch.
         """
         times, measured = observed.times, observed.measured
         now_ms = int(times.promoted_ms or self._until_ms)
@@ -109,7 +108,7 @@ class Recorder:
         self.history.promoted(record)
 
     def beat(self, metrics: TopologyMetrics, gauges: Mapping[str, float], now_ms: int) -> None:
-        """Record what is so now, also while no micro-batch ends.
+        """Record the current gauges, even while no micro-batch ends.
 
         Args:
             metrics: the ledger's.
@@ -121,7 +120,7 @@ class Recorder:
         self.history.add(bucket, now_ms)
 
     def _since(self, metrics: TopologyMetrics, now_ms: int) -> Bucket:
-        """A bucket with what was counted, and how much time has gone, since the last one."""
+        """A bucket with the counts, and the elapsed time, since the last one."""
         bucket = Bucket(now_ms, secs=max(0, now_ms - self._until_ms) / 1000)
         self._until_ms = now_ms
         lag = retries = 0
@@ -157,10 +156,10 @@ def _own_trees(promotion: Promotion) -> dict[Flow, FlowCounts]:
 
 
 def _record_of(promotion: Promotion, measured: Measurements, times: MicroBatchTimes) -> MicroBatchRecord:
-    """Where the time of a micro-batch went.
+    """The parts of the time of a micro-batch.
 
-    The acker's part begins when the last level ends. What is between the parts is Spark's: it schedules, moves frames
-    and commits state.
+    The acker's part begins when the last level ends. Between the parts, Spark schedules, moves frames and commits
+    state.
     """
     spans = sorted(measured.spans.items(), key=lambda item: item[1].start_ms)
     worked_ms = max((span.end_ms for _, span in spans), default=times.confirmed_ms)

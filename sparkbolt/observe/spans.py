@@ -22,12 +22,12 @@ SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
 Attributes: TypeAlias = dict[str, str | int | bool]
 _NS_PER_MS = 1_000_000
 _BY = re.compile(r"by .*?\[\d+\] in micro-batch \d+: ")
-"""What stands before the reason in the story of a failed tree."""
+"""The text before the reason in the story of a failed tree."""
 
 
 @dataclass(frozen=True)
 class SpanContext:
-    """What identifies a span for its children and for links."""
+    """The identity of a span for its children and for links."""
 
     trace_id: int
     """128 bits, not 0."""
@@ -88,7 +88,7 @@ def spans_of(
         topology: the topology's name.
         story: the story of the tree.
         durations_ms: how long micro-batches took, as far as known: by their numbers, in milliseconds.
-        attributes: where the message came from (``trace_attributes`` of its spout).
+        attributes: the origin of the message (``trace_attributes`` of its spout).
         links: the contexts of earlier attempts at the message.
         values: whether to export the values of tuples.
     """
@@ -208,8 +208,8 @@ def _hop_spans(seed: bytes, tree: Span, story: Story, durations_ms: Mapping[int,
 def _sender(hop: Hop, before: Sequence[tuple[Hop, SpanContext]]) -> SpanContext | None:
     """The span of the hop that sent the tuple of this one; None if no hop is known to have sent it.
 
-    That is the last hop of the task that the story names. Where it names none, because only the way of one tuple is
-    known, it is the last hop before that is nearer to the spout.
+    That is the last hop of the task that the story names. If it names none, because only the path of one tuple is
+    known, it is the last earlier hop that is nearer to the spout.
     """
     named = [context for other, context in before if other.who == hop.source]
     if named or hop.depth == 0:

@@ -1,4 +1,4 @@
-"""The acker: partials in, verdicts out.
+"""The acker: turns partials into verdicts.
 
 A stage adds up the reports of its tasks (``Accounts``) and splits them by acker task (``shards_of``). An acker task
 judges its part (``judge_rows``). The driver combines the frames that reach the end of the lane (``gather``).
@@ -9,7 +9,6 @@ Rule 2: a failed root travels alone, with its cause. A fail has priority over a 
 Rule 3: any other root with a non-zero XOR travels as (key, xor, holder); a zero without init changes nothing
 and is dropped.
 Rule 4: the same rows give the same feedback, whether executors or the driver judge the partials.
-
 Rule 5: encoded keys travel as differences, because they rise slowly. XOR values travel unchanged, because they do not
 compress.
 

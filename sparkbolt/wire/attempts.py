@@ -25,7 +25,7 @@ class MessageAttempts:
         return MessageAttempts(kept, self.left_out + len(self.attempts) + 1 - len(kept))
 
     def exhausted(self, tree: FailedTree) -> ExhaustedMessage:
-        """The report on a message whose last attempt failed; that attempt is already among these."""
+        """The report on a message whose last attempt, which is among these, failed."""
         return ExhaustedMessage(self.attempts, self.left_out, tree.end, tree.message_id)
 
 

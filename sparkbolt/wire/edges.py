@@ -4,7 +4,7 @@ Rule 1: edges are made only here (``anchored``). The same step adds an edge to t
 account, so that both halves of every edge reach the acker or neither does.
 Rule 2: a parent's account is its root's account. The edges of a tuple's children are reported in the micro-batch in
 which they were emitted; the tuple's own edge is reported when the tuple is acked.
-Rule 3: what neighbouring rows with a common parent share is stored once.
+Rule 3: data that neighbouring rows with a common parent share is stored once.
 """
 
 from __future__ import annotations

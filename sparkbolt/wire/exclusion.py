@@ -1,7 +1,6 @@
 """Exclusion: what a micro-batch that runs again must leave out.
 
-Rule: a value that travels as text beside the tasks of Spark, because the tasks themselves are packed before anything
-has failed.
+The value travels as text beside the tasks of Spark, because Spark packs the tasks before anything has failed.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from sparkbolt.base.packing import pack_keys, unpack_keys
 LEFT_OUT = "it is left out of this execution of its micro-batch"
 """The reason of a failure with the cause ``excluded``, which the driver replaces."""
 HALVED = "its micro-batch ran with half of its messages, because trees failed in each execution of it"
-"""Why a message is postponed."""
+"""The reason why a message is postponed."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Exclusion:
     """How often the size of each entry was halved; the rest of an entry is postponed."""
 
     def __bool__(self) -> bool:
-        """Whether anything is left out."""
+        """Whether it leaves anything out."""
         return bool(len(self.keys) or self.halvings)
 
     def room(self, size: int) -> int:

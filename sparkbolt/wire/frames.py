@@ -42,7 +42,7 @@ Path: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class FrameKind(IntEnum):
-    """What a row holds: the first byte of its head.
+    """The kind of content of a row: the first byte of its head.
 
     No number may change, because the workers of a topology read each other's rows.
     """
@@ -71,9 +71,9 @@ _HEAD = struct.Struct("<BxxxIqq")
 _NONE_TYPE = type(None)
 _FEW_VALUES = 64
 JOINED_ROWS_MAX = 4096
-"""Frames are joined up to so many rows: then what a frame costs is little against what its rows cost."""
+"""Frames are joined up to this number of rows; then the cost of a frame is small beside that of its rows."""
 JOINED_BYTES_MAX = 1 << 20
-"""And up to so many bytes, since they are copied."""
+"""Frames are joined up to this number of bytes, because joining copies them."""
 _ARROW_TYPES: dict[type, pa.DataType] = {
     str: pa.string(),
     int: pa.int64(),
@@ -163,7 +163,7 @@ class Clock:
 
 @dataclass
 class Inbox:
-    """All that one task receives in one micro-batch."""
+    """The rows and the clock that one task receives in one micro-batch."""
 
     frames: list[Frame] = field(default_factory=list)
     clock: Clock | None = None
@@ -176,9 +176,9 @@ class Inbox:
 def joined(frames: Sequence[Frame]) -> list[Frame]:
     """The frames, where neighbours that are alike and small are one frame.
 
-    A task works on each frame by itself, and sends on by itself what it emits for it. A sender that reads its source
-    chunk by chunk sends as many frames as there are chunks to each of its consumers, and where there are many of these,
-    each frame has few rows.
+    A task works on each frame separately, and sends its emissions for it separately. A sender that reads its source
+    chunk by chunk sends one frame for each chunk to each of its consumers; if there are many consumers, each frame has
+    few rows.
     """
     if len(frames) < 2:
         return list(frames)
@@ -199,9 +199,9 @@ def joined(frames: Sequence[Frame]) -> list[Frame]:
 
 
 def _likeness(frame: Frame) -> Any:
-    """What frames have in common that may be one; the frame itself if it can be joined with no other.
+    """The common key of frames that can be joined; the frame itself if it cannot be joined with another.
 
-    Columns that are no Arrow arrays stay apart: what can be one column in each frame may be none in both.
+    Columns that are not Arrow arrays are not joined: values of two frames may not fit into one column.
     """
     types = tuple(column.type for column in frame.columns if isinstance(column, pa.Array))
     if len(types) < len(frame.columns):
@@ -291,7 +291,7 @@ def sound_column(column: Column) -> tuple[Column, str | None]:
 def _no_python_value(array: pa.Array) -> str | None:
     """Why Python cannot hold a value of an Arrow array, or the value is damaged; None if each can be read.
 
-    Of times only the least and the greatest are read: the others lie between them.
+    Only the least and the greatest of times are read: the others lie between them.
     """
     kind = array.type
     if isinstance(array, pa.DictionaryArray):
@@ -338,7 +338,7 @@ def spread(distinct: list[Any], codes: npt.NDArray[Any]) -> list[Any]:
 
 
 def arrow_of(name: str, column: Column, otherwise: str, dictionary: bool = False, kind: Any = None) -> pa.Array:
-    """A column as an Arrow array that holds each of its values, for user code.
+    """A column as an Arrow array with all of its values, for user code.
 
     Args:
         name: the field, for the error.
@@ -369,7 +369,7 @@ def arrow_of(name: str, column: Column, otherwise: str, dictionary: bool = False
 def take(column: Column, rows: npt.NDArray[np.intp]) -> Column:
     """Some rows of a column: intp[rows], in any order.
 
-    A dictionary keeps only the values that these rows use, unless it is so small that shortening it does not pay.
+    A dictionary keeps only the values that these rows use, unless it is too small for a gain.
     """
     if isinstance(column, pa.DictionaryArray):
         indices, missing = column.indices, None
@@ -392,11 +392,11 @@ def take(column: Column, rows: npt.NDArray[np.intp]) -> Column:
 
 
 def joined_columns(parts: Sequence[Column]) -> Column:
-    """One column after the other as one: all are Arrow arrays of one type, or none is an Arrow array.
+    """The columns concatenated: all are Arrow arrays of one type, or none is an Arrow array.
 
     Raises:
         pa.ArrowInvalid: dictionaries have more values together than their codes can tell apart.
-        pa.ArrowNotImplementedError: their values are of a kind that Arrow does not put together.
+        pa.ArrowNotImplementedError: their values are of a kind that Arrow does not combine.
     """
     if isinstance(parts[0], pa.Array):
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)

@@ -31,11 +31,11 @@ from sparkbolt.wire.stream_sources import SourceRanges, StreamSources
 
 TaskOwner: TypeAlias = Callable[[int], tuple[str, int]]
 ASKED_FOR_MAX = 100
-"""For at most about this many trees that time out in a micro-batch, their holders are asked for the held tuples."""
+"""For at most about this many trees that time out in a micro-batch, the holders report the held tuples."""
 
 
 def own_source(index: int) -> str:
-    """The name of the source that stands for the outbox of a bolt's task, by the index of the task.
+    """The name of the source that represents the outbox of a bolt's task, by the index of the task.
 
     A position in this source is the sequence of the value's first attempt.
     """
@@ -96,7 +96,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class MicroBatchPlan:
-    """All that is needed to run a micro-batch, and to run it again."""
+    """The instructions for a micro-batch: enough to run it, and to run it again."""
 
     JSON = SPARSE
 
@@ -113,7 +113,7 @@ class MicroBatchPlan:
     void: tuple[tuple[int, int], ...] = ()
     """(task number, sequence): trees of the task below the sequence belong to a dead life and are no longer tracked."""
     asked: tuple[int, ...] = ()
-    """Numbers of tasks that hold tuples of the first expired trees; they are asked to report these tuples."""
+    """Numbers of tasks that hold tuples of the first expired trees; they must report these tuples."""
     again: tuple[Entry, ...] = ()
     """Values that the tasks of bolts that start trees must emit again from their outboxes: entries with
     ``positions``."""
@@ -165,14 +165,14 @@ class MicroBatchPlan:
 
 Offset = Mapping[str, Any]
 BEFORE_THE_FIRST: Offset = {"micro_batch_id": -1}
-"""The constant offset that stands before micro-batch 0; it holds no plan."""
+"""The constant offset before micro-batch 0; it holds no plan."""
 
 
 def plan_of(offset: Offset, files: Files, where: str) -> MicroBatchPlan:
-    """The plan that an offset stands for.
+    """The plan of an offset.
 
     Raises:
-        CheckpointError: the offset stands for no plan, or the plan's file is missing.
+        CheckpointError: the offset has no plan, or the plan's file is missing.
     """
     if "file" in offset:
         data = files.read(f"plans/{offset['file']}")
@@ -193,7 +193,7 @@ class Timer(NamedTuple):
     due_ms: int
     """A micro-batch must run for the task at this time, in milliseconds since the epoch, at the latest."""
     waits: bool = True
-    """Whether the task will then process what it has already received; a topology is not finished before."""
+    """Whether the task will then process tuples that it has already received; a topology is not finished before."""
 
 
 _PLAIN = frozenset({int, float, bool, type(None)})

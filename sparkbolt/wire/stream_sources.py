@@ -1,9 +1,8 @@
-"""Stream sources: what a plan tells the tasks of windows about the sources of their tuples.
+"""Stream sources: the data of a plan on the sources of tuples, for the tasks of windows.
 
-Rule 1: a source is a code, its place among the sources of the plan's entries. So both the plan and the reports of tasks
-grow with what one micro-batch reads, and not with all sources.
-Rule 2: a tuple belongs to the source of its tree. A tuple without a tree, or whose tree no listed entry started,
-belongs to no source, and holds no watermark.
+A source is a code, its place among the sources of the plan's entries, so plans and reports grow with what one
+micro-batch reads and not with all sources. A tuple belongs to the source of its tree. A tuple without a tree, or whose
+tree no listed entry started, belongs to no source and holds no watermark.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from sparkbolt.base.codec import ROW
 from sparkbolt.base.ids import U64, unmix64_array
 
 NOTHING_YET = -1
-"""Instead of the newest timestamp of a source, or of a stream, that has delivered no tuple."""
+"""Replaces the newest timestamp of a source or a stream that has delivered no tuple."""
 
 
 @dataclass(frozen=True)

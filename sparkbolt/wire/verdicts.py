@@ -1,6 +1,6 @@
-"""Verdicts: what tasks report about trees, what the acker computes from it, and what the driver receives.
+"""Verdicts: the reports of tasks about trees, the verdicts of the acker, and the feedback to the driver.
 
-Rule: values only. ``acker`` combines and encodes them.
+This module has only the values; ``acker`` combines and encodes them.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Partials:
     """uint64[inits]: the XOR of the tree's init edges, and of the reports of the bolts that are fused into the
     spout."""
     ack_keys: U64 = field(default_factory=empty_u64)
-    """uint64[acks]: the keys of trees of which tuples were acked or children were emitted."""
+    """uint64[acks]: the keys of trees with acked tuples or emitted children."""
     ack_xors: U64 = field(default_factory=empty_u64)
     """uint64[acks]: the XOR of these edges."""
     held_keys: U64 = field(default_factory=empty_u64)
-    """uint64[held]: the keys of trees of which tuples are held."""
+    """uint64[held]: the keys of trees with held tuples."""
     held_by: I32 = field(default_factory=_no_tasks)
     """int32[held]: the number of a task that received a tuple of the tree in this micro-batch and neither acked nor
     failed it."""
@@ -102,7 +102,7 @@ class KeptRows(NamedTuple):
 
 @dataclass(kw_only=True)
 class StageFeedback:
-    """What a stage reports to the driver besides trees, from its own tasks and from the stages before it.
+    """The reports of a stage to the driver besides trees, from its own tasks and from the stages before it.
 
     >>> feedback = StageFeedback()
     >>> feedback.add(StageFeedback(metrics={"split": ComponentMetrics(errors=1)}))
@@ -112,7 +112,7 @@ class StageFeedback:
     """
 
     metrics: dict[str, ComponentMetrics] = field(default_factory=dict)
-    """By component: what ``measured`` does not count; in the driver also the totals of what it counts."""
+    """By component: the counts that ``measured`` does not have; in the driver also the totals of ``measured``."""
     measured: Measurements = field(default_factory=Measurements)
     reports: list[ErrorReport] = field(default_factory=list)
     hops: list[Hop] = field(default_factory=list)
@@ -144,7 +144,7 @@ class StageFeedback:
 
 @dataclass
 class Feedback(StageFeedback):
-    """All that one micro-batch returns to the driver."""
+    """The results that one micro-batch returns to the driver."""
 
     verdicts: Verdicts = field(default_factory=Verdicts)
     partials: int = 0

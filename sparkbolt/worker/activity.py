@@ -1,10 +1,8 @@
-"""Activity: what a process that runs tasks is doing at this moment.
+"""Activity: the current work of a process that runs tasks, for people; no verdict and no state depends on it.
 
-Rule 1: it costs something for each frame and each call of a component, and nothing for each tuple. A ``Looker``, in
-another thread of the process, finds the tuple in the task itself.
-Rule 2: the working thread writes its notes to memory that other processes can read. So the frame is known even when the
-looking thread cannot run: some C code keeps Python's interpreter lock while it works.
-Rule 3: it only informs people. No verdict and no state depends on it.
+It costs something for each frame and each call of a component, and nothing for each tuple: a ``Looker``, in another
+thread, finds the tuple in the task itself. The working thread writes its notes to memory that other processes can read,
+because some C code keeps Python's interpreter lock while it works.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ _BRACKETS: dict[type, str] = {list: "[...]", dict: "{...}", tuple: "(...)", set:
 
 
 class Working(Protocol):
-    """The part of a task that a ``Looker`` reads: what its user code sees now."""
+    """The part of a task that a ``Looker`` reads: the tuple that its user code has now."""
 
     @property
     def current(self) -> tuple[int, list[Any] | None, int]:
@@ -43,7 +41,7 @@ class Working(Protocol):
 
 
 class ActivityMonitor:
-    """What one process is doing. The working thread updates it; other threads may read it.
+    """The activity of one process. The working thread updates it; other threads may read it.
 
     >>> monitor = ActivityMonitor(clock=lambda: 12.0)
     >>> with monitor.at(Activity.FLUSH, 3):
@@ -121,8 +119,8 @@ class Looker:
         self._since_s = 0.0
 
     def look(self, now_s: float) -> bytes:
-        """Return what the process is doing, as bytes for ``sight_of``."""
-        counts = self._monitor.counts  # read first, so that a frame that ends meanwhile is not counted twice
+        """Return the activity of the process, as bytes for ``sight_of``."""
+        counts = self._monitor.counts  # read first, so that a frame that ends during the look is not counted twice
         doing, working = self._monitor.doing, self._monitor.working
         number, values, more = (-1, None, 0) if working is None else working.current
         if (doing.serial, number) != self._same:
@@ -169,11 +167,11 @@ def _text_of(value: Any) -> str:
 
 
 def sight_of(note: bytes, look: bytes, now_s: float) -> Sight | None:
-    """What a process is doing, seen from outside; None while its working thread is writing the note.
+    """The activity of a process, seen from outside; None while its working thread is writing the note.
 
     Args:
-        note: what the working thread wrote last.
-        look: what the looking thread wrote last.
+        note: the last note of the working thread.
+        look: the last bytes of the looking thread.
         now_s: the time in seconds, by the clock of both threads.
     """
     doing = Doing.unpack(note)
@@ -193,7 +191,7 @@ def sight_of(note: bytes, look: bytes, now_s: float) -> Sight | None:
 
 
 class Hangs:
-    """Finds the sights that are worth a warning: after ``HUNG_SECS`` in one call, then at growing intervals.
+    """Finds the sights that need a warning: after ``HUNG_SECS`` in one call, then at growing intervals.
 
     >>> hangs, at = Hangs(), lambda secs: {"a": Sight(Doing(5, 0, Activity.EXECUTE, 3, 10, 0.0), secs)}
     >>> [secs for secs in range(0, 300, 10) if hangs.worth(at(secs))]
@@ -213,7 +211,7 @@ class Hangs:
             if not sight.busy or sight.secs < self._hung_secs:
                 continue
             before, due = self._next.get(name, (same, self._hung_secs))
-            # A process whose other threads cannot run any more is still in the same call.
+            # A process whose other threads can no longer run is still in the same call.
             if before != same and not sight.blind:
                 due = self._hung_secs
             if sight.secs >= due:

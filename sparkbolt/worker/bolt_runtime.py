@@ -1,7 +1,7 @@
 """The bolt runtime: what a task of a bolt with its own runtime does in a micro-batch.
 
-Rule: in each micro-batch that has tuples for it, or in which its timer is due, the runtime is attached to its state,
-does what is due, gets its rows, and sets its next timer.
+In each micro-batch that has tuples for it, or in which its timer is due, the runtime is attached to its state, does the
+work that is due, gets its rows, and sets its next timer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RuntimeEffects:
-    """What a runtime does to trees other than those of its present rows, and what it logs and counts."""
+    """The effects of a runtime besides its present rows: on other trees, in the log and in the counts."""
 
     acks: list[tuple[U64, U64]] = field(default_factory=list)
     """(roots, edges), each uint64[pairs], of earlier tuples that are acked now."""
@@ -43,16 +43,16 @@ class BoltRuntime(ABC):
     """The runtime of one task of a bolt with its own runtime.
 
     In a micro-batch its methods are called in the order in which they are defined here: ``rows`` once for each frame,
-    the others at most once. What they emit goes into the ``Output`` that ``RuntimeBolt.runtime`` was given.
+    the others at most once. Their emissions go into the ``Output`` that ``RuntimeBolt.runtime`` got.
     """
 
     def __init__(self) -> None:
         self.effects = RuntimeEffects()
         """The engine takes the effects after each call and replaces them with empty ones."""
         self.timer: Timer | None = None
-        """When the task has to run next; None: not until rows come."""
+        """When the task has to run next; None: when it gets rows."""
         self.marks: list[tuple[str, str, str, int, int]] = []
-        """The newest timestamps of the tuples that came in this micro-batch (``source_marks.Report``)."""
+        """The newest timestamps of the tuples of this micro-batch (``source_marks.Report``)."""
         self.has_run = False
         """Whether user code has run in this micro-batch; the engine resets it when the micro-batch begins."""
         self.showing: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -61,10 +61,10 @@ class BoltRuntime(ABC):
 
     @abstractmethod
     def attach(self, state: TaskState) -> None:
-        """Begin a micro-batch with the task's state as it was committed last."""
+        """Begin a micro-batch with the task's last committed state."""
 
     def hear(self, streams: Sequence[StreamSources], ranges: SourceRanges | None) -> None:  # noqa: B027
-        """Called after ``attach`` with what the plan knows of the sources of the input streams, as in ``Clock``."""
+        """Called after ``attach`` with the sources of the input streams that the plan names, as in ``Clock``."""
 
     @abstractmethod
     def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
@@ -76,7 +76,7 @@ class BoltRuntime(ABC):
 
     @abstractmethod
     def begin(self, result: Settlements) -> None:
-        """Do what is due at ``context.now_ms``, before this micro-batch's rows."""
+        """Do the work that is due at ``context.now_ms``, before this micro-batch's rows."""
 
     @abstractmethod
     def rows(self, rows: Rows, result: Settlements) -> npt.NDArray[np.bool_] | None:
@@ -89,17 +89,17 @@ class BoltRuntime(ABC):
 
     @abstractmethod
     def end(self, result: Settlements) -> None:
-        """Do what is due after this micro-batch's rows, and set ``timer``."""
+        """Do the work that is due after this micro-batch's rows, and set ``timer``."""
 
     def begin_flush(self) -> None:  # noqa: B027  most emit nothing
-        """Called before ``flush`` of the bolt: what is emitted from now on is anchored to nothing."""
+        """Called before ``flush`` of the bolt: emissions from now on have no anchors."""
 
     def end_flush(self) -> None:  # noqa: B027
         """Called after ``flush`` of the bolt: nothing may be emitted from now on."""
 
     @abstractmethod
     def save(self) -> None:
-        """Write what has changed to the state; the state is committed next."""
+        """Write the changes to the state; the state is committed next."""
 
 
 def void_roots(void: Mapping[int, int]) -> Callable[[U64], npt.NDArray[np.bool_]]:

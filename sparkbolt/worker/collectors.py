@@ -1,11 +1,9 @@
 """Collectors: they record what user code emits, acks and fails.
 
-Rule 1: a call of user code only appends values, and the number of the row that they are anchored to. Everything else is
-done once for all rows (``tasks``, ``routing``).
-Rule 2: a tuple is settled once. A second ack, or an ack after a fail, changes nothing and is reported as an error.
-Rule 3: an emission succeeds as a whole or not at all: it is checked completely before anything is appended.
-Rule 4: a collector belongs to its task's ``execute`` and ``flush``. At any other time it refuses emissions, since they
-would not be routed.
+A call of user code only appends values and the number of the row that they are anchored to; ``tasks`` and ``routing``
+do everything else once for all rows. A tuple is settled once: a second ack, or an ack after a fail, changes nothing and
+is reported as an error. A collector belongs to its task's ``execute`` and ``flush``; at any other time it refuses
+emissions, because nothing would route them.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from sparkbolt.worker.emissions import Rows
 
 _BETWEEN_ROWS: Final = object()
-"""Stands for the rows of a collector while ``flush`` runs."""
+"""Takes the place of the rows of a collector while ``flush`` runs."""
 _BY_ITSELF = (
     "a BasicBolt or AsyncBolt anchors what it emits to its input, acks that when execute returns and fails it when "
     "execute raises; to do so by hand, derive from Bolt"
@@ -73,7 +71,7 @@ class BasicRowCollector:
         self._row = tup
 
     def begin_flush(self) -> None:
-        """Anchor emissions from now on to nothing."""
+        """Emit without anchors from now on."""
         self._row = UNANCHORED
 
     def end(self) -> None:
@@ -108,7 +106,7 @@ class BasicRowCollector:
     if not TYPE_CHECKING:  # a type checker finds them missing
 
         def __getattr__(self, name: str) -> Never:
-            """Raise AttributeError; for what only the collector of a ``Bolt`` has, with advice what to do instead."""
+            """Raise AttributeError; for names of the collector of a ``Bolt``, with advice on the alternative."""
             hint = f": {_BY_ITSELF}" if name in ("ack", "fail", "reset_timeout") else ""
             raise AttributeError(f"'BasicCollector' object has no attribute {name!r}{hint}", name=name, obj=self)
 
@@ -145,7 +143,7 @@ class BoltRowCollector:
         self._micro_batch_id = micro_batch_id
 
     def begin_flush(self) -> None:
-        """The rows are done: acks, fails and anchors from now on concern tuples that the bolt has kept."""
+        """End the rows: acks, fails and anchors from now on concern tuples that the bolt has kept."""
         self._rows = _BETWEEN_ROWS
 
     def end(self) -> tuple[bytearray, list[Tuple]]:
@@ -179,7 +177,7 @@ class BoltRowCollector:
         out.push(row, self._parent(out, anchors), to)
 
     def _parent(self, out: Emissions, anchors: Any) -> int:
-        """What an emission is anchored to; noted in ``out`` if it is not one row.
+        """The anchors of an emission; noted in ``out`` if that is not one row.
 
         This is the last step of an emission that may raise.
         """

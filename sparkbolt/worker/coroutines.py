@@ -1,6 +1,6 @@
-"""Coroutines: the rows of an ``AsyncBolt`` are worked on at the same time.
+"""Coroutines: an ``AsyncBolt`` works on its rows at the same time.
 
-Rule: each row has a coroutine of its own, which succeeds or fails by itself, whatever user code does to the event loop.
+Each row has a coroutine of its own, which succeeds or fails by itself, whatever user code does to the event loop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Coroutines:
         self._who = who
         self._runner: asyncio.Runner | None = None
         self.shown: dict[int, Tuple] = {}
-        """By row: the tuples that coroutines see now."""
+        """By row: the tuples of the coroutines that are running."""
 
     def run(self, rows: Rows, failures: dict[int, Failure], watch: TaskWatch | None) -> None:
         """Call ``execute`` for each row, and await it.
@@ -64,7 +64,7 @@ class Coroutines:
                 runner.close()
 
     async def _all(self, rows: Rows, failures: dict[int, Failure], watch: TaskWatch | None) -> None:
-        # If a coroutine may kill the process, coroutines run one by one, so that it is known which one did.
+        # If a coroutine may kill the process, coroutines run one by one, so that the culprit is known.
         free = asyncio.Semaphore(max(1, self._bolt.concurrency) if watch is None else 1)
         running: set[asyncio.Task[None]] = set()
         broken: list[BaseException] = []
@@ -122,7 +122,7 @@ class Coroutines:
 
 
 async def _uncancelled(wait: Callable[[], Awaitable[Any]]) -> None:
-    """Wait on, also if user code cancels the waiting: it may cancel its own coroutines, not the loop's other work."""
+    """Continue to wait even if user code cancels it: it may cancel its own coroutines, not other work of the loop."""
     while True:
         try:
             await wait()

@@ -1,4 +1,4 @@
-"""Crash isolation: which tuple killed its worker, and what is done instead of executing it again.
+"""Crash isolation: finds the tuple that killed its worker, and fails it instead of executing it again.
 
 Rule 1: a process notes its place before it calls user code; the note outlives the process.
 Rule 2: a call that killed its process once is not made again in the same piece of work: its tuple fails as if it had
@@ -11,8 +11,8 @@ Rule 4: a window that a bolt with a runtime shows is a place of its own. If it k
 as if the bolt had raised for it; its tuples fail only if they are acked when they expire.
 Rule 5: the number of repeats of a piece of work is limited: after ``CRASHES_MAX`` deaths the other rows of the task
 fail without being executed, and at most ``CUTS_MAX`` blocks are cut.
-Rule 6: a call may also leave something in its task's state that cannot be kept. No process dies then, but the call is
-found and blamed in the same way: the work is repeated, and the state is checked after each piece (``Unkept``).
+Rule 6: a call may also leave something in its task's state that cannot be stored. No process dies then, but the call is
+blamed in the same way: the work is repeated, and the state is checked after each piece (``Unkept``).
 
 A place names the task, the number of the block of rows within the task's work, and rows of that block. If work is
 repeated with one more isolated row, everything up to that row is the same, so places keep their meaning.
@@ -33,7 +33,7 @@ from sparkbolt.base.exceptions import Interruption, pass_on
 from sparkbolt.errors import EngineError, KilledWorkerError, LostWorkerError, SparkboltError, UnkeptError
 
 CRASHES_MAX = 100
-"""How many calls of one task may die in one piece of work before its other rows fail without being executed."""
+"""The limit of deaths of one task in one piece of work; after it, the task's other rows fail without being executed."""
 CUTS_MAX = 2000
 """How many blocks of rows may be cut in one piece of work."""
 PIECES = 16
@@ -46,7 +46,7 @@ PLACE_BYTES = _PLACE.size
 
 @dataclass(frozen=True)
 class WorkPlace:
-    """The place of a call: what the process does, in which task, at which rows.
+    """The place of a call: the activity, the task and the rows.
 
     >>> WorkPlace.unpack(WorkPlace(Activity.EXECUTE, 3, 0, 17, 18).pack())
     WorkPlace(activity=<Activity.EXECUTE: 3>, task=3, block=0, start=17, stop=18)
@@ -81,8 +81,8 @@ class Unkept(Interruption):
 
         Args:
             task: the number of the task.
-            reason: what cannot be kept, and why.
-            place: the call to blame; None if it is not known, since the state was not checked after each piece.
+            reason: the value that cannot be stored, and why.
+            place: the call to blame; None if it is not known, because the state was not checked after each piece.
         """
         super().__init__(reason)
         self.task, self.reason, self.place = task, reason, place
@@ -113,8 +113,8 @@ class Crashes:
     spent: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     """Task -> (block, row, number of the window) after which nothing is executed."""
     void: dict[int, str] = field(default_factory=dict)
-    """Task -> why none of its rows is executed. What its flush leaves cannot be kept; without the flush, its rows must
-    not be executed either, since nothing would write what they gather."""
+    """Task -> why none of its rows is executed. The result of its flush cannot be stored; without the flush, its rows
+    must not be executed either, because nothing would write their data."""
     unkept: set[str] = field(default_factory=set)
     """The reasons that concern state that cannot be kept."""
     first: dict[int, str] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class Crashes:
         return UnkeptError(reason) if reason in self.unkept else KilledWorkerError(reason)
 
     def add_unkept(self, place: WorkPlace, reason: str) -> None:
-        """Record that the call at a place has left something that cannot be kept; raises what ``add`` raises."""
+        """Record that the call at a place has left something that cannot be stored; raises the errors of ``add``."""
         reason = f"what this left in the state of its task cannot be kept: {reason}"
         self.unkept.add(reason)
         if place.activity is Activity.FLUSH:
@@ -137,7 +137,7 @@ class Crashes:
         """Record that a process died at a place.
 
         Args:
-            place: what the process noted last.
+            place: the last noted place of the process.
             how: how it died, such as ``signal 11`` or ``exit code 3``.
 
         Raises:
@@ -153,7 +153,8 @@ class Crashes:
             self.cuts.add((place.task, place.block, place.start, place.stop))
             if len(self.cuts) > CUTS_MAX:
                 raise self._error(place, how, f"and {CUTS_MAX} blocks of rows died before it")
-            # Once it is cut, its rows may show windows in another order: windows that died have to be found again.
+            # Once the block is cut, its rows may show windows in another order, so the search for windows that died
+            # begins again.
             for key in [key for key in self.windows if key[:3] == (place.task, place.block, place.start)]:
                 del self.windows[key]
             return
@@ -271,7 +272,7 @@ class Watch:
         except GeneratorExit:  # the process ends and leaves ``spans`` unfinished
             raise
         except BaseException as error:
-            pass_on(error)  # what ends the process is raised again: the noted place stays
+            pass_on(error)  # an exception that ends the process is raised again: the noted place stays
             self.move(before)
             raise
         self.move(before)
@@ -324,7 +325,7 @@ class TaskWatch:
     def spans(self, count: int) -> Iterator[tuple[int, int]]:
         """Begin the next block, and yield its pieces as (start, stop).
 
-        A piece is executed, and its emissions are sent, before the next piece is asked for.
+        A piece is executed, and its emissions are sent, before the next piece is requested.
 
         Raises:
             Unkept: a piece has left state that cannot be kept.
@@ -340,7 +341,7 @@ class TaskWatch:
 
     @contextmanager
     def _looked_at(self, place: WorkPlace) -> Iterator[None]:
-        """Note a place, and check the state after it, also if user code has raised there."""
+        """Note a place, and check the state after it, even if user code has raised there."""
         try:
             with self._watch.at(place.activity, place.task, place.block, place.start, place.stop):
                 yield

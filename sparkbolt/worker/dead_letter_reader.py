@@ -3,14 +3,14 @@
 Rule 1: each dead letter has its own tree, with the sequence that the plan has reserved for it. The tree is complete
 when the sink has written the letter, or when all bolts that get the letter as a tuple have acked it; nothing else
 finishes the message.
-Rule 2: if a sink raises, the trees of all letters of that call fail with cause ``dead letter``, and a later plan brings
-them again. Retried letters are written one by one, so that a letter that no sink takes does not hold up the others. A
-sink that has raised ``REFUSALS_MAX`` times in a row is not called again in the same micro-batch: if it is away, each
-try takes time, and everything waits for it.
+Rule 2: if a sink raises, the trees of all letters of that call fail with cause ``dead letter``, and a later plan
+retries them. Retried letters are written one by one, so that a letter that the sink refuses does not hold up the
+others. A sink that has raised ``REFUSALS_MAX`` times in a row is not called again in the same micro-batch, because each
+call to an unavailable sink takes time.
 Rule 3: letters for the checkpoint leave the micro-batch as lines of JSON in the feedback; the driver writes them, and
 they are durable before the ledger's entry is. So an entry yields a limited number of bytes of letters; the others wait
 for a later plan. A letter that alone exceeds the limit is written without its values, with a note that says so.
-Rule 4: if a record cannot be read any more, its letter is still written: it holds the message's story and a note that
+Rule 4: if a record can no longer be read, its letter is still written: it holds the message's story and a note that
 says what is missing. Before that, a source that raises is read a few times.
 """
 
@@ -55,12 +55,12 @@ READS_MAX = 3
 HANDED_OVER_BYTES_MAX = 4 << 20
 """The most bytes of letters for the checkpoint that an entry yields; one letter is always among them."""
 REFUSALS_MAX = 3
-"""After this many failed writes in a row, a task's other letters wait for a later plan."""
+"""After this many failed writes in a row, the other letters of a task wait for a later plan."""
 
 
 @dataclass
 class FoundMessage:
-    """What could be read of a message."""
+    """The part of a message that could be read."""
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     raw: RawMessage | None = None
@@ -86,10 +86,10 @@ class LetterReader(EntryReader):
 
         Args:
             stage: the stage.
-            entry: what to read.
+            entry: the entry to read.
             traced: as in ``Piece``.
-            exclusion: what this execution of the plan leaves out.
-            kept: the values of messages that are kept in an outbox, by position; None: the spout is asked.
+            exclusion: the messages that this execution of the plan leaves out.
+            kept: the values of messages that are kept in an outbox, by position; None: the spout reads them.
             id_field: the field of these values with the user's own id.
         """
         super().__init__(stage, entry, traced, exclusion)
@@ -97,7 +97,7 @@ class LetterReader(EntryReader):
         self._id_field = id_field
 
     def read(self, records: Sequence[Record] = ()) -> None:
-        """Make the letters, and write or emit them as the spout's ``dead_letters`` setting says."""
+        """Make the letters, and write or emit them by the spout's setting ``dead_letters``."""
         entry = self._entry
         letters: list[tuple[int, DeadLetter]] = []
         for place, text in enumerate(entry.letters or ()):
@@ -127,7 +127,7 @@ class LetterReader(EntryReader):
             self._write(letters)
 
     def _kept_at(self, position: int) -> FoundMessage:
-        """What an outbox keeps of a message."""
+        """The values of a message in an outbox."""
         values = self._kept.get(position) if self._kept is not None else None
         if values is None:
             return FoundMessage(notes=["its values are not kept any more"])
@@ -175,7 +175,7 @@ class LetterReader(EntryReader):
         )
 
     def _found(self, exhausted: ExhaustedMessage, range_: Range, sequence: int) -> FoundMessage | None:
-        """What the spout still has of a message; None if it has to be read again later."""
+        """The values that the spout still has of a message; None if it has to be read again later."""
         found = FoundMessage()
         if exhausted.end is not None and exhausted.end > range_.end:
             found.notes.append(f"it stands for all of {range_.source} from {range_.start} to {exhausted.end}")

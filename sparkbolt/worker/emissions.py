@@ -1,6 +1,6 @@
-"""Emissions: the rows that one task works on, and what it emits on its streams meanwhile.
+"""Emissions: the rows that one task works on, and its emissions on each stream for these rows.
 
-Rule: an emission succeeds as a whole or not at all: it is checked here, before anything is appended.
+An emission succeeds as a whole or not at all: it is checked here, before anything is appended.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Rows:
         return Rows(self.origin, stop - start, columns, anchoring, attempts, self.path)
 
     def with_retries_apart(self) -> Iterator[Rows]:
-        """The rows in parts, in their order: those of first attempts together, and each message that comes again alone.
+        """The rows in parts, in their order: those of first attempts together, and each retried message alone.
 
         Rows that belong to more than one tree are each a part.
         """
@@ -143,7 +143,7 @@ NO_ROWS = Rows(NOWHERE, 0, [], None, None)
 
 
 def _coded(codes: bytes, distinct: list[str], text: tuple[bytes, bytes] | None) -> Column:
-    """What ``column_of`` makes of strings for a field that is sent as a dictionary.
+    """The result of ``column_of`` for strings of a field that is sent as a dictionary.
 
     Args:
         codes: int32[rows], the number of each row's string.
@@ -207,7 +207,7 @@ UNANCHORED = -1
 
 
 class Anchors(NamedTuple):
-    """What an emission is anchored to, if that is not one row of those that its task works on."""
+    """The anchors of an emission, if that is not one row of those that its task works on."""
 
     pairs: Sequence[tuple[int, int, int, int]]
     """(root, edge, ordinal, anchor slot) of each anchor."""
@@ -234,12 +234,12 @@ class RowBuffer:
         """The values of all emissions, one emission after the other: column i is ``values[i::width]``."""
         self.extend: Callable[[Sequence[Any]], None] = self.values.extend
         self.parents = array("q")
-        """The row of each emission, or what ``Emissions.push`` takes instead of one."""
+        """The row of each emission, or the other kinds of parent that ``Emissions.push`` accepts."""
 
     def gated(self, stream: str, otherwise: Callable[..., None]) -> tuple[Callable[..., None], Callable[[bool], None]]:
         """A fast ``emit`` for use between ``begin_rows`` and ``end_rows``, and the gate that opens and closes it.
 
-        ``emit`` is called for every tuple; a method would cost half as much again, so all that it reads is in a
+        ``emit`` is called for every tuple; a method would cost half as much again, so everything that it reads is in a
         closure. The gate costs nothing while it is open. While it is closed, the expected width is -1, which no list
         has, and ``otherwise`` is called.
         """
@@ -322,7 +322,7 @@ class RowBuffer:
 
 
 class Emissions:
-    """What one task emits on one stream while it works on one block of rows."""
+    """The emissions of one task on one stream for one block of rows."""
 
     __slots__ = ("_anchors", "_chunks", "_direct_to", "collected", "first", "routes", "rows", "targets", "width")
 
@@ -332,7 +332,7 @@ class Emissions:
         Args:
             routes: the stream and its consumers.
             collected: whether emissions are sent; those of a stream that is not collected are only counted.
-            native: the kernels; None: Python gathers what is emitted.
+            native: the kernels; None: Python gathers the emissions.
         """
         self.routes = routes
         self.collected = collected
@@ -362,7 +362,7 @@ class Emissions:
             self._direct_to.append(direct_to)
 
     def anchored(self, anchors: Anchors) -> int:
-        """The number that stands for anchors as the parent of an emission."""
+        """The number that represents anchors as the parent of an emission."""
         self._anchors.append(anchors)
         return -1 - len(self._anchors)
 
@@ -376,7 +376,7 @@ class Emissions:
         self._chunks.append((columns, parents))
 
     def blocks(self, rows: Rows, tracked: bool, task: int) -> list[EmittedRows]:
-        """What was emitted while task number ``task`` worked on ``rows``, as blocks of emitted rows."""
+        """The emissions of task number ``task`` for ``rows``, as blocks of emitted rows."""
         blocks = []
         path = (*(rows.path if not self._anchors else ()), (task, self.routes.index))
         first = self.first
@@ -426,11 +426,11 @@ class Emissions:
         return int(self.rows.count) + sum(len(parents) for _, parents in self._chunks)
 
     def mark(self) -> tuple[int, int, int, int]:
-        """How much was emitted up to now, for ``back_to``."""
+        """The number of emissions so far, for ``back_to``."""
         return self.rows.count, len(self._anchors), len(self._direct_to), len(self._chunks)
 
     def back_to(self, mark: tuple[int, int, int, int]) -> None:
-        """Remove what was emitted since ``mark``; of rows only where Python gathers them."""
+        """Remove the emissions since ``mark``; those of rows only where Python gathers them."""
         rows, anchors, direct_to, chunks = mark
         if rows < self.rows.count:
             self.rows.cut(rows)
@@ -505,14 +505,14 @@ class Output:
             component: the component that emits.
             streams: its streams.
             captured: whether streams without consumers are collected too.
-            native: the kernels (``base.native``) that gather what is emitted; None: Python does.
+            native: the kernels (``base.native``) that gather the emissions; None: Python gathers them.
         """
         self.component = component
         self.native = native
         self.streams = {stream.name: Emissions(stream, captured or bool(stream.routes), native) for stream in streams}
         self.default = self.streams.get(DEFAULT_STREAM)
         self.errors: list[object] = []
-        """What ``report_error`` got: texts and exceptions, or any other object that user code passed."""
+        """The arguments of ``report_error``: texts and exceptions, or any other object that user code passed."""
 
     def of(self, stream: str, direct: bool = False) -> Emissions:
         """The buffer of a stream.
@@ -548,7 +548,7 @@ class Output:
         )
 
     def clear(self) -> None:
-        """Forget what was emitted, which was sent."""
+        """Forget the emissions, which were sent."""
         for out in self.streams.values():
             out.clear()
 

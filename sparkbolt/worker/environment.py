@@ -1,7 +1,7 @@
-"""The worker environment: what a process needs to run tasks, made once in the driver.
+"""The worker environment: the parts that a process needs to run tasks, made once in the driver.
 
-Rule: classes are pickled by module and name if the module can be imported in that process. Definitions of the main
-program are pickled by value, and are found again by their names when state is unpickled.
+Classes are pickled by module and name if the process can import the module. Definitions of the main program are pickled
+by value, and are found by their names when state is unpickled.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def main_definitions() -> dict[str, Any]:
 def pickled_definitions(definitions: Mapping[str, Any]) -> bytes:
     """The definitions as a pickled dict, without those that cannot be pickled.
 
-    A function of the main program may use the Spark session or an open file, for example; no task needs such a one.
+    A function of the main program may use the Spark session or an open file, for example; no task needs such a
+    function.
     """
     able = {}
     for name, value in definitions.items():
@@ -86,11 +87,11 @@ def environment_of(
 
 
 Capture: TypeAlias = Callable[[str, int, str, Sequence[Column]], None]
-"""Called with everything that is emitted: component, task index, stream, columns."""
+"""Called with all emissions: component, task index, stream, columns."""
 
 
 class Observer(Protocol):
-    """Observes what stages do, delivery by delivery, in the simulator. It does not change what they do."""
+    """Observes stages delivery by delivery, in the simulator. It does not change their work."""
 
     def emits(self, output: Output) -> None:
         """Called when a task is made, with the ``Output`` into which it emits."""
@@ -102,12 +103,12 @@ class Observer(Protocol):
         """See ``Subscriber``; called before any other subscriber."""
 
     def again(self) -> None:
-        """Called when this attempt begins again: what was observed of it before does not count."""
+        """Called when this attempt begins again: earlier observations of it do not count."""
 
 
 @dataclass
 class WorkerEnvironment:
-    """What a process needs to run tasks; made once in the driver."""
+    """The parts that a process needs to run tasks; made once in the driver."""
 
     lane: Lane
     components: Mapping[str, bytes]
@@ -118,9 +119,9 @@ class WorkerEnvironment:
     stamps: Callable[[], int]
     """Returns random 64-bit numbers for segments of state."""
     wall_ms: Callable[[], float] = lambda: 0.0
-    """The wall clock, in milliseconds since the epoch, to tell when a stage ran; no rule depends on it."""
+    """The wall clock, in milliseconds since the epoch, to report when a stage ran; no rule depends on it."""
     process: Callable[[], Process | None] = lambda: None
-    """Returns this process and its memory; None if nobody wants to know."""
+    """Returns this process and its memory; None if they are not measured."""
     capture: Capture | None = None
     debug: Callable[[str], None] | None = None
     """Called with the text of each emission of components whose ``debug`` is on."""

@@ -1,6 +1,6 @@
-"""Failures: what an exception or a reason means for its tuple.
+"""Failures: the meaning of an exception or a reason for its tuple.
 
-Rule: every exception that leaves user code fails its tuple, also a ``BaseException`` that is not an ``Exception``; only
+Every exception that leaves user code fails its tuple, even a ``BaseException`` that is not an ``Exception``; only
 ``KeyboardInterrupt`` and ``Interruption`` are raised again.
 """
 
@@ -35,7 +35,7 @@ class Failure:
     reason: str
     traceback: str | None = None
     reported: bool = True
-    """Whether the failure is reported as an error, also if the tuple's trees fail with it."""
+    """Whether the failure is reported as an error, even if the tuple's trees fail with it."""
 
     def __post_init__(self) -> None:
         """Shorten the reason."""
@@ -78,7 +78,7 @@ def fails_of(roots: Iterable[int], owner: tuple[str, int], failure: Failure, mic
 def stop_without_tree(component: str, failure: Failure, on_error: str) -> None:
     """Raise an EngineError if a tuple that belongs to no tree has failed where ``on_error`` is ``stop``.
 
-    The driver stops the topology for a tree that fails; it learns nothing of a tuple without one.
+    The driver stops the topology for a tree that fails; it has no record of a tuple without one.
     """
     if on_error == "stop" and failure.cause in STOPPING:
         raise EngineError(

@@ -1,7 +1,7 @@
 """Health: how the work of each bolt went in one micro-batch.
 
-Rule: each task reports its own numbers, and stages and the driver add them up. The driver's ``outages`` decides what
-follows from them.
+Each task reports its own numbers, and stages and the driver add them up. The driver's ``outages`` decides what follows
+from them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Held tuples: which tuples a bolt holds in its attributes, and how tuples of void trees are dropped.
+"""Held tuples: finds the tuples that a bolt holds in its attributes, and drops tuples of void trees.
 
-Rule 1: a search visits at most ``LOOKS_MAX`` objects. It is made only for trees that time out, by the tasks that the
-ledger names as their holders.
-Rule 2: a tuple all of whose trees are void is removed from the dicts, lists, sets and deques in which a bolt keeps it,
-before the bolt sees the next tuple: its message comes again under a new root, and must not meet the old tuple.
-
-The search covers attributes, containers in them, and attributes of objects in them. It does not cover a
-``KeyValueState``: tuples there stay.
+A search covers attributes, containers in them, and attributes of objects in them; tuples in a ``KeyValueState`` stay.
+It visits at most ``LOOKS_MAX`` objects, and only the tasks that the ledger names as holders of a tree that times out
+make one.
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ LOOKS_MAX = 100_000
 
 
 def held_tuples(attributes: Mapping[str, Any], roots: Collection[int]) -> list[Tuple]:
-    """Find the tuples of some trees in attributes and in everything that they contain, each tuple once.
+    """Find the tuples of some trees in attributes and in all their contents, each tuple once.
 
     Args:
         attributes: a bolt's ``__dict__``.
@@ -49,7 +45,7 @@ _LEAVES = (str, bytes, int, float, type, type(None))
 
 
 def _reached(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield values and all that they contain, each object once; what one contains is looked up after it was yielded."""
+    """Yield values and all their contents, each object once; an object is yielded before its contents are read."""
     seen: set[int] = set()
     waiting = deque(values)  # not by recursion: a value may be nested deeper than Python's stack
     while waiting:
@@ -86,7 +82,7 @@ def forget_in(instance: object, void: Mapping[int, int]) -> int:
 
 
 def forget(attributes: MutableMapping[str, Any], void: Mapping[int, int]) -> int:
-    """Remove void tuples from attributes and from everything that they contain.
+    """Remove void tuples from attributes and from all their contents, before the bolt gets the next tuple.
 
     Args:
         attributes: a bolt's ``__dict__``; an attribute whose value is a void tuple becomes None.

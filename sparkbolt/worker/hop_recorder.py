@@ -1,16 +1,9 @@
 """The hop recorder: which hops a stage records, at no cost for trees that succeed.
 
-Rule 1: a tuple pays nothing for the stories of other tuples. Two things cost nothing. First, a frame has the path of
-its tuples, from the spout to here, once for all of them, since the emissions of a task for one frame travel in frames
-of their own. So a stage in which a tuple fails knows the tuple's ancestors. Second, a tree that is worth following,
-that is a retried message or one that ``trace`` chose, is marked in the column of attempts. The column is missing if
-every row is an unmarked first attempt: a stage checks rows only if there is such a column, or if rows failed.
-Rule 2: a stage reports the hops of the first ``FAILED_MAX`` failed trees, and of ``TRACED_MAX`` marked trees: those
-with the smallest roots, so that all stages of a micro-batch choose the same trees.
-Rule 3: if a micro-batch is run again, it reports the same hops.
-
-Rejected: a bit set of tasks for each root beside its XOR (a cost for every tree), and asking workers afterwards what
-they remember (the next micro-batch often runs in another process).
+A frame has the path of its tuples, from the spout to here, once for all of them, so a stage in which a tuple fails
+knows the tuple's ancestors. The column of attempts marks retried messages and trees that ``trace`` chose; without such
+a column and without failed rows, a stage checks no rows. A stage reports the marked and failed trees with the smallest
+roots, so all stages of a micro-batch, and its repeats, choose the same trees.
 """
 
 from __future__ import annotations
@@ -43,7 +36,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass
 class _Action:
-    """What one task did with the tuples of one tree."""
+    """The work of one task on the tuples of one tree."""
 
     tuples: int = 0
     acked: int = 0
@@ -69,7 +62,7 @@ class HopRecorder:
         self._parents: dict[int, str] = {}
         """By root: the ``traceparent`` of its message."""
 
-    # What a stage records.
+    # Recording.
 
     def worked(self, work: Work) -> None:
         """See ``Subscriber``; called only for work that is followed."""
@@ -87,7 +80,7 @@ class HopRecorder:
                     self._pass(root, refusal.path)
 
     def _worked(self, task: int, rows: Rows, failures: Iterable[int], held: Mask | None) -> None:
-        """Record that a task has worked on rows, of which some are marked or some failed.
+        """Record that a task has worked on rows, if some are marked or failed.
 
         Args:
             task: the number of the task.
@@ -172,10 +165,10 @@ class HopRecorder:
                         action.source = f"{tup.source_component}[{tup.source_task}]"
                         action.values = short_values(tup._origin.fields, tup.values)
 
-    # What a stage reports.
+    # Reporting.
 
     def hops(self) -> list[Hop]:
-        """The hops, in an order that depends only on what was recorded."""
+        """The hops, in an order that depends only on the records."""
         self._forget_some(TRACED_MAX)
         told = []
         for (root, number), action in sorted(self._actions.items()):

@@ -1,11 +1,9 @@
-"""The inlet: a task whose rows something else has brought, which keeps them and starts their trees.
+"""The inlet: a task that keeps the rows that something else has brought, and starts their trees.
 
-Rule 1: a row is in the task's outbox, under the sequence of its tree, before the micro-batch that brought it is
-committed; it stays there until its tree is acked or its dead letter is written. It is never read again.
-Rule 2: rows are numbered in the order of (piece, frame, row), so a repeat that brings the same frames gives the same
-ids. Where a repeat brings the rows of a piece in another order, ids change: no row is lost by it, since a tree that
-mixes the deliveries of two attempts does not become complete, and its row is emitted again.
-Rule 3: a dead letter is made here, where the values are; no source is asked.
+A row is in the task's outbox, under the sequence of its tree, before the micro-batch that brought it is committed, and
+stays there until its tree is acked or its dead letter is written. Rows are numbered in the order of (piece, frame,
+row). If a repeat brings the rows of a piece in another order, their ids change, but no row is lost: a tree that mixes
+the deliveries of two attempts does not become complete, and its row is emitted again.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from sparkbolt.worker.state.segments import SegmentStore
 
 
 def run_inlet(stage: Stage, number: int, inbox: Inbox, store: SegmentStore | None) -> None:
-    """Run an inlet's task on the rows and the clock that came for it.
+    """Run an inlet's task on its rows and its clock.
 
     Args:
         stage: the stage that it runs in.
@@ -116,7 +114,7 @@ class _Inlet:
             self._name(started, marks & TRACED != 0)
 
     def _name(self, started: Started, chosen: Any = None) -> None:
-        """Tell the driver the users' own ids of the rows that are followed: of all, or of those ``chosen``."""
+        """Report to the driver the users' own ids of the rows that are followed: of all, or of those ``chosen``."""
         block = started.block
         if self._id_field is None or not block.count or self._id_field not in block.stream.fields:
             return

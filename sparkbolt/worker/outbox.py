@@ -5,7 +5,7 @@ state, together with the values; both are committed with the micro-batch that em
 Rule 2: a value is identified by its position, which is the sequence of its first attempt. Plans reserve the sequences
 of later attempts (``ids.AGAIN``), so that no sequence is used twice.
 Rule 3: a value is dropped when the ledger's outbox acks name its position: its tree was acked, or its message was set
-aside. An outbox ack may come twice.
+aside. A task may get an outbox ack twice.
 
 Values are kept in pages, one for each micro-batch. A page is pickled once, and is read only when one of its values has
 to be emitted again. A table holds the open positions of each page.
@@ -69,17 +69,17 @@ class _Piece:
 
 @dataclass
 class Started:
-    """A block of emitted rows, of which some have started trees."""
+    """A block of emitted rows, some of which have started trees."""
 
     block: EmittedRows
     keys: U64 = field(default_factory=empty_u64)
     """uint64[trees]: the keys of the trees that were started."""
     refused: list[str] = field(default_factory=list)
     """Reasons, one for each row that should have started a tree and is not in the block, since it cannot be kept; or
-    for positions that cannot be emitted again, since they are not kept any more."""
+    for positions that cannot be emitted again, because their values are gone."""
 
     def leave_out(self, exclusion: Exclusion) -> list[tuple[int, Cause, str]]:
-        """Take the rows out of the block whose trees one execution of a micro-batch leaves out.
+        """Remove from the block the rows whose trees one execution of a micro-batch leaves out.
 
         Returns:
             (key, cause, reason) of each of these trees: those that are excluded, and those for which there is no room.
@@ -131,7 +131,7 @@ class Outbox:
         return sum(map(size, self._open.values())) + self._next - self._first
 
     def receive(self, clock: Clock, output: Output) -> list[Started]:
-        """Drop the values that the clock's outbox acks name; return the values that the clock asks for again.
+        """Drop the values that the clock's outbox acks name; return the values that the clock requests again.
 
         The returned rows are numbered as the next rows of ``output``.
         """
@@ -177,7 +177,7 @@ class Outbox:
             yield Started(nothing, refused=[why])
 
     def values_at(self, positions: Sequence[int]) -> dict[int, tuple[Any, ...]]:
-        """The values that are kept at these positions; positions at which nothing is kept are left out."""
+        """The values at these positions; positions without a value are left out."""
         found: dict[int, tuple[Any, ...]] = {}
         for piece, rows, within in self._places(positions):
             values = zip(*map(python_values, self._columns(piece, within)), strict=True)
@@ -185,7 +185,7 @@ class Outbox:
         return found
 
     def _places(self, positions: Sequence[int]) -> Iterator[tuple[_Piece, npt.NDArray[np.intp], npt.NDArray[np.int64]]]:
-        """Yield what is kept at these positions: (piece, places in ``positions``, rows of the piece)."""
+        """Yield the values at these positions: (piece, places in ``positions``, rows of the piece)."""
         wanted = np.array(positions, dtype=np.int64)
         pages = sorted(self._open)
         for page in sorted({bisect_right(pages, position) - 1 for position in positions} - {-1}):
@@ -221,7 +221,7 @@ class Outbox:
         return Started(replace(block, parents=parents, path=path), keys)
 
     def save(self) -> None:
-        """Write what changed to the task's state; ``TaskState.commit`` makes it durable."""
+        """Write the changes to the task's state; ``TaskState.commit`` makes them durable."""
         if self._pieces:
             self._open[self._first] = [(self._first, self._next)]
             self._state.write_own(_page_name(self._first), pickle.dumps(self._pieces, 5))

@@ -1,8 +1,8 @@
-"""Results: what a task did with some rows, and what a stage reports to the driver about it.
+"""Results: the results of a task for some rows, and the reports of a stage to the driver.
 
-Rule 1: data flows one way. A task does not call the stage: it returns ``Settlements``, and its emissions are in its
-``Output``. The stage sends the emissions, and tells all subscribers about both at once, as one ``Work``.
-Rule 2: everything is counted once, by task and stream (``Counters``); the driver adds up the totals of components.
+A task does not call the stage: it returns ``Settlements``, and its emissions are in its ``Output``. The stage sends the
+emissions, and publishes both to all subscribers as one ``Work``. Everything is counted once, by task and stream
+(``Counters``); the driver adds up the totals of components.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TRACEBACKS_MAX = 50
 
 @dataclass
 class Settlements:
-    """What one task settled: of the rows that it was called with, and of tuples that it had kept."""
+    """The acks, fails and holds of one task: for the rows of its call, and for tuples that it had kept."""
 
     executed: int = 0
     acked: int = 0
@@ -73,7 +73,7 @@ class Settlements:
 
 @dataclass
 class Work:
-    """One event of work: what one task did with some rows, and what it sent for them."""
+    """One event of work: the results of one task for some rows, and the rows that it sent for them."""
 
     task: int
     """The number of the task; 0: none."""
@@ -83,7 +83,7 @@ class Work:
     inputs: Sequence[tuple[str, str]] = ()
     """(component, stream) of each stream that the task's bolt subscribes to."""
     output: Output | None = None
-    """What the task emitted, as it emitted it; None for a source."""
+    """The emissions of the task, unchanged; None for a source."""
     done: Settlements = field(default_factory=Settlements)
     started: list[U64] = field(default_factory=list)
     """Keys, uint64[trees], of trees that begin."""
@@ -106,14 +106,14 @@ class Work:
 
 
 class Subscriber(Protocol):
-    """Is told about each event of work in a stage."""
+    """Gets each event of work in a stage."""
 
     def worked(self, work: Work) -> None:
-        """Called once for each event of work, before fused bolts work on what was sent."""
+        """Called once for each event of work, before fused bolts work on the sent rows."""
 
 
 class Reports:
-    """What a stage reports about trees, and the errors of its tasks."""
+    """The reports of a stage about trees, and the errors of its tasks."""
 
     def __init__(self, reports_max: int) -> None:
         """Begin empty; ``reports_max``: how many error reports of one task in a stage are passed on."""
@@ -159,19 +159,19 @@ class Reports:
 
 
 class Counters:
-    """Counts what the tasks of one stage do, by task and stream, and measures how long the stage takes."""
+    """Counts the work of the tasks of one stage, by task and stream, and measures how long the stage takes."""
 
     def __init__(self, environment: WorkerEnvironment, part: str) -> None:
         """Begin to measure; ``part`` is the name of the stage's part of the micro-batch."""
         self.measured = Measurements()
         self.others: dict[str, ComponentMetrics] = {}
-        """By component: what is not counted by task and stream."""
+        """By component: the counts that are not kept by task and stream."""
         self._environment = environment
         self._part = part
         self._began_ms, self._began_s = environment.wall_ms(), environment.clock()
 
     def of(self, component: str) -> ComponentMetrics:
-        """The counters of a component for what is not counted by task and stream."""
+        """The counters of a component that are not kept by task and stream."""
         if component not in self.others:
             self.others[component] = ComponentMetrics()
         return self.others[component]
@@ -210,7 +210,7 @@ class Counters:
                 self._input(work, tup._origin).failed += 1
 
     def _input(self, work: Work, origin: Origin) -> FlowCounts:
-        """The flow by which a task got tuples; of its only input if they came from nowhere."""
+        """The flow by which a task got tuples; that of its only input if they have no sender."""
         sender, stream = origin.component, origin.stream
         if origin is NOWHERE:
             sender, stream = work.inputs[0] if len(work.inputs) == 1 else (ANY, ANY)
@@ -226,12 +226,12 @@ class Counters:
 
 
 class Healths:
-    """Counts for how many of its tuples each task did its work (``health``)."""
+    """Counts how many of its tuples each task has processed (``health``)."""
 
     def __init__(self) -> None:
         """Begin without any."""
         self.seen: defaultdict[int, WorkSeen] = defaultdict(WorkSeen)
-        """By task number: how its work goes."""
+        """By task number: its counts."""
 
     def worked(self, work: Work) -> None:
         """See ``Subscriber``."""
@@ -257,7 +257,7 @@ class Healths:
 
 
 class WorkListeners:
-    """Passes what is emitted on to ``capture`` and ``debug`` of the environment."""
+    """Passes emissions to ``capture`` and ``debug`` of the environment."""
 
     def __init__(self, environment: WorkerEnvironment) -> None:
         """Begin without any emission."""
@@ -276,7 +276,7 @@ class WorkListeners:
                 self._captured.append((stream.component, work.index, stream.name, block.columns))
 
     def end(self) -> None:
-        """Pass on what is captured, now that the stage has finished."""
+        """Pass on the captured emissions, now that the stage has finished."""
         if self._environment.capture is not None:
             for emitted in self._captured:
                 self._environment.capture(*emitted)
@@ -284,7 +284,7 @@ class WorkListeners:
 
 @dataclass
 class StageResult:
-    """What one process did for one stage of a micro-batch."""
+    """The results of one process for one stage of a micro-batch."""
 
     moment: Moment
     level: int = 0
@@ -293,13 +293,13 @@ class StageResult:
     """Frames for later levels, and rows that only pass through."""
     partials: Partials = field(default_factory=Partials)
     feedback: StageFeedback = field(default_factory=StageFeedback)
-    """Includes the feedback of earlier stages that came here."""
+    """Includes the feedback of earlier stages that this one received."""
 
     def to_rows(self, lane: Lane) -> list[Row]:
         """All rows that leave the stage: ``rows``, then the partials for each acker task, then one row of feedback.
 
         Before the last level, partials and feedback go to tasks of the next one, which combine them with their own:
-        dests of their own would cost more there than what they carry. To which tasks depends on the lane alone. If
+        dests of their own would cost more there than their content. The choice of tasks depends on the lane alone. If
         Spark repeats the stage for some of its readers only, each part is still read once, from one attempt or another.
         """
         rows = list(self.rows)

@@ -1,7 +1,7 @@
-"""Returned values: what calls of user code return or yield.
+"""Returned values: emits the values that calls of user code return or yield.
 
-Rule 1: each yielded list of values is emitted as a tuple; so is each list within a returned list. None emits nothing.
-Rule 2: anything else fails the call instead of being ignored. For example, a coroutine that is not awaited has not run.
+Each yielded list of values is emitted as a tuple, and so is each list within a returned list. None emits nothing.
+Anything else fails the call: for example, a coroutine that is not awaited has not run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NO_LISTS: Final = (str, bytes, bytearray, memoryview, Mapping, Set)
 
 
 def emit_all(returned: Any, emit: Callable[[Any], None], who: str) -> None:
-    """Emit what a call has returned.
+    """Emit the values that a call has returned.
 
     Args:
         returned: the returned object; not None.
@@ -44,12 +44,12 @@ each tuple: did you mean [['to', 'be']]?
 
 
 def refuse(returned: Any, who: str, instead: str) -> None:
-    """Refuse what a call returned that must return None.
+    """Refuse the result of a call that must return None.
 
     Args:
         returned: the returned object; None is fine.
         who: see ``emit_all``.
-        instead: what the user should do instead.
+        instead: advice on the alternative.
 
     Raises:
         EmitError: the returned object is not None.
@@ -60,7 +60,7 @@ def refuse(returned: Any, who: str, instead: str) -> None:
 
 
 def refuse_of_spout(returned: Any, method: str, component: str) -> None:
-    """Refuse what a method of a ``Spout`` returned, if it is probably a mistake.
+    """Refuse the result of a method of a ``Spout``, if it is probably a mistake.
 
     Raises:
         EmitError: a coroutine or a generator was returned, which has not run; or ``next_tuple`` did not return None.
@@ -87,14 +87,14 @@ def _is_row(values: Any) -> bool:
 
 
 def _forget(returned: Any) -> None:
-    """Close a coroutine, so that Python does not warn that it never ran: the error says so."""
+    """Close a coroutine, so that Python does not warn that it never ran: the error reports it."""
     close = getattr(returned, "close", None)
     if hasattr(returned, "__await__") and callable(close):
         close()
 
 
 def misfit(values: Any, component: str, stream: str, fields: Sequence[str]) -> str:
-    """What is wrong with values that do not fit a stream: what was emitted, and what was expected."""
+    """The mistake in values that do not fit a stream: the emitted values, and the expected ones."""
     width = len(fields)
     declared = f"stream {stream!r}, which declares {width} field(s) {tuple(fields)}"
     if not isinstance(values, list | tuple):
@@ -119,7 +119,7 @@ def _mend(values: Any, fields: Sequence[str]) -> str:
 
 
 def named(values: Any) -> str:
-    """A name for what was emitted, for error messages: ``the str 'abc'``, ``a Tuple``, ``None``."""
+    """A name for the emitted object, for error messages: ``the str 'abc'``, ``a Tuple``, ``None``."""
     if values is None:
         return "None"
     if isinstance(values, str | bytes | bool | int | float):

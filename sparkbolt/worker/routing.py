@@ -1,7 +1,7 @@
 """Routing: from the rows that a task emitted to the frames, or the rows, that each consuming task gets.
 
 Rule 1: a row that cannot be sent is returned as a ``Refusal``: no grouping can choose its task, or a value cannot be
-pickled, cannot be read back, or is too large. The caller decides what becomes of its trees.
+pickled, cannot be read back, or is too large. The caller decides the outcome of its trees.
 Rule 2: frames of one task on one stream are numbered in the order in which they are written.
 """
 
@@ -63,7 +63,7 @@ class StreamRoutes:
     direct: bool
     routes: tuple[Route, ...]
     keys: frozenset[str]
-    """Fields that are sent as Arrow dictionaries, since a consumer is grouped by them or asks for dictionaries."""
+    """Fields that are sent as Arrow dictionaries, because a consumer is grouped by them or requires dictionaries."""
 
 
 @dataclass
@@ -124,7 +124,7 @@ def routes_of(topology: Topology, component: str, fused: frozenset[str], sender:
 
 
 def route(block: EmittedRows, sender: int, micro_batch_id: int) -> tuple[list[RoutedRows], U64 | None]:
-    """Find the rows of a block for each task that gets any, and what is added to the account of each parent pair.
+    """Find the rows of a block for each task that gets any, and the addition to the account of each parent pair.
 
     Args:
         block: the rows.
@@ -132,7 +132,7 @@ def route(block: EmittedRows, sender: int, micro_batch_id: int) -> tuple[list[Ro
         micro_batch_id: the micro-batch in which they were emitted.
 
     Returns:
-        The routed rows, in the order of subscriptions; and what is added to the accounts, uint64[parent pairs], None
+        The routed rows, in the order of subscriptions; and the additions to the accounts, uint64[parent pairs], None
         where nothing is tracked.
 
     Raises:
@@ -238,7 +238,7 @@ class Refusal(NamedTuple):
 
 @dataclass
 class Sent:
-    """A block of rows that one task emitted, and where they went."""
+    """A block of rows that one task emitted, and their destinations."""
 
     whole: EmittedRows
     block: EmittedRows
@@ -246,7 +246,7 @@ class Sent:
     routed: list[RoutedRows] = field(default_factory=list)
     """In the order of subscriptions."""
     account: U64 | None = None
-    """uint64[parent pairs]: what is added to the accounts of the block's parents; None: nothing is tracked."""
+    """uint64[parent pairs]: the additions to the accounts of the block's parents; None: nothing is tracked."""
     refused: list[Refusal] = field(default_factory=list)
 
 

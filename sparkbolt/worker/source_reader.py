@@ -1,10 +1,9 @@
 """The source reader: level 0, where spout tasks start trees.
 
 Rule 1: ``sequence = base + (position - start)``. A message has one root, and as many init edges as deliveries.
-Rule 2: a record that cannot be read fails its tree, not its task. If reading a range ends too early, a tree fails that
-stands for its own position and all positions of the range behind it. The cause is ``read``; ``away`` if the source is
-away; ``postponed`` if the spout has read enough. That also holds for a spout that is not tracked: no unread record is
-lost.
+Rule 2: a record that cannot be read fails its tree, not its task. If reading a range ends too early, one tree fails for
+its own position and all later positions of the range. The cause is ``read``; ``away`` if the source is unavailable;
+``postponed`` if the spout has read enough. That also holds for a spout that is not tracked: no unread record is lost.
 Rule 3: the same entry yields the same rows with the same ids.
 """
 
@@ -55,7 +54,7 @@ from sparkbolt.worker.stage import Stage
 from sparkbolt.worker.worker import Worker
 
 Chunk: TypeAlias = BadRecord | tuple[npt.NDArray[np.int64], Sequence[Any]]
-"""What a spout has read: a bad record, or (positions: int64[rows], one column for each field)."""
+"""The result of one read of a spout: a bad record, or (positions: int64[rows], one column for each field)."""
 NO_REASON = "the spout gave no reason"
 _CONSTANT = {str, bytes, int, float, bool, type(None)}
 """Types of values that nobody can change."""
@@ -71,7 +70,7 @@ class EntryReader:
 
         Args:
             stage: the stage.
-            entry: what to read.
+            entry: the entry to read.
             traced: as in ``Piece``.
             exclusion: what this execution of the plan leaves out.
         """
@@ -95,16 +94,16 @@ class EntryReader:
         self._seen = 0
         """The last position of the range that was read; if none was read, the position before its start."""
         self._cut: int | None = None
-        """The last position that was read, if it gave tuples: there may be more of them."""
+        """The last position that was read, if it became tuples: there may be more of them."""
         self._misplaced: list[int] = []
-        """Positions that came after later ones, and so were not accepted."""
+        """Positions that were not accepted, because they came after later ones."""
         self._shift = 0
-        """What a record's sequence is more than its position."""
+        """The difference between a record's sequence and its position."""
         self._gathered: list[tuple[list[list[Any]], npt.NDArray[np.int64], npt.NDArray[Any]]] = []
         """(columns, sequences, ordinals) of single positions, which wait for more."""
 
     def read(self, records: Sequence[Record] = ()) -> None:
-        """Read what the entry names: a range, single positions again, or the given records of a ``Spout``."""
+        """Read the records that the entry names: a range, single positions again, or the records of a ``Spout``."""
         entry = self._entry
         room = self._exclusion.room(entry.reserved)
         if entry.source is None:
@@ -126,7 +125,7 @@ class EntryReader:
             self._range(Range(self._index, entry.source, entry.start, entry.end), entry.start + room)
 
     def _postpone(self, which: str, sequence: int) -> None:
-        """Fail the tree of a message that this execution leaves for a later micro-batch; it is no attempt."""
+        """Fail the tree of a message that this execution leaves for a later micro-batch; no attempt is counted."""
         text = f"{which} is read later: {HALVED}"
         self._fail_record(sequence, Failure(Cause.POSTPONED, text, reported=False), unread=True)
 
@@ -174,11 +173,11 @@ class EntryReader:
     def _gather(
         self, columns: Sequence[Any], sequences: npt.NDArray[np.int64], ordinals: npt.NDArray[Any] | int
     ) -> None:
-        """``_start`` for what was read of a single position, of several positions at once where that can be done.
+        """``_start`` for the rows of a single position, or of several positions at once if that is possible.
 
         After an outage there are thousands, and each ``_start`` costs as much as a thousand rows. The next read may use
-        the memory of this one, so only values that nobody can change wait for it. It may also make the spout forget,
-        so the spout is asked now for what has to be asked of it.
+        the memory of this one, so only values that nobody can change wait for it. The spout may also forget these
+        records with the next read, so it is asked about them now.
         """
         values = [list(python_values(column)) for column in columns]
         traced = self._entry.attempt == 1 and (self._trace != 0 or len(self._traced))
@@ -202,7 +201,7 @@ class EntryReader:
             self._start(self._stream(DEFAULT_STREAM), columns, sequences, ordinals, ask=False)
 
     def _chunks(self, range_: Range, shift: int) -> Iterator[tuple[npt.NDArray[np.int64], Sequence[Any]]]:
-        """Yield what the spout reads as (positions, columns), chunk by chunk, without empty chunks.
+        """Yield the records of the spout as (positions, columns), chunk by chunk, without empty chunks.
 
         ``positions`` is int64[rows], ascending. If reading ends too early, ``_broken`` has the reason.
         """
@@ -267,7 +266,7 @@ class EntryReader:
     def _checked_rest(self, error: EnoughRead, range_: Range) -> Exception:
         """The reason why reading ended, if the spout has read enough: the error itself, if its position is valid.
 
-        What was read so far is complete, and the rest of the range begins at the error's position.
+        The records so far are complete, and the rest of the range begins at the error's position.
         """
         least = max(self._seen, range_.start) + 1
         try:
@@ -336,7 +335,7 @@ class EntryReader:
     def _fail_record(self, sequence: int, failure: Failure, *, unread: bool = False) -> None:
         """Start the tree of a record that could not be read, unless it was started before, and fail it.
 
-        A tree of ``unread`` positions fails also if the spout's records are not tracked: they have to be read again.
+        A tree of ``unread`` positions fails even if the spout's records are not tracked: they have to be read again.
         """
         if failure.reported:
             self._report(failure)
@@ -510,7 +509,7 @@ def _columns_of(who: str, columns: Any) -> list[Any]:
     """The columns that a spout has read, each an Arrow array, a numpy array, a list or a tuple.
 
     Raises:
-        EmitError: they are no list of columns; the items of a table or of a dict would be something else.
+        EmitError: they are not a list of columns; the items of a table or of a dict are not columns.
     """
     if isinstance(columns, str | bytes) or not isinstance(columns, Sequence | ValuesView | np.ndarray):
         raise EmitError(
@@ -585,7 +584,7 @@ def run_piece(worker: Worker, moment: Moment, piece: Piece, exclusion: Exclusion
     Args:
         worker: the worker of this process.
         moment: the micro-batch.
-        piece: the entry, and what travels with it.
+        piece: the entry, and the records that travel with it.
         exclusion: what this execution of the plan leaves out.
     """
     from sparkbolt.worker.dead_letter_reader import LetterReader

@@ -1,4 +1,4 @@
-"""The task of a ``Spout``: in which order its methods are called, and what becomes of what it emits.
+"""The task of a ``Spout``: in which order its methods are called, and what happens to its emissions.
 
 A shell gives it turns, one after the other: ``spark`` in a thread of the task's own, the simulator and ``LocalEngine``
 before every plan and after every promotion. An exception of user code is reported, and never ends the topology.
@@ -22,7 +22,7 @@ from sparkbolt.worker.returned_values import refuse_of_spout
 
 
 class EmissionBuffer(Protocol):
-    """Where the records of a task wait for a plan, and the verdicts for the task."""
+    """The place in which the records of a task wait for a plan, and verdicts wait for the task."""
 
     exhausted: bool
     acks: deque[Any]
@@ -70,7 +70,7 @@ class SpoutTask(ABC):
         self._is_active = False
         """Whether the spout was activated, and not deactivated since."""
 
-    # What shells do in their own way.
+    # Methods that each shell overrides.
 
     @abstractmethod
     def raised(self, method: str, error: BaseException) -> None:
@@ -128,7 +128,7 @@ class SpoutTask(ABC):
                 message_id = verdicts[0]
             self._call("ack" if acked else "fail", message_id)
             with self._lock:  # removed only now, so that the topology is not idle before the spout is notified
-                buffer = self._buffer  # it may be that of a new life, which has taken over this verdict
+                buffer = self._buffer  # it may be the buffer of a new life, which has taken over this verdict
                 (buffer.acks if acked else buffer.fails).popleft()
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
 """The stage: what one process does for one micro-batch, at the source or at a level.
 
-Rule 1: data flows one way. Frames are sorted before user code sees them; a task returns what it did. The stage sends
-what was emitted, and publishes both as one event of work (``results.Work``), once, to all who count or report.
-Rule 2: no task's state is committed before all tasks' states are known to be such that they can be kept. If one cannot
-be kept, the work is repeated, in the same process, without the tuple that is to blame (``crash_isolation``).
+Rule 1: data flows one way. Frames are sorted before user code sees them; a task returns its results. The stage sends
+the emissions, and publishes both as one event of work (``results.Work``), once, to all who count or report.
+Rule 2: no task's state is committed before the states of all tasks are ready to be committed. If one cannot be stored,
+the work is repeated, in the same process, without the tuple that is to blame (``crash_isolation``).
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ from sparkbolt.worker.tasks import BoltTask
 from sparkbolt.worker.worker import Worker
 
 Step: TypeAlias = Callable[[Settlements], None]
-"""What a bolt runtime does before or after its rows."""
+"""A step of a bolt runtime before or after its rows."""
 
 
 class Stage:
-    """One process's part in one stage of a micro-batch: it runs tasks, sends what they emit, publishes their work."""
+    """One process's part in one stage of a micro-batch: it runs tasks, sends their emissions, publishes their work."""
 
     exclusion: Exclusion = NOTHING_EXCLUDED
     """The trees that its tasks may have started, and whose tuples are not sent."""
@@ -105,10 +105,10 @@ class Stage:
         if worker.monitor is not None:
             worker.monitor.stage(moment.micro_batch_id, self.counters.measured.flows)
 
-    # What happens in a stage is told to its subscribers.
+    # Events for subscribers.
 
     def _publish(self, work: Work) -> None:
-        """Tell all subscribers about an event of work, then let fused bolts work on what was sent."""
+        """Publish an event of work to all subscribers, then let fused bolts work on the sent rows."""
         for subscriber in self._subscribers:
             subscriber.worked(work)
         if work.is_followed(self.lane):
@@ -125,7 +125,7 @@ class Stage:
         return Work(number, *self.lane.topology.task_owner(number), rows, done=done or Settlements())
 
     def start_trees(self, keys: U64) -> None:
-        """Report that trees begin, of which nothing is sent: their keys, uint64[trees]."""
+        """Report that trees without sent tuples begin: their keys, uint64[trees]."""
         self._publish(Work(0, "", 0, started=[keys]))
 
     def fail(self, fail: Fail) -> None:
@@ -137,12 +137,12 @@ class Stage:
         self._publish(Work(0, report.component, report.task, done=Settlements(reports=[report])))
 
     def counts(self, component: str) -> ComponentMetrics:
-        """The counters of a component for what is not counted by task and stream."""
+        """The counters of a component that are not kept by task and stream."""
         return self.counters.of(component)
 
     @property
     def work_seen(self) -> defaultdict[int, WorkSeen]:
-        """By task number: how its work goes."""
+        """By task number: the counts of its work."""
         return self._healths.seen
 
     @property
@@ -159,7 +159,7 @@ class Stage:
 
         Args:
             number: the number of the task.
-            inbox: the frames and the clock that came for it.
+            inbox: its frames and its clock.
             store: the durable segments of the task; None if the level keeps none.
         """
         component, _ = self.lane.topology.task_owner(number)
@@ -237,7 +237,7 @@ class Stage:
         return Rows(origin, frame.rows, frame.columns, frame.anchoring, frame.attempts, frame.path)
 
     def _not_prepared(self, number: int, came: Sequence[Rows], error: Unavailable | PrepareError) -> None:
-        """Fail all rows that came for a task that cannot be prepared, perhaps since something it depends on is away."""
+        """Fail all rows for a task that cannot be prepared, for example because a service is unavailable."""
         owner, failure = self.lane.topology.task_owner(number), failure_of(error)
         report = ErrorReport(*owner, f"it could not be prepared: {failure.reason}", failure.traceback)
         self._publish(self._event(number, Settlements(errors=1, reports=[report])))
@@ -261,7 +261,7 @@ class Stage:
     # Work that is done and sent.
 
     def _work(self, task: BoltTask, rows: Rows, own: Outbox | None = None, step: Step | None = None) -> Rows:
-        """Run user code on some rows, or a step of a bolt runtime, and send what it emitted, piece by piece."""
+        """Run user code on some rows, or a step of a bolt runtime, and send its emissions, piece by piece."""
         clock, monitor = self.worker.environment.clock, self.worker.monitor
         for piece in task.pieces(rows) if step is None else (rows,):
             if self.observer is not None and step is None:
@@ -280,7 +280,7 @@ class Stage:
         return rows
 
     def _flush(self, task: BoltTask, seen: list[Rows], own: Outbox | None = None) -> None:
-        """Flush a task after its last rows of the micro-batch, and send what it emits.
+        """Flush a task after its last rows of the micro-batch, and send its emissions.
 
         If ``flush`` fails, so do all rows that the task got, ``seen``. ``own`` is its outbox, if it starts trees.
         """
@@ -294,7 +294,7 @@ class Stage:
         self._take(task, NO_ROWS, done, elapsed_ms, own)
 
     def _take(self, task: BoltTask, rows: Rows, done: Settlements, elapsed_ms: float, own: Outbox | None) -> None:
-        """Send what a task emitted for some rows, and publish what it did."""
+        """Send the emissions of a task for some rows, and publish its work."""
         context = task.context
         work = Work(context.task, context.component, context.index, rows, task.inputs, task.output, done)
         work.elapsed_ms = elapsed_ms
@@ -310,7 +310,7 @@ class Stage:
         self._publish(work)
 
     def send_started(self, started: Started, number: int) -> None:
-        """Start the trees of a block of rows that no call has emitted, and send it; refuse what cannot be kept."""
+        """Start the trees of a block of rows that no call has emitted, and send it; refuse rows that cannot be kept."""
         work = self._event(number)
         self._send(work, started)
         self._publish(work)
@@ -430,7 +430,7 @@ def run_level(
     Args:
         worker: the worker of this process.
         level: the number of the level, from 1.
-        rows: (dest, frame) in any order. What stages report rides with a task's frames, or comes by itself.
+        rows: (dest, frame) in any order. Reports of stages arrive with a task's frames or separately.
         store_of: returns the durable segments of a task, by its dest; None if the level keeps none.
         exclusion: the trees of tasks that are left out.
     """
@@ -438,7 +438,7 @@ def run_level(
     by_dest: dict[int, list[Any]] = {}
     for dest, data in rows:
         by_dest.setdefault(dest, []).append(data)
-    if own.isdisjoint(by_dest):  # Spark groups by dest, so rows that pass through come apart from a task's own
+    if own.isdisjoint(by_dest):  # Spark groups by dest, so rows that pass through are separate from a task's own
         passing = [(dest, data) for dest, frames in by_dest.items() for data in frames]
         return StageResult(moment_of(passing[0][1]) if passing else Moment(-1, 0), level, passing)
     try:

@@ -58,7 +58,7 @@ UNAVAILABLE_MAX = 10
 """After this many tuples in a row for which a bolt was unavailable, the rest of the frame is not tried."""
 
 Failures: TypeAlias = dict[int, Failure]
-"""By row that failed: why."""
+"""By row that failed: the reason."""
 
 
 class BoltTask:
@@ -90,7 +90,7 @@ class BoltTask:
         self.made: set[str] = set()
         """The names of the attributes that ``prepare`` has set."""
         self._rows_acked = self._rows_failed = 0
-        """Of the rows of this micro-batch."""
+        """For the rows of this micro-batch."""
         self.flushes = defines_flush(bolt)
         """Whether the bolt has a ``flush`` of its own."""
         self._work = self._choose_work()
@@ -107,7 +107,7 @@ class BoltTask:
 
     @property
     def owned(self) -> dict[str, object]:
-        """The objects of the engine that the bolt may keep in any object of its own, by token."""
+        """The objects of the engine that the bolt may keep in its own objects, by token."""
         collector = self._by_hand if isinstance(self.bolt, Bolt) else self._basic
         return {
             "context": self.context,
@@ -115,7 +115,7 @@ class BoltTask:
         }
 
     def use_state(self, state: KeyValueTable) -> None:
-        """Note the key-value state that the bolt was given."""
+        """Store the key-value state that the bolt gets."""
         self._loop.state = state.native
 
     def cleanup(self) -> None:
@@ -125,7 +125,7 @@ class BoltTask:
         self.abandon()
 
     def abandon(self) -> None:
-        """Discard the instance as after a crash: without ``cleanup``; only the event loop, which is ours, is closed."""
+        """Discard the instance as after a crash: without ``cleanup``; only Sparkbolt's event loop is closed."""
         if self._coroutines is not None:
             self._coroutines.close()
 
@@ -141,10 +141,10 @@ class BoltTask:
         return (-1, None, 0) if tup is None else (tup._row, tup.values, max(0, len(others) - 1))
 
     def pieces(self, rows: Rows) -> Iterable[Rows]:
-        """The pieces in which user code gets some rows; each is worked on before the next one is asked for.
+        """The pieces in which user code gets some rows; each is worked on before the next one is requested.
 
-        A ``ColumnBolt`` fails with all rows that it gets at once. So what comes again comes to it message by message:
-        what failed with another message fails no second time with it. One that splits frames does that itself.
+        A ``ColumnBolt`` fails with all rows that it gets at once. So it gets retried messages one by one, and a message
+        does not fail again because of another one. A bolt that splits frames needs no such pieces.
         """
         whole = not isinstance(self.bolt, ColumnBolt) or self.bolt.splits_frames
         pieces = (rows,) if whole else rows.with_retries_apart()
@@ -177,7 +177,7 @@ class BoltTask:
         return result
 
     def _with_first(self, failure: Failure) -> Failure:
-        """Add to an exception in repeated work why it is repeated: it may be raised since that call is missing."""
+        """Add the reason of the repeat to an exception in repeated work: the missing call may have caused it."""
         first = self.watch.first_reason if self.watch is not None else None
         if first is None or failure.cause not in (Cause.EXCEPTION, Cause.EMIT):
             return failure
@@ -239,7 +239,7 @@ class BoltTask:
             result.reports.append(ErrorReport(self.context.component, self.context.index, text))
 
     def flush(self, seen: list[Rows]) -> Settlements:
-        """Call the bolt's ``flush``, which writes what it gathered; its emissions are left in ``output``.
+        """Call the bolt's ``flush``, which writes the gathered data; its emissions are left in ``output``.
 
         An exception fails all rows of the micro-batch.
 
@@ -274,7 +274,7 @@ class BoltTask:
         return nullcontext() if self.monitor is None else self.monitor.at(Activity.FLUSH, self.context.task)
 
     def _begin_flush(self) -> None:
-        """Let the collectors accept emissions that are anchored to nothing, or to tuples that the bolt has kept."""
+        """Let the collectors accept emissions without anchors, or anchored to tuples that the bolt has kept."""
         self._by_hand.begin_flush()
         self._basic.begin_flush()
         self._columns.begin(0)
@@ -288,7 +288,7 @@ class BoltTask:
             self.runtime.end_flush()
 
     def _emit_flushed(self, returned: Any) -> None:
-        """Emit what ``flush`` returned, anchored to nothing."""
+        """Emit the values that ``flush`` returned, without anchors."""
         who = f"flush of {self.context.component!r}"
         if isinstance(self.bolt, ColumnBolt):
             refuse(returned, who, "a ColumnBolt emits columns by collector.emit alone")
@@ -303,7 +303,7 @@ class BoltTask:
         self._report(result)
 
     def _fail(self, anchors: AnchorPairs, failure: Failure, result: Settlements) -> None:
-        """Fail the trees of a tuple; that of one that belongs to none is always reported, as it shows nowhere."""
+        """Fail the trees of a tuple; a failure without a tree is always reported, because nothing else shows it."""
         if not anchors:
             stop_without_tree(self.context.component, failure, self.on_error)
             if not failure.reported:
@@ -416,7 +416,7 @@ class RowLoop:
         self.shows: Tuple | None = None
         """The tuple that user code sees now."""
         self.state: Any = None
-        """What the kernels know of the task's key-value state, if it has one."""
+        """The form of the task's key-value state for the kernels, if it has one."""
 
     def run(self, rows: Rows, failures: Failures, execute: Callable[[Tuple, Any], Any]) -> None:
         """Call ``execute`` of a bolt that does not ack by hand."""
@@ -432,7 +432,7 @@ class RowLoop:
         return self._each(rows, failures, execute, collector)
 
     def run_function(self, rows: Rows, failures: Failures, function: Callable[[Tuple], Any], who: str) -> None:
-        """Call the function of a bolt, and emit what it returns; ``who`` names the call."""
+        """Call the function of a bolt, and emit its results; ``who`` names the call."""
         if self._output.native is not None:
             self._compiled(rows, failures, function, None, who)
             return
@@ -517,7 +517,7 @@ class RowLoop:
         collector: BasicRowCollector | None,
         who: str,
     ) -> None:
-        """What ``_each`` does for a bolt that does not ack by hand, by compiled code (``run_rows`` of the kernels)."""
+        """``_each`` for a bolt that does not ack by hand, in compiled code (``run_rows`` of the kernels)."""
         basic = self._basic
 
         def renew(row: int) -> Tuple:
@@ -552,13 +552,13 @@ class RowLoop:
 
 
 def _failed(failures: Failures, count: int, row: int, error: BaseException) -> bool:
-    """Note that a row has failed; returns whether the rest of the rows is not tried, and then notes that, too.
+    """Note that a row has failed; returns whether the other rows are not tried, and then notes them as failed.
 
     Args:
-        failures: by row that failed: why.
+        failures: by row that failed: the reason.
         count: how many rows there are.
         row: the row.
-        error: what user code raised.
+        error: the exception of user code.
     """
     failures[row] = failure_of(error)
     if failures[row].cause != Cause.UNAVAILABLE or not _is_away(failures, row):

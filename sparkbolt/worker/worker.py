@@ -1,8 +1,8 @@
 """The worker: what a process keeps between micro-batches.
 
-Rule 1: there is one instance of a task in a process: it is prepared once, then its connections stay open.
-Rule 2: an instance gets tuples only if its durable attributes are those of the committed snapshot. An instance whose
-last micro-batch did not end in order is discarded.
+There is one instance of a task in a process: it is prepared once, then its connections stay open. An instance gets
+tuples only if its durable attributes are those of the committed snapshot; an instance whose last micro-batch failed is
+discarded.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BY_ROW = (Bolt, BasicBolt, FunctionBolt)
 
 
 class Worker:
-    """Keeps what a process needs between micro-batches: task instances, open connections, decoded state."""
+    """The data of a process between micro-batches: task instances, open connections, decoded state."""
 
     def __init__(
         self, environment: WorkerEnvironment, watch: Watch | None = None, monitor: ActivityMonitor | None = None
@@ -69,7 +69,7 @@ class Worker:
         self.refusals: dict[int, tuple[int, int]] = {}
         """By spout task: (the micro-batch in which its last writes of dead letters failed, how many in a row)."""
         self._busy: set[int] = set()
-        """Tasks that are in a micro-batch. A task that is still here at the next micro-batch did not end in order."""
+        """Tasks that are in a micro-batch. A task that is still here at the next micro-batch has not ended normally."""
         self._looked_at: set[int] = set()
         """Tasks whose state is checked after each piece of work, since something in it could not be kept."""
         self._routes: dict[int, tuple[StreamRoutes, ...]] = {}
@@ -98,7 +98,7 @@ class Worker:
         return context_of(self.lane, number, environment.rehearsal_directory, environment.checkpoint_id)
 
     def doing(self, activity: Activity, number: int, block: int = 0) -> AbstractContextManager[None]:
-        """To be entered around what may kill the process or take long; it is noted in the watch and the monitor."""
+        """To be entered around a call that may kill the process or take long; the watch and the monitor note it."""
         if self.watch is not None:
             return self._watched(self.watch.at(activity, number, block), activity, number)
         return self.monitor.at(activity, number) if self.monitor is not None else nullcontext()
@@ -109,7 +109,7 @@ class Worker:
             yield
 
     def enter(self, number: int) -> None:
-        """Begin a task's part of a micro-batch; if its last one did not end in order, its instance is discarded."""
+        """Begin a task's part of a micro-batch; if its last part did not end normally, its instance is discarded."""
         if number in self._busy:
             if number in self._tasks:
                 self._tasks[number].abandon()
@@ -118,7 +118,7 @@ class Worker:
         self._busy.add(number)
 
     def leave(self, number: int) -> None:
-        """End a task's part of a micro-batch in order."""
+        """End a task's part of a micro-batch normally."""
         self._busy.discard(number)
 
     def bolt(self, number: int) -> BoltTask:
@@ -159,7 +159,7 @@ class Worker:
         """The open dead letter sink of a spout's task.
 
         Raises:
-            ConfigError: the spout has no such sink any more.
+            ConfigError: the spout no longer has such a sink.
         """
         if number not in self._sinks:
             if self.environment.letter_sink is not None:
@@ -320,13 +320,13 @@ class Worker:
             self.environment.observer.again()
 
     def end_again(self, watch: Watch | None) -> None:
-        """End the work that had begun again; ``watch`` is the watch from before it."""
+        """End the repeated work; ``watch`` is the watch from before it."""
         self.watch = watch
         self._looked_at.clear()
         self._throw_away()
 
     def _throw_away(self) -> None:
-        """Discard all bolt instances: an instance is watched from its beginning or not at all."""
+        """Discard all bolt instances: an instance is watched from its start or not at all."""
         for number, task in self._tasks.items():
             task.abandon()
             self._busy.discard(number)
@@ -354,7 +354,7 @@ class Worker:
 
 
 def _nowhere(place: bytes) -> None:
-    """Store a place nowhere: no process dies."""
+    """Do not store the place: no process dies."""
 
 
 def context_of(

@@ -2,7 +2,7 @@
 
     spark/offsets/n   Spark has logged the plan of n; it is about to run, or has run
     spark/commits/n   Spark has committed n, with its state
-    ledger/n.entry    what n staged; ledger/n.snapshot: the ledger after n
+    ledger/n.entry    the staged results of n; ledger/n.snapshot: the ledger after n
     lives             which lives have begun
     topology          the topology's shape, and which task runs where
     spark/metadata    the id of Spark's query
@@ -16,7 +16,7 @@ They agree if all of these hold:
 
 Rule 1: a repair never invents results of a micro-batch. It goes back to the last micro-batch on which both agree and
 whose state exists, and moves all later files aside; the next start runs the later micro-batches again. Only the number
-of a life and the id of Spark's query are created anew, because nothing else refers to them.
+of a life and the id of Spark's query are created again, because nothing else refers to them.
 Rule 2: no tuple is lost. The micro-batches that a repair undoes may have been promoted, and queues delete messages that
 were acked. So a repair never goes back over a micro-batch that held records of a ``Spout``, nor over one whose plan is
 missing.
@@ -44,7 +44,7 @@ _LEDGER = re.compile(r"^(\d+)\.(entry|snapshot)$")
 
 
 NO_END = "-"
-"""What Spark logs for a source that has had nothing yet."""
+"""The text that Spark logs for a source without any data so far."""
 
 
 class LoggedOffset(NamedTuple):
@@ -55,7 +55,7 @@ class LoggedOffset(NamedTuple):
     plan: Offset
 
     def has_rows(self, before: LoggedOffset | None) -> bool:
-        """Whether the sources of inlets had something new since the offset before; None if there is none."""
+        """Whether the sources of inlets had something new since the offset before; None without such an offset."""
         return self.inlets != (before.inlets if before is not None else (NO_END,) * len(self.inlets))
 
 
@@ -67,7 +67,7 @@ def logged_offset(data: bytes) -> LoggedOffset:
 
     Raises:
         IndexError: there is no line.
-        ValueError: the last line is no JSON.
+        ValueError: the last line is not JSON.
     """
     lines = data.decode().strip().splitlines()
     return LoggedOffset(tuple(lines[_HEAD_LINES:-1]), json.loads(lines[-1]))
@@ -75,11 +75,11 @@ def logged_offset(data: bytes) -> LoggedOffset:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The findings, in sentences, and what a repair would do."""
+    """The findings, in sentences, and the steps of a repair."""
 
     facts: tuple[str, ...]
     mistakes: tuple[str, ...]
-    """Where the files disagree; empty: a start can continue."""
+    """The disagreements of the files; empty: a start can continue."""
     put_aside: tuple[str, ...] = ()
     """The files that a repair moves aside, newest first, so that an interrupted repair creates no new disagreement."""
     last: int = -1
@@ -87,7 +87,7 @@ class Agreement:
     why_not: str | None = None
     """Why a repair cannot help."""
     made: tuple[str, ...] = ()
-    """The files that a repair creates anew."""
+    """The files that a repair creates again."""
     life: int = -1
     """The last life that any file of the checkpoint mentions; the next life must be later."""
 
@@ -111,7 +111,7 @@ class _Steps:
         """Snapshots that cannot be read, up to the newest one that can."""
 
     def planned(self, number: int) -> MicroBatchPlan | str:
-        """The plan of an offset, or a description of what is wrong with it."""
+        """The plan of an offset, or a description of its damage."""
         data = self.files.read(f"spark/offsets/{number}")
         try:
             logged = logged_offset(data or b"")
@@ -127,7 +127,7 @@ class _Steps:
         return plan
 
     def _without_plan(self, number: int, before: MicroBatchPlan) -> MicroBatchPlan:
-        """What a micro-batch has run that Spark ran for the sources of inlets alone: a plan that reads nothing.
+        """The plan of a micro-batch that Spark ran for the sources of inlets alone: it reads nothing.
 
         Args:
             number: the micro-batch.
@@ -139,7 +139,7 @@ class _Steps:
         return MicroBatchPlan(number, life=before.life, now_ms=before.now_ms)
 
     def staged(self, number: int) -> MicroBatchPlan | str:
-        """The plan of a ledger entry, or a description of what is wrong with it."""
+        """The plan of a ledger entry, or a description of its damage."""
         data = self.files.read(f"ledger/{number}.entry")
         if data is None:
             return f"ledger/{number}.entry is missing"
@@ -296,7 +296,7 @@ def examine(files: Files, where: str = "the checkpoint") -> Agreement:
 
 
 def _besides(steps: _Steps, known: int) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
-    """Add the mistakes in the other files; (files to move aside, files to create anew, why a repair cannot help)."""
+    """Add the mistakes in the other files; (files to move aside, files to create again, why a repair cannot help)."""
     files, aside, made = steps.files, [], []
     if (last := last_life(files)) < known:
         steps.mistakes.append(lives_missing(known, last))
@@ -322,7 +322,7 @@ _TOPOLOGY = {"fingerprint": dict, "placement": dict}
 
 
 def metadata_mistake(files: Files, *, is_logged: bool) -> str | None:
-    """What is wrong with the id of Spark's query, in a sentence; None if it is correct.
+    """The mistake in the id of Spark's query, in a sentence; None if it is correct.
 
     Args:
         files: the checkpoint's.
@@ -334,7 +334,7 @@ def metadata_mistake(files: Files, *, is_logged: bool) -> str | None:
 
 
 def damage_of(data: bytes, wanted: Mapping[str, type]) -> str | None:
-    """What is wrong with a file that must hold a JSON object with these parts; None if it is correct."""
+    """The mistake in a file that must hold a JSON object with these parts; None if it is correct."""
     if not data.strip(b"\0 \r\n\t"):
         return "damaged (there is nothing in it)"
     try:
@@ -378,7 +378,7 @@ def repair(files: Files, verdict: Agreement, folder: str, query_id: str) -> list
             copies.append(f"{folder}/{name}")
             files.remove(name)
     if METADATA in verdict.made:
-        files.remove(METADATA)  # also removes a checksum file that is left of it
+        files.remove(METADATA)  # also removes its checksum file, if it is still there
         files.write(METADATA, json.dumps({"id": query_id}).encode())
     return copies
 

@@ -8,8 +8,8 @@ expiry: an expired tree stays open until a plan that names it is promoted; if it
 Rule 4: a failed tree is never acked. Acks and fails for trees that are not open are dropped, and counted as ``late``
 for their spout.
 
-Python code runs per tree only for trees that fail. ``messages`` knows which message a tree stands for and how far each
-source has advanced, and counts trees; ``story_store`` keeps the stories of trees.
+Python code runs per tree only for trees that fail. ``messages`` knows the message of each tree and the progress of each
+source, and counts trees; ``story_store`` keeps the stories of trees.
 
 Prior art: the pending map of Storm's ``SpoutExecutor``, and the intent and commit records of a write-ahead log.
 """
@@ -89,7 +89,7 @@ class Ledger:
         """Begin before micro-batch 0, or with ``state``.
 
         Args:
-            spouts: the topology's spouts, and its bolts that start trees (a window, for one).
+            spouts: the topology's spouts, and its bolts that start trees, such as windows.
             rotations: a tree expires on this many-th call of ``expire`` after its start or its last ``touch``.
             task_owner: (component, index) of a task number; for texts and metrics.
             stories_max: how many stories are kept, as in ``Stories``.
@@ -130,7 +130,7 @@ class Ledger:
         self.replayed: Promotion | None = None
         """The newest replayed promotion: the driver may have died before it delivered the results."""
 
-    # What is known.
+    # Queries.
 
     @property
     def open_trees(self) -> int:
@@ -144,7 +144,7 @@ class Ledger:
 
     @property
     def progress(self) -> Mapping[str, Mapping[str, int]]:
-        """Component -> source -> end of what was planned, as in ``Messages``."""
+        """Component -> source -> end of the planned ranges, as in ``Messages``."""
         return self.messages.progress
 
     @property
@@ -232,7 +232,7 @@ class Ledger:
         return ledger_log.dump_entry(self.life, plan, feedback, self.messages.terms)
 
     def promote(self, micro_batch_id: int) -> Promotion:
-        """Apply what is staged, once its micro-batch is committed.
+        """Apply the staged entry, once its micro-batch is committed.
 
         Raises:
             InvariantError: this micro-batch is not the staged one (it was promoted before, or never staged).
@@ -330,9 +330,9 @@ class Ledger:
         return self.void
 
     def take_over(self, old: Ledger, kept: Mapping[int, Iterable[int]]) -> None:
-        """Let the records of each ``Spout`` wait that an earlier life of the same driver has kept: task to positions.
+        """Queue the records of each ``Spout`` from an earlier life of the same driver; ``kept``: task to positions.
 
-        They wait for the attempt at which the old life had them, whether they waited there or their trees were open.
+        They wait for the same attempt as in the old life, whether they waited there or their trees were open.
         """
         self.messages.take_over(old.messages, old._trees, kept)
         self._tally.show(self.messages.retries.counts())
@@ -356,7 +356,7 @@ class Ledger:
     def expiring(self, limit: int | None = None) -> tuple[int, ...]:
         """The keys of open trees that have expired, ascending, at most ``limit``.
 
-        They fail when a plan that names them is promoted. What is beyond the limit costs nothing.
+        They fail when a plan that names them is promoted. Keys beyond the limit cost nothing.
         """
         limit = len(self._expiring) if limit is None else limit
         found: list[int] = []

@@ -1,6 +1,6 @@
 """The ledger's files: which of them count, and which may be removed.
 
-    ledger/n.entry      what micro-batch n staged; replaced when it is staged again
+    ledger/n.entry      the staged results of micro-batch n; replaced when it is staged again
     ledger/n.snapshot   the ledger after the promotion of n; compaction writes it from the entries up to n
     format              the format of all files of the checkpoint; written before any other of them
     lives/n             the owner of life n; created before anything else of that life happens, by one driver only
@@ -36,7 +36,7 @@ FORMAT_FILE = "format"
 LIVES_KEPT = 16
 """How many of the last lives keep their files in ``lives/``."""
 _VERIFY = "have `sparkbolt checkpoint verify` say what can be repaired without them"
-"""What else is there to be done where files are missing, in words."""
+"""The advice for missing files."""
 _NUMBERED = re.compile(r"^(\d+)(\.entry|\.snapshot|)$")
 
 
@@ -110,7 +110,7 @@ def begin_life(files: Files, owner: str, *, after: int = -1) -> int:
 def check_life(files: Files, life: int, owner: str, *, where: str = "the checkpoint") -> None:
     """Check, before a life writes anything that counts, that no other life has begun since.
 
-    On a local disk a lock ensures this. Elsewhere there is no lock, and this check stops a driver that was believed
+    On a local disk a lock ensures this. Elsewhere there is no lock, and this check stops a driver that seemed to be
     dead.
 
     Raises:
@@ -265,7 +265,7 @@ def cut_back(files: Files, last_commit: int, *, where: str = "the checkpoint") -
 
 @dataclass(frozen=True)
 class Undone:
-    """Micro-batches that were promoted and whose commits are missing now: they run again."""
+    """Promoted micro-batches whose commits are missing now: they run again."""
 
     first: int
     last: int
@@ -294,7 +294,9 @@ class Undone:
 
 
 def undone(files: Files, last_commit: int, last_offset: int) -> Undone | None:
-    """What was promoted after the last remaining commit; None if nothing was. Call it before ``cut_back``.
+    """The micro-batches that were promoted after the last remaining commit; None if none was.
+
+    Call it before ``cut_back``.
 
     A micro-batch is promoted before the next one is planned. Later entries belong to the same history only as long as
     the numbers of their lives do not fall; other entries are old ones that have not been replaced yet.
@@ -334,7 +336,7 @@ def undone(files: Files, last_commit: int, last_offset: int) -> Undone | None:
 
 
 def compact(files: Files, micro_batch_id: int, snapshot: bytes) -> None:
-    """Write the snapshot taken after a promoted micro-batch, and remove what the previous snapshot replaces."""
+    """Write the snapshot taken after a promoted micro-batch, and remove the files that the previous one replaces."""
     files.write(f"ledger/{micro_batch_id}.snapshot", snapshot)
     before = max((number for number in _snapshots(files) if number < micro_batch_id), default=-1)
     for name in files.names("ledger"):

@@ -1,8 +1,8 @@
 """The log: the ledger's log entries and snapshots as bytes.
 
-Rule 1: the format is Sparkbolt's own: a head (kind, checksum), then sections, each behind its length. Small
-values are JSON, trees are packed columns. It never contains a pickle. Causes and other enums are stored as their texts.
-Rule 2: bytes that are read are checked against their checksum before they are used; an error names the file.
+The format is Sparkbolt's own: a head (kind, checksum), then sections, each behind its length. Small values are JSON,
+trees are packed columns, and nothing is pickled. Bytes are checked against their checksum before they are used; an
+error names the file.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class State:
 
 @dataclass
 class _Entry:
-    """What a log entry has besides the verdicts."""
+    """The content of a log entry besides the verdicts."""
 
     JSON = SPARSE
 

@@ -14,7 +14,7 @@ ROTATIONS = 31
 
 
 def spout_infos(lane: Lane) -> Sequence[SpoutInfo]:
-    """What the ledger must know about the topology's spouts, and about its bolts that start trees."""
+    """The properties of the topology's spouts, and of its bolts that start trees, that the ledger needs."""
     return [
         SpoutInfo(
             spec.id,

@@ -1,13 +1,13 @@
 """The message log: the state of each position of one origin of trees.
 
 An origin is a source of a ``PartitionedSpout``, the buffer of a ``Spout``'s task, or the outbox of a task that starts
-trees itself. A position in a buffer or an outbox is the sequence of the message's first attempt. What waits for another
-attempt is in the ``RetrySchedule``.
+trees. A position in a buffer or an outbox is the sequence of the message's first attempt. Messages that wait for
+another attempt are in the ``RetrySchedule``.
 
 A position is in one of these states:
 
 ========== ========================================= ============================================================
-state      it is so because                          what happens next
+state      reason                                    what happens next
 ========== ========================================= ============================================================
 unread     it is at or beyond ``planned``            a plan with its range is promoted: open, or done if nothing is
                                                      there or nothing is open of it
@@ -25,9 +25,9 @@ Rule 3: a retry waits until a plan that names its position and its attempt is pr
 dropped loses nothing.
 Rule 4: nothing is stored per position that succeeds. Positions that were read are stored as intervals, the entries of
 plans, while one of their trees is open. The map of open trees knows which positions are open.
-Rule 5: a step costs what it changes, whatever waits beside it.
-Rule 6: while a source is away, only its waiting positions are read, and nothing new. The same holds while the rest of a
-range that was too large to be read at once is waiting.
+Rule 5: the cost of a step depends on its changes, not on the number of waiting positions.
+Rule 6: while a source is unavailable, only its waiting positions are read, and nothing new. The same holds while the
+rest of a range that was too large to be read at once is waiting.
 
 Prior art: ``PartitionManager`` of Storm's first Kafka spout, and ``OffsetManager`` of its successor.
 """
@@ -79,7 +79,7 @@ class LogState:
 
 
 class MessageLog:
-    """The positions of one origin of one component; part of ``Messages``, which counts what is unfinished.
+    """The positions of one origin of one component; part of ``Messages``, which counts unfinished trees.
 
     >>> log = MessageLog("lines", "a.txt", RetrySchedule())
     >>> live = Live(Entry(1, 0, "a.txt", 0, 100), 0, 0, unfinished=1)
@@ -91,7 +91,7 @@ class MessageLog:
     """
 
     def __init__(self, component: str, source: str, retries: RetrySchedule) -> None:
-        """Begin a log of which nothing was planned; what waits of it is in ``retries``."""
+        """Begin a log without planned positions; its waiting positions are in ``retries``."""
         self.component = component
         self.source = source
         self.name: LogName = (component, source)
@@ -99,24 +99,24 @@ class MessageLog:
         """The end of all planned ranges; 0 if no range was ever planned, as for buffers and outboxes."""
         self.finished = 0
         self.away = 0
-        """In how many consecutive micro-batches the source was away."""
+        """In how many consecutive micro-batches the source was unavailable."""
         self._retries = retries
         self._entries: list[Live] = []
         self._by_position: list[int] = []
-        """A heap of positions; some of them may not wait any more."""
+        """A heap of positions; some of them may no longer wait."""
         self._postponed: set[int] = set()
         """The positions of waiting rests of ranges that were too large to be read at once.
 
-        It is not durable: a new life may read something new beside such a rest, once.
+        It is not durable: a new life may read new positions once while such a rest waits.
         """
         self._asked = self._gone = False
-        """Whether the current promotion has read the source, and whether the source was away."""
+        """Whether the current promotion has read the source, and whether the source was unavailable."""
 
     def takes_more(self, max_uncommitted: int | None) -> bool:
         """Whether a new range may be planned.
 
-        No new range is planned while the source is away, while the rest of a range that was too large to be read at
-        once is waiting, or if ``planned`` is ``max_uncommitted`` or more positions beyond ``finished``.
+        No new range is planned while the source is unavailable, while the rest of a range that was too large to be read
+        at once is waiting, or if ``planned`` is ``max_uncommitted`` or more positions beyond ``finished``.
         """
         ready = self.away == 0 and not self._postponed
         return ready and (max_uncommitted is None or self.planned - self.finished < max_uncommitted)
@@ -139,7 +139,7 @@ class MessageLog:
 
         Args:
             retry: the record or range, and when it is due.
-            away: whether it failed because the source was away.
+            away: whether it failed because the source was unavailable.
             postponed: whether it is the rest of a range that was too large to be read at once.
         """
         if self.planned and retry.position not in self._retries.of(self.name):
@@ -171,7 +171,7 @@ class MessageLog:
             heapq.heappop(heap)
         return heap[0] if heap else self.planned
 
-    # What is known.
+    # Queries.
 
     def view(self, trees: RotatingMap) -> SourceView:
         """The view of the source for its spout."""
@@ -200,7 +200,7 @@ class MessageLog:
         return starts[order], ends[order]
 
     def unfinished(self, trees: RotatingMap) -> list[Retry]:
-        """All messages of a buffer that wait or are open; those that are open as retries that are due at once."""
+        """All messages of a buffer that wait or are open; open ones are returned as retries that are due at once."""
         found = list(self._retries.of(self.name).values())
         for live in self._entries:
             entry = live.entry
@@ -218,7 +218,7 @@ class MessageLog:
 
     @classmethod
     def restore(cls, state: LogState, entries: Iterable[Live], retries: RetrySchedule) -> MessageLog:
-        """Restore a log from its ``state`` and its entries with unfinished trees; what waits is put in ``retries``."""
+        """Restore a log from its ``state`` and its unfinished entries; waiting positions go to ``retries``."""
         log = cls(state.component, state.source, retries)
         log.planned, log.finished, log.away = state.planned, state.finished, state.away
         for retry in state.retries:

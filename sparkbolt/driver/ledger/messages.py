@@ -1,11 +1,8 @@
 """Messages: what spouts read, where it came from, and how far each source has advanced.
 
-Rule 1: only a ``MessageLog`` and the ``RetrySchedule`` store the states of positions.
-Rule 2: nothing is stored per tree. A plan's entry stands for all its trees, and is kept while one of them is
-unfinished. The map of open trees knows which of them are open.
-Rule 3: only a promotion of the ledger and the beginning of a life change anything here.
-Rule 4: trees are counted (``Tally``) for the component whose task started them, a spout or a bolt. The cost of counting
-grows with the runs of keys of one task, not with the trees.
+Nothing is stored per tree: a plan's entry represents all its trees, and is kept while one of them is unfinished. Only a
+promotion of the ledger and the beginning of a life change anything here. The states of positions are in ``MessageLog``
+and ``RetrySchedule``.
 """
 
 from __future__ import annotations
@@ -152,7 +149,7 @@ class Messages:
             set_aside=list(self.set_aside),
         )
 
-    # What is known.
+    # Queries.
 
     @property
     def entries(self) -> int:
@@ -246,8 +243,8 @@ class Messages:
     def admit(self, plan: MicroBatchPlan, unfinished: U64, life: int | None = None) -> None:
         """Apply the plan's entries: sequences, progress, retries, and which entries have unfinished trees.
 
-        If ``life``, in which the micro-batch ran, is not that of the plan, no records of a ``Spout`` were read: what
-        waits in the buffers goes on waiting.
+        If ``life``, in which the micro-batch ran, is not that of the plan, no records of a ``Spout`` were read: the
+        messages in the buffers continue to wait.
         """
         self.changed = {}
         new = []
@@ -288,7 +285,7 @@ class Messages:
         """End the promotion: drop the entries that are finished, and move the progress of their sources.
 
         Returns:
-            Component -> source -> the position below which all is finished now; only what moved.
+            Component -> source -> the position below which all is finished now; only positions that moved.
         """
         self.live.keep(attrgetter("unfinished"))
         self.retries.settle(lambda keys: trees.find(keys)[1])
@@ -304,7 +301,7 @@ class Messages:
     # The beginning of a life.
 
     def forget_records(self) -> tuple[tuple[int, int], ...]:
-        """Drop what is known of the records of every ``Spout``, which were lost with their driver.
+        """Drop all data on the records of every ``Spout``, which were lost with their driver.
 
         Returns:
             (task number, first sequence that is not void) of each task that had started trees.
@@ -320,7 +317,7 @@ class Messages:
         )
 
     def take_over(self, old: Messages, trees: RotatingMap, kept: Mapping[int, Iterable[int]]) -> None:
-        """Let the records of each ``Spout`` wait that an earlier life of the same driver has kept.
+        """Queue the records of each ``Spout`` from an earlier life of the same driver.
 
         Args:
             old: the messages of that life.
@@ -340,7 +337,7 @@ class Messages:
         component, index = self._task_owner(task)
         return component, own_source(index)
 
-    # How it is done.
+    # Helpers.
 
     def _count(self, keys: U64, sign: int) -> None:
         """Add ``sign`` to the unfinished trees of an entry for each of its keys."""
@@ -403,7 +400,7 @@ class Messages:
         return tree
 
     def _show_progress(self, changed: Mapping[str, Mapping[str, MessageLog]]) -> None:
-        """Take into ``progress`` how far these sources are planned."""
+        """Update ``progress`` with the planned ends of these sources."""
         for component, logs in changed.items():
             known = self._progress.get(component, {})
             ends = {source: log.planned for source, log in logs.items() if log.planned}
@@ -547,7 +544,7 @@ class Tally:
         for tree in trees:
             metrics = self._metrics.of(tree.component)
             if tree.fail.cause == Cause.POSTPONED:
-                continue  # nothing was tried or lost: the rest of a range comes with the next plan
+                continue  # nothing was tried or lost: the rest of a range is in the next plan
             metrics.failed += not tree.letter
             self._flow(tree.component, tree.task).failed += not tree.letter
             metrics.set_aside += tree.outcome == MessageOutcome.SET_ASIDE

@@ -1,14 +1,9 @@
 """The open trees: columns of trees, each with a life of a fixed number of rotations.
 
-Rule 1: an entry expires on the ``buckets``-th rotation after it was last put or touched. Reading it, or adding to its
-XOR, does not prolong its life.
-Rule 2: keys are strictly ascending, and a look-up of many keys is one binary search for all of them.
-Rule 3: removing an entry marks its slot as dead. Dead slots are removed when they reach an eighth of the living, so
-that small micro-batches do not copy many open trees each time.
-
-The bucket is a column of one byte, not one map per bucket as in Storm's ``RotatingMap``: one search finds a tree,
-however many buckets there are. The price: a put between other keys copies all columns once, about 15 ms for a million
-trees; a put after the last key copies only the new entries.
+Keys are strictly ascending, and a look-up of many keys is one binary search for all of them. The bucket is a column of
+one byte, not one map per bucket as in Storm's ``RotatingMap``, so one search finds a tree, however many buckets there
+are. The price: a put between other keys copies all columns once, about 15 ms for a million trees; a put after the last
+key copies only the new entries.
 """
 
 from __future__ import annotations

@@ -1,30 +1,30 @@
-"""Outages: bolts that cannot do their work at all, and how much they receive meanwhile.
+"""Outages: bolts that cannot do their work at all, and how many messages their spouts may emit then.
 
-A bolt is in one of three phases. The results of a micro-batch change the phase. They are how many tuples the bolt *got*
-in it (without ticks), and for how many of these it *raised* an exception; ``fail`` and ``Reject`` are part of a bolt's
-work. The bolt was *away* if it raised ``Unavailable`` for at least half of them, and *broken* if it raised for nearly
-all. A spout that reads ranges is treated like a bolt: it gets the records of a range, and raises for those that it
-cannot read (``BadRecord``), such as all messages of a topic if their decoder is a wrong one.
+A bolt is in one of three phases. The results of a micro-batch change the phase. They are the number of tuples that the
+bolt *got* in it (without ticks), and the number of these for which it *raised* an exception; ``fail`` and ``Reject``
+are part of a bolt's work. The bolt was *unavailable* if it raised ``Unavailable`` for at least half of them, and
+*broken* if it raised for nearly all. A spout that reads ranges is treated like a bolt: it gets the records of a range,
+and raises for those that it cannot read (``BadRecord``), such as all messages of a topic with a wrong decoder.
 
 ======= ========================================== ======= ========================================================
 phase   a micro-batch                              then    and
 ======= ========================================== ======= ========================================================
 well    in which it got nothing                    well    nothing changes
-well    away                                       out     a probe after the first wait
+well    unavailable                                out     a probe after the first wait
 well    broken, with enough tuples and             out     a probe after the first wait
         micro-batches in a row
 well    broken                                     well    it is counted
-well    any other                                  well    counting begins anew, with what it raised for since the
-                                                           last tuple that it took
+well    any other                                  well    counting starts again, with its exceptions after the
+                                                           last tuple that it accepted
 out     that was a probe and did not reach it      out     the next probe at once, and twice as large
-out     that was a probe, of which it has kept all out     the next probe after the same wait
-out     away                                       out     the next probe after twice the wait
+out     that was a probe, and it holds all of it   out     the next probe after the same wait
+out     unavailable                                out     the next probe after twice the wait
 out     broken                                     out     the same, and it uses up patience
 out     broken, and patience is used up            spent   everything at full speed again, and failures count
 out     any other                                  well    everything at full speed again
-spent   away                                       out     a probe after the first wait
+spent   unavailable                                out     a probe after the first wait
 spent   broken                                     spent   nothing changes
-spent   any other                                  well    counting begins anew
+spent   any other                                  well    counting starts again
 ======= ========================================== ======= ========================================================
 
 Rule 1: only first attempts count as tuples. At the end of a source only the messages that fail each time are left; it
@@ -54,7 +54,7 @@ REASON_CHARACTERS_MAX = 300
 
 @dataclass(frozen=True)
 class Allowance:
-    """How much a component that feeds a bolt in an outage may emit now."""
+    """The number of messages that a component that feeds a bolt in an outage may emit now."""
 
     tuples: int
     """How many messages; 0: none."""
@@ -66,7 +66,7 @@ class Outages:
     """The outages of all bolts; part of the ledger.
 
     ``feeders`` contains, for each bolt, the spouts and the bolts that start trees whose tuples may reach it; for a
-    spout, itself.
+    spout, the spout itself.
 
     >>> outages = Outages({"store": frozenset({"orders"})})
     >>> away = Health(got=4, raised=4, unavailable=4)
@@ -98,7 +98,7 @@ class Outages:
             fails: the fails of the micro-batch.
             now_ms: the time of the micro-batch, in milliseconds.
             patience_ms: the patience in all, in milliseconds.
-            given: the spouts, and the bolts that start trees, of which the micro-batch emitted anything.
+            given: the spouts, and the bolts that start trees, that emitted anything in the micro-batch.
         """
         self._count_reasons(fails)
         gave, changes = frozenset(given), []
@@ -140,20 +140,21 @@ class Outages:
         reason, count = max(kinds.values(), key=lambda kind: kind[1], default=("", 0))
         return reason, count, sum(count for _, count in kinds.values())
 
-    # What follows from it.
+    # Consequences.
 
     def costs_nothing(self, fail: Fail) -> bool:
         """Whether a failure does not count as an attempt at its message.
 
         This holds for ``Unavailable``. While a bolt is in an outage, it also holds if the bolt raised, or if a tree
-        that it held timed out. A timeout alone is no sign of an outage: a bolt that forgets to ack causes timeouts too.
+        that it held timed out. A timeout alone is not a sign of an outage: a bolt that forgets to ack causes timeouts
+        too.
         """
         if fail.cause == Cause.UNAVAILABLE:
             return True
         return (fail.cause in RAISED or fail.cause == Cause.TIMEOUT) and self._is_out(fail.component)
 
     def wait_ms(self, fail: Fail) -> int:
-        """How long, in ms, a message waits after a failure that is no attempt; 0 in an outage, when probes decide."""
+        """How long, in ms, a message waits after a failure that does not count; 0 in an outage, when probes decide."""
         if self._is_out(fail.component):
             return 0
         known = self.known.get(fail.component)

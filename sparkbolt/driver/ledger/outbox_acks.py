@@ -1,7 +1,7 @@
 """Outbox acks: which values a task may drop from its outbox, stored until the task is notified.
 
-Rule 1: outbox acks are intervals of the positions of first attempts. Receiving one twice changes nothing.
-Rule 2: an interval stays until a plan that carries it is promoted, so a plan that is made and dropped loses nothing.
+Outbox acks are intervals of the positions of first attempts; the second receipt of one changes nothing. An interval
+stays until a plan that carries it is promoted, so a plan that is made and dropped loses nothing.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""Outcomes: what happens to the message of a failed tree.
+"""Outcomes: decides what happens to the message of a failed tree.
 
 Rule 1: a message is retried as often as the policy of its component allows. Then it is exhausted, which is always
 reported.
 Rule 2: a message that was not read was not tried, nor was a message that its bolt could not process (``outages``). A
-source that is away uses up no attempt and no message is exhausted by it; the source is never asked again at once. A
+source that is unavailable uses up no attempt and exhausts no message; there is always a wait before the next read. A
 range that is too large to be read at once uses up no attempt either; its rest is due at once.
 Rule 3: a dead letter that cannot be written is retried until it is written. If bolts receive a dead letter and refuse
 it as often as the policy allows, it is sent once more, to the checkpoint, which accepts it (``refused``).
 Rule 4: a record that can never be read (``BadRecord``), or is rejected (``Reject``), is not retried. An unreadable
-record is, while its spout can read hardly anything (``outages``). Records of a spout that reads once are never retried.
+record is retried while its spout can hardly read anything (``outages``). Records of a spout that reads once are never
+retried.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sparkbolt.api.story import TreeNotes, message_text, on_the_way, root_text
 from sparkbolt.driver.ledger.message_log import Live
 
 AWAY_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), max_backoff=timedelta(seconds=30))
-"""The waits before a source that is away is asked again, if the policy retries messages at once.
+"""The waits before an unavailable source is read again, if the policy retries messages at once.
 
 They are needed because each request may take long, and everything else waits for it.
 """
@@ -34,7 +35,7 @@ LETTER_WAITS = RetryPolicy(max_retries=None, min_backoff=timedelta(seconds=1), m
 
 @dataclass(frozen=True)
 class SpoutInfo:
-    """What the ledger must know about a spout, or about a bolt that starts trees."""
+    """The properties of a spout, or of a bolt that starts trees, that the ledger needs."""
 
     component: str
     tasks: tuple[int, ...]
@@ -48,7 +49,7 @@ class SpoutInfo:
     own: bool = field(default=False, kw_only=True)
     """Whether it is a bolt that starts trees, or an inlet.
 
-    Its tasks number first attempts themselves, keep what they emitted in an outbox, and emit it again; the source is
+    Its tasks number first attempts, keep their emissions in an outbox, and emit them again; the source is
     ``own_source``.
     """
 
@@ -68,7 +69,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Whose:
-    """The origin of the message that a failed tree stands for."""
+    """The origin of the message of a failed tree."""
 
     component: str
     task: int
@@ -77,7 +78,7 @@ class Whose:
     position: int | None
     """None, like ``source``, if the message has no position from which it can be read again."""
     away: int = 0
-    """In how many consecutive micro-batches the source was away."""
+    """In how many consecutive micro-batches the source was unavailable."""
 
 
 def decide(
@@ -101,7 +102,7 @@ def decide(
         notes: the known hops of the tree.
         now_ms: the time of the micro-batch that ends the tree, in milliseconds.
         lettered: whether an exhausted message becomes a dead letter.
-        forgiven_ms: if the failure is no attempt because of an outage: how long the message waits, in milliseconds.
+        forgiven_ms: if the failure does not count because of an outage: how long the message waits, in milliseconds.
     """
     if live is not None and live.entry.letters is not None:
         return _decide_letter(fail, whose, live, policy, notes, now_ms, lettered, forgiven_ms)

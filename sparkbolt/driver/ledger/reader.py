@@ -1,7 +1,7 @@
-"""The reader: reads a ledger without its topology, for those who look at a checkpoint.
+"""The reader: reads a ledger without its topology, to inspect a checkpoint.
 
-Rule 1: it reads and never writes. As at a start, only committed micro-batches count.
-Rule 2: the file ``tasks``, written at each start, maps task numbers to components, so a reader needs no user code.
+It never writes, and counts only committed micro-batches, as a start does. The file ``tasks``, which each start writes,
+maps task numbers to components, so a reader needs no user code.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def read_ledger(files: Files, where: str) -> LedgerReader:
     """The ledger of a checkpoint, whether its topology runs or not.
 
     Raises:
-        CheckpointError: the files are no checkpoint, or are damaged.
+        CheckpointError: the files are not a checkpoint, or are damaged.
     """
     for attempt in range(READS_MAX):
         try:
             return LedgerReader(files, last_commit_of(files), where)
         except CheckpointError:
-            # A running topology may have compacted its log after its last commit was looked up here.
+            # A running topology may have compacted its log after this reader looked up its last commit.
             if attempt == READS_MAX - 1 or files.read(TASKS_FILE) is None:
                 raise
     raise InvariantError("the last attempt at reading a ledger returns or raises")
@@ -178,7 +178,7 @@ class LedgerReader:
         return {TreeState.FAILED: failed, TreeState.OPEN: self._ledger.open_trees}
 
     def find(self, text: str) -> list[Story]:
-        """The kept stories of the trees that ``text`` names, or one story with what is known otherwise.
+        """The stored stories of the trees that ``text`` names, or one story from other records.
 
         Args:
             text: a root (16 hexadecimal digits), a task and a sequence (``lines[0]:40`` or ``2:40``), or a record

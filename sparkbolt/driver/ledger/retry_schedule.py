@@ -1,12 +1,9 @@
-"""The retry schedule: the messages of all logs that have failed: what waits for what, and the attempts so far.
+"""The retry schedule: the failed messages of all logs, when each is due, and its attempts so far.
 
-Rule 1: a look costs what it finds, and not what waits.
-Rule 2: what is due waits here until a promoted plan names its position and its attempt (``take``), so a plan that is
-made and dropped loses nothing.
-Rule 3: the attempts at a message that may become a dead letter are kept from its first failure until it is acked or its
-dead letter is durable. Nothing is kept of a message that succeeds at once. If there are many attempts, the first and
-the newest are kept; all are counted.
-Rule 4: a failure because a source is away is not an attempt, nor is a failure in an outage of a bolt.
+A message that is due stays here until a promoted plan names its position and its attempt (``take``), so a plan that is
+made and dropped loses nothing. Attempts at a message that may become a dead letter are kept from its first failure
+until it is acked or its dead letter is durable; of many attempts the first and the newest are kept, and all are
+counted.
 """
 
 from __future__ import annotations
@@ -32,7 +29,8 @@ LogName: TypeAlias = tuple[str, str]
 MessageKey: TypeAlias = tuple[str, str, int]
 """(component, source, position) of a message."""
 FEW = 64
-"""So many new items, or fewer, are put in one by one; more are sorted, and merged with what is due after the first."""
+"""Up to this many new items are put in one by one; more are sorted, and merged with the items after the first of
+them."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Retry:
     """None: a record of a ``Spout``."""
     position: int
     attempt: int
-    """The attempt to come: 2 after the first failure."""
+    """The number of the next attempt: 2 after the first failure."""
     end: int | None = None
     """The end of a range that must be read again; None: it is one record."""
     due_ms: int = 0
@@ -80,7 +78,7 @@ class RetrySchedule:
     """
 
     def __init__(self, attempts: Iterable[tuple[MessageKey, MessageAttempts]] = ()) -> None:
-        """Begin with nothing that waits, and with the attempts of another schedule."""
+        """Begin without waiting messages, and with the attempts of another schedule."""
         self.attempts = dict(attempts)
         """The attempts at the messages that have failed and may become dead letters; other modules may read it."""
         self._running: dict[int, MessageKey] = {}
@@ -101,15 +99,15 @@ class RetrySchedule:
         return dict(+self._counts)
 
     def of(self, log: LogName) -> Mapping[int, Retry]:
-        """What waits of one log, by position, in the order in which it was put."""
+        """The waiting messages of one log, by position, in the order in which they were put."""
         return self._waiting.get(log, _NOTHING)
 
     def unread(self) -> set[LogName]:
-        """The logs of which the rest of a range waits that could not be read."""
+        """The logs with a waiting rest of a range that could not be read."""
         return set(+self._rests)
 
     def put(self, log: LogName, retry: Retry) -> None:
-        """Let a message wait; it replaces what waits at its position."""
+        """Let a message wait; it replaces the one that waits at its position."""
         self._remove(log, retry.position)
         self._waiting.setdefault(log, {})[retry.position] = retry
         self._rests[log] += retry.is_rest
@@ -125,7 +123,7 @@ class RetrySchedule:
         return attempts
 
     def take(self, log: LogName, entry: Entry) -> list[int]:
-        """Let what a promoted entry reads wait no longer; return the positions that have waited."""
+        """Remove the messages that a promoted entry reads; return the positions that have waited."""
         waiting, lettered = self.of(log), entry.letters is not None
         positions = entry.positions or (entry.start,)
         for offset, position in enumerate(positions if self.attempts else ()):
@@ -155,7 +153,7 @@ class RetrySchedule:
                     self.attempts.pop(key, None)
 
     def forget(self, log: LogName) -> None:
-        """Drop all that is known of a log."""
+        """Drop all data on a log."""
         for position in list(self.of(log)):
             self._remove(log, position)
         self.attempts = {key: attempts for key, attempts in self.attempts.items() if key[:2] != log}
@@ -204,11 +202,11 @@ def _within(items: Iterator[Item], room: int | None) -> Iterator[Item]:
 
 
 class _DueQueue:
-    """Retries by due time; an item whose message does not wait any more is dropped when it is the first.
+    """Retries by due time; an item whose message no longer waits is dropped when it is the first.
 
     The items are a sorted list, and not a heap: a plan takes thousands of items that are due without removing them, and
-    to walk a heap in order takes three times as long as to walk a list. The price: what is put before many others moves
-    them. That is a copy of memory, and most of what is put is due after most of what waits.
+    to walk a heap in order takes three times as long as to walk a list. The price: an item that is put before many
+    others moves them. That is a copy of memory, and most new items are due after most waiting ones.
     """
 
     def __init__(self, waiting: Mapping[LogName, Mapping[int, Retry]]) -> None:
@@ -217,7 +215,7 @@ class _DueQueue:
         """Sorted; those before ``_first`` are dropped."""
         self._first = 0
         self._new: list[Item] = []
-        """What was put since the last look."""
+        """The items that were put since the last look."""
 
     def put(self, item: Item) -> None:
         self._new.append(item)
@@ -231,7 +229,7 @@ class _DueQueue:
         return items[self._first][0] if self._first < len(items) else None
 
     def due(self, now_ms: int | None) -> Iterator[Item]:
-        """The items that are due (None: all), in order; nothing may be put meanwhile."""
+        """The items that are due (None: all), in order; do not put any during the iteration."""
         if self.next_due_ms() is None:
             return
         for place in range(self._first, len(self._items)):
@@ -246,7 +244,7 @@ class _DueQueue:
         return self._waiting.get((component, source), _NOTHING).get(retry.position) is retry
 
     def _sort_in(self) -> None:
-        """Sort in what is new; forget what was dropped, once it is the larger part."""
+        """Sort in the new items; remove the dropped ones, once they are the larger part."""
         if 2 * self._first > len(self._items):
             del self._items[: self._first]
             self._first = 0

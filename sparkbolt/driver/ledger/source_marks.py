@@ -1,6 +1,6 @@
 """Source marks: the newest timestamps that windowed bolts have seen of each source.
 
-Rule: a mark only rises, and only with a promotion.
+A mark only rises, and only with a promotion.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SourceMarks:
         return self._streams.get((bolt, component, stream)) or StreamMarks()
 
     def promote(self, plan: MicroBatchPlan, reports: Iterable[Report], owner: TaskOwner) -> None:
-        """Count what the tasks of a micro-batch have reported; the sources of ``plan`` have the codes."""
+        """Apply the reports of the tasks of a micro-batch; the sources of ``plan`` have the codes."""
         places = plan.sources(owner)
         for bolt, component, stream, code, newest_ms in reports:
             self.raise_to((bolt, component, stream), places[code] if code >= 0 else None, newest_ms)

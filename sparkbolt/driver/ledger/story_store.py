@@ -1,10 +1,8 @@
-"""Stories: what the ledger keeps about the hops of trees.
+"""Stories: the ledger's records of the hops of trees.
 
-Rule 1: ``limit`` bounds the memory: the stories of at most ``limit`` open trees, ``limit`` failed trees and ``limit``
-acked trees are kept, the newest ones. The last ``FAILED_KEPT`` trees that a component failed stay longer than those of
-components that failed more. A tree without reported hops costs nothing here.
-Rule 2: only a promotion of the ledger changes anything here, so replaying the log gives the same stories. A snapshot
-contains the stories whose log entries compaction removes.
+The stories of at most ``limit`` open trees, ``limit`` failed trees and ``limit`` acked trees are kept, the newest ones;
+a tree without reported hops costs nothing. Only a promotion of the ledger changes anything here, so replaying the log
+gives the same stories.
 """
 
 from __future__ import annotations
@@ -78,7 +76,7 @@ class Stories:
         """Add the hops of one micro-batch.
 
         A story begins with the hop of its spout, or when a tree fails. If a tree's story was dropped for newer ones,
-        its later hops are dropped too, so that it does not come back without its beginning.
+        its later hops are dropped too, so that no story lacks its beginning.
 
         Args:
             hops: the hops of any trees.
@@ -138,7 +136,7 @@ class Stories:
         _keep_newest(self._acked, self._limit)
 
     def _drop_failed(self) -> None:
-        """Drop the oldest failed trees; first those of components of which more than ``FAILED_KEPT`` are kept."""
+        """Drop the oldest failed trees; first those of components with more than ``FAILED_KEPT`` failed trees."""
         too_many = len(self._failed) - self._limit
         if too_many <= 0:
             return

@@ -1,4 +1,4 @@
-"""Bucket contents: what a bucket of keys has, from its segment and the deltas that the segment lacks.
+"""Bucket contents: the content of a bucket of keys, from its segment and the deltas that the segment lacks.
 
 Buckets of strings and integers are merged together, as arrays; others one by one, in dicts.
 """
@@ -14,14 +14,14 @@ from sparkbolt.worker.state.bucket_table import BucketTable
 from sparkbolt.worker.state.segments import TOMBSTONE, Entries, has_tombstones, merged
 
 DELTAS_MIN = 8
-"""Buckets are rewritten only after at least this many deltas; a worker may be away for as many commits."""
+"""Buckets are rewritten only after at least this many deltas; a worker may miss as many commits."""
 DELTAS_MAX = 512
 """The oldest buckets are rewritten after at most this many deltas; never more than twice as many accumulate."""
 
 Window: TypeAlias = Mapping[int, Entries]
 """The stored deltas by stamp."""
 _Slice: TypeAlias = tuple[Entries, int, int]
-"""Entries, the first row, and the row behind the last."""
+"""Entries, the first row, and the row after the last."""
 
 
 def due(table: BucketTable, wanted: int) -> list[int]:
@@ -99,7 +99,7 @@ def content_of(table: BucketTable, window: Window, bucket: int, base: Entries | 
 
 
 def _slices(table: BucketTable, window: Window, bucket: int) -> list[_Slice]:
-    """What the deltas have that the bucket's segment does not include, oldest first; no slice is empty."""
+    """The parts of the deltas that the bucket's segment does not include, oldest first; no slice is empty."""
     first = table.last - len(table.deltas) + 1
     skipped = max(0, int(table.included[bucket]) + 1 - first)
     slices = []

@@ -1,15 +1,17 @@
 """Key-value state: Storm's key-value state, whose cost grows with the keys that a micro-batch touches.
 
-Rule 1: a commit appends one delta, a segment with what was put and deleted in the micro-batch. Each bucket has a
+Rule 1: a commit appends one delta, a segment with the puts and deletes of the micro-batch. Each bucket has a
 segment with all keys of a range of hashes, up to some delta. Commits rewrite a few buckets at a time, the oldest first,
-and drop a delta once every bucket includes it. So a commit costs what was touched, and a small share of all keys.
+and drop a delta once every bucket includes it. So the cost of a commit grows with the touched keys and a small share of
+all keys.
 Rule 2: deltas form a line. The content up to a delta never changes, and the delta's random stamp proves it. If a
 worker's cache ends at a delta that is still listed, the worker reads the later deltas, whatever was rewritten since. If
-its stamp is not listed (its attempt was never committed, or it was away too long), it starts with an empty cache.
+its stamp is not listed (its attempt was never committed, or the worker missed too many commits), it starts with an
+empty cache.
 Rule 3: uncommitted values are only in ``_dirty``, and ``_attach`` clears it.
 Rule 4: a returned value is a cached object only if nothing can change it in place (``segments``, rule 3).
 Rule 5: with compiled kernels, keys and values are in a ``TextNumbers`` instead of dicts, as long as all of them are
-strings and integers. With the first that it does not take, they move to the dicts for good.
+strings and integers. With the first other value, they move to the dicts for good.
 
 The first bits of a hash choose the bucket. So when the number of buckets doubles, the two halves of a bucket share its
 segment until each is rewritten. Prior art: log-structured stores, linear hashing (Litwin, 1980).
@@ -52,9 +54,9 @@ BUCKET_KEYS = 2048
 CACHED_KEYS_MAX = 4_000_000
 """With more cached keys than this a worker drops its cache between two micro-batches."""
 CACHED_NUMBERS_MAX = 6_000_000
-"""The same for keys and numbers without an object for each, of which a short one takes 90 bytes instead of 137."""
+"""The same for keys and numbers without an object for each; a short one takes 90 bytes instead of 137."""
 DROPPED_KEYS_MAX = 10_000
-"""So many keys of attempts that did not count may stay in the cache beside as many as there are."""
+"""How many keys from attempts that did not count the cache may have, besides as many as its live keys."""
 
 _BITS_MAX = 20
 _BUCKET_NAME = "kv/b"
@@ -156,7 +158,7 @@ class KeyValueTable:
         """``get`` and ``put`` as the kernels have them; None: there are no kernels."""
         return self._direct
 
-    # What users call.
+    # Methods for users.
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of a key, or ``default``."""
@@ -216,7 +218,7 @@ class KeyValueTable:
         return self.get(key, _MISSING) is not _MISSING
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        """All (key, value) pairs in any order, also uncommitted ones; put and delete are allowed during the iteration.
+        """All (key, value) pairs in any order, uncommitted ones too; put and delete are allowed during the iteration.
 
         Keys that are put during the iteration are not returned. It loads all keys.
         """
@@ -286,7 +288,7 @@ class KeyValueTable:
         return TOMBSTONE if value is None else value
 
     def _put_otherwise(self, key: Any, value: Any) -> None:
-        """Put what ``_numbers`` cannot have."""
+        """Put a key or value that ``_numbers`` cannot hold."""
         self._leave_numbers()
         self._dirty[key] = value
 
@@ -360,7 +362,7 @@ class KeyValueTable:
 
         Args:
             entries: any.
-            newer: whether they are newer than what is cached; otherwise they are older.
+            newer: whether they are newer than the cached entries; otherwise they are older.
 
         Returns:
             Whether they were taken.
@@ -402,10 +404,10 @@ class KeyValueTable:
         self._loaded[sharing] = True
         self._note_loaded()
 
-    # What the task's state calls.
+    # Methods for the task's state.
 
     def _attach(self, store: SegmentStore, table: bytes | None) -> None:
-        """Begin a micro-batch: drop what was not committed."""
+        """Begin a micro-batch: drop uncommitted values."""
         self._drop_uncommitted()
         self._encoded = None
         self._held.clear()
@@ -425,7 +427,7 @@ class KeyValueTable:
         return len(self._dirty) if self._numbers is None else self._numbers.uncommitted
 
     def _commit(self, stamps: Callable[[], int]) -> tuple[bytes, int] | None:
-        """Write what is dirty; returns the new table and the number of bytes written, None if nothing is dirty.
+        """Write the dirty entries; returns the new table and the number of bytes written, None if nothing is dirty.
 
         Raises:
             StateError: a key or value cannot be pickled.
@@ -481,7 +483,7 @@ class KeyValueTable:
         return [*self._put_tuples, *(tup for key, held in self._held.items() if key not in dirty for tup in held)]
 
     def _make_ready(self) -> None:
-        """Encode what is dirty, for the next ``_commit``.
+        """Encode the dirty entries, for the next ``_commit``.
 
         Raises:
             StateError: a key or value cannot be kept.

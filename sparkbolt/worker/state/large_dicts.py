@@ -1,14 +1,9 @@
-"""Large dicts: a large dict in a bolt's attribute is written by its changes.
-
-Rule 1: a dict is kept apart only if nothing but its attribute refers to it, so that no shared reference is lost, and if
-all its keys and values are plain and cannot change, so that what is the same object has not changed. Any other dict is
-pickled with the other attributes.
-Rule 2: the order of the keys survives. Where it cannot be told by what was removed, set and added, all is written anew.
-Rule 3: what is remembered of the last commit is used only while the instance is that of the last commit
-(``task_state``, rule 2); ``restore`` begins anew.
+"""Large dicts: writes a large dict in a bolt's attribute by its changes.
 
 A dict has a line of segments: the first has all of it, each later one the changes of a micro-batch, by their places in
-the dict. When these take as many bytes as the first, a new line begins.
+the dict, so the order of the keys survives. When these take as many bytes as the first, a new line begins. The changes
+are found by comparing the dict with that of the last commit, as long as the instance is the one of the last commit
+(``task_state``, rule 2).
 """
 
 from __future__ import annotations
@@ -30,7 +25,7 @@ from sparkbolt.errors import check
 ENTRIES_MIN = 10_000
 """A dict with fewer entries is pickled with the other attributes."""
 CHANGES_MAX = 64
-"""After so many segments with changes a new line begins."""
+"""After this many segments with changes a new line begins."""
 PREFIX = "__dict/"
 
 _KINDS = (dict, Counter, defaultdict)
@@ -40,7 +35,7 @@ _VALUES: frozenset[type] = _KEYS | {float, bool}
 
 
 class _Changes(NamedTuple):
-    """What has become of a dict: first entries were removed, then values were set, then entries were added."""
+    """The changes of a dict: first entries were removed, then values were set, then entries were added."""
 
     removed: bytes
     """int32, ascending: the places of the removed entries, before anything was changed."""
@@ -58,7 +53,7 @@ class _Changes(NamedTuple):
 
 
 class Segments(Protocol):
-    """What this module uses of a ``TaskState``."""
+    """The part of ``TaskState`` that this module uses."""
 
     def own_names(self, prefix: str) -> list[str]:
         """The committed segments of the engine whose names begin with ``prefix``, sorted."""
@@ -73,12 +68,12 @@ class Segments(Protocol):
         """Stage the removal of a segment."""
 
     def unstage(self, prefix: str) -> None:
-        """Undo what was staged for the segments whose names begin with ``prefix``."""
+        """Undo the staging of the segments whose names begin with ``prefix``."""
 
 
 @dataclass(eq=False)
 class DictReference:
-    """Stands for a dict that is kept apart, in the pickle of the other attributes."""
+    """Takes the place of a separate dict in the pickle of the other attributes."""
 
     kind: type
     factory: Any = None
@@ -113,7 +108,7 @@ class _Line:
 
 
 class LargeDicts:
-    """The dicts of one bolt instance that are kept apart.
+    """The dicts of one bolt instance that are stored separately.
 
     In each micro-batch ``take_out`` finds them, ``stage`` stages their segments, and ``committed`` is called when these
     are committed; the first two may be called several times before it.
@@ -123,12 +118,12 @@ class LargeDicts:
         self._lines: dict[str, _Line] = {}
         """By attribute."""
         self._found: dict[str, tuple[_Line, _Changes | None]] = {}
-        """By attribute: the content of each dict that was taken out, and what has changed in it; None: all."""
+        """By attribute: the content of each dict that was taken out, and its changes; None: everything changed."""
         self._next: dict[str, _Line] = {}
-        """The lines as they will be when what is staged is committed."""
+        """The lines after the commit of the staged segments."""
 
     def take_out(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """The attributes with an ``DictReference`` in the place of each dict that is kept apart.
+        """The attributes with a ``DictReference`` in the place of each separate dict.
 
         Args:
             attributes: the only reference to an attribute's value beside the instance's own.
@@ -147,7 +142,10 @@ class LargeDicts:
         return result
 
     def _content(self, name: str, value: dict[Any, Any]) -> tuple[_Line, _Changes | None] | None:
-        """The keys and values of a dict, and what has changed in it; None if it cannot be kept apart."""
+        """The keys and values of a dict, and its changes; None if it cannot be stored separately.
+
+        It can if only its attribute refers to it, and all its keys and values are plain and immutable.
+        """
         if getattr(value, "__dict__", None):  # attributes of its own, as a Counter may have
             return None
         whole = dict.copy(value)  # at once: a thread of the user's may change it between two looks at it
@@ -184,7 +182,7 @@ class LargeDicts:
                 segments.drop(segment)
 
     def committed(self) -> None:
-        """What was staged is committed: remember its content."""
+        """The staged segments are committed: remember their content."""
         self._lines, self._next, self._found = self._next, {}, {}
 
     def restore(self, attributes: dict[str, Any], segments: Segments | None) -> None:
@@ -229,7 +227,7 @@ def _apply(line: _Line, changes: _Changes) -> None:
 
 
 def _changes(keys: list[Any], values: list[Any], keys_now: list[Any], values_now: list[Any]) -> _Changes | None:
-    r"""What has changed in a dict, by its keys and values before and now; None if keys have moved.
+    r"""The changes of a dict, by its keys and values before and now; None if keys have moved.
 
     >>> _changes(["to", "or"], [1, 2], ["or", "be"], [3, 4])
     _Changes(removed=b'\x00\x00\x00\x00', places=b'\x00\x00\x00\x00', values=[3], new_keys=['be'], new_values=[4])

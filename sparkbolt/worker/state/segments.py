@@ -243,7 +243,7 @@ class Entries:
         if self.deletes:
             for key, value in zip(keys, values, strict=True):
                 if value is TOMBSTONE:
-                    target.pop(key, None)  # two keys may be one to a dict and two to us, if their class says so
+                    target.pop(key, None)  # two keys may be one in a dict and two here, if their class defines it so
 
     def encode(self, pickling: Pickling) -> bytes:
         """The bytes of the entries.
@@ -280,7 +280,7 @@ def merged(slices: Sequence[tuple[Entries, int, int]]) -> Entries | None:
     """The newest entry of each key in some rows of entries; None if some of them cannot be arrays.
 
     Args:
-        slices: entries, first row, and the row behind the last; the oldest first, none of them empty.
+        slices: entries, first row, and the row after the last; the oldest first, none of them empty.
     """
     texts, numbers = [], []
     for entries, start, stop in slices:
@@ -369,7 +369,7 @@ def _pack_wide(wide: npt.NDArray[np.int64]) -> _Packed:
 
 
 def _numbers_of(column: _Column | Sequence[Any]) -> npt.NDArray[np.int64] | None:
-    """A column as int64[rows]; None if a value is no int of 64 bits."""
+    """A column as int64[rows]; None if a value is not an int of 64 bits."""
     if isinstance(column, tuple):
         how, data = column
         return np.frombuffer(data, dtype=np.dtype(how)).astype(np.int64) if how in _INTEGERS else None

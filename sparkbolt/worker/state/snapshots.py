@@ -1,11 +1,7 @@
 """Snapshots: a bolt's durable attributes as one pickle.
 
-Rule 1: all durable attributes are in one pickle, so that an object that two attributes share stays shared; but large
-dicts that nothing shares are kept apart (``large_dicts``).
-Rule 2: after ``restore`` nothing is left of an attempt that was not committed, except in transient attributes.
-Rule 3: two kinds of attributes are transient without being listed: those that hold a collector or a context, and those
-that ``prepare`` set to a thing that cannot be pickled, such as a connection, as long as they hold that same object. A
-container is no such thing, since its content would be lost.
+An object that two attributes share stays shared; large dicts that nothing shares are stored separately
+(``large_dicts``). ``restore`` leaves nothing of an attempt that was not committed, except in transient attributes.
 """
 
 from __future__ import annotations
@@ -31,6 +27,10 @@ STATE_WARN_BYTES = 4 * 1024 * 1024
 
 class DurableAttributes:
     """The attributes of one bolt instance that outlive a micro-batch: all except the transient ones.
+
+    Two kinds of attributes are transient without being listed: those that hold a collector or a context, and those that
+    ``prepare`` set to a thing that cannot be pickled, such as a connection, as long as they hold that same object. A
+    container is not such a thing, because its content would be lost.
 
     Create it after ``prepare`` has returned and before the first tuple: a task without a snapshot returns to the
     attributes of that moment.
@@ -78,7 +78,7 @@ class DurableAttributes:
         self._prepared = self._dump_prepared(made)
 
     def _dump_prepared(self, made: Collection[str]) -> bytes:
-        """Pickle the attributes as ``prepare`` left them; those that cannot be pickled are not stored from now on."""
+        """Pickle the attributes as ``prepare`` left them; those that cannot be pickled are transient from now on."""
         try:
             return self._pickling.proved(self._durable())
         except CannotKeepError:
@@ -97,7 +97,7 @@ class DurableAttributes:
         return self._dump(self._durable())
 
     def capture(self) -> bytes:
-        """The current durable attributes, as one pickle; large dicts are left to ``stage_large``.
+        """The current durable attributes, as one pickle; ``stage_large`` stores large dicts.
 
         Raises:
             StateError: an attribute cannot be pickled; the message names it and gives advice.
@@ -115,11 +115,11 @@ class DurableAttributes:
         return data
 
     def stage_large(self, segments: Segments) -> None:
-        """Stage what the last capture has left out: large dicts."""
+        """Stage the large dicts, which the last capture has left out."""
         self._large.stage(segments)
 
     def committed(self) -> None:
-        """The last capture, and what ``stage_large`` has staged, are committed."""
+        """The last capture, and the dicts that ``stage_large`` has staged, are committed."""
         self._large.committed()
 
     @property
@@ -203,7 +203,7 @@ class DurableAttributes:
         )
 
     def notes(self) -> list[str]:
-        """What to log about attributes that are transient without being listed: returned once, then nothing."""
+        """The text to log about attributes that are transient without being listed: returned once, then nothing."""
         notes, self._notes = self._notes, []
         return notes
 
@@ -262,7 +262,7 @@ _CONTAINERS = (dict, list, tuple, set, frozenset, deque, SimpleNamespace)
 
 
 def _is_data(value: object) -> bool:
-    """Whether a value is data, which would be lost, rather than a connection or the like, which is opened again."""
+    """Whether a value is data, which would be lost, and not a thing like a connection, which is opened again."""
     return isinstance(value, _CONTAINERS) or dataclasses.is_dataclass(type(value)) or _is_nameless(type(value))
 
 

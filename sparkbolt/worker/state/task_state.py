@@ -5,8 +5,8 @@ new physical key. The directory lists the stamps; it is read once per task and m
 Rule 2: a worker's cached content is valid if, and only if, its stamp is in the directory. An equal micro-batch id
 proves nothing: an earlier attempt at the same micro-batch may have had other content, and the last attempt may have run
 in another worker.
-Rule 3: nothing is written before ``commit``, which is called once, at the end. The next ``begin`` drops what a failed
-attempt staged.
+Rule 3: nothing is written before ``commit``, which is called once, at the end. The next ``begin`` drops the staged
+segments of a failed attempt.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class TaskState:
         self._instance_current = False
 
     def begin(self, store: SegmentStore) -> None:
-        """Begin a micro-batch: read the directory, and drop what was staged and not committed.
+        """Begin a micro-batch: read the directory, and drop staged segments that were not committed.
 
         Args:
             store: the store of this task; it may be a new object in each micro-batch.
@@ -172,7 +172,7 @@ class TaskState:
         return sorted(name for name in self._directory.stamps if name.startswith(prefix))
 
     def unstage(self, prefix: str) -> None:
-        """Undo what was staged for the segments whose names begin with ``prefix``."""
+        """Undo the staging of the segments whose names begin with ``prefix``."""
         for name in [name for name in self._staged if name.startswith(prefix)]:
             del self._staged[name]
             self._staged_decoded.pop(name, None)
@@ -246,7 +246,7 @@ class TaskState:
     # The end of the micro-batch.
 
     def make_ready(self) -> None:
-        """Encode what ``commit`` will write, so that ``commit`` does not raise; it may be called several times.
+        """Encode the data for ``commit``, so that ``commit`` does not raise; it may be called several times.
 
         Raises:
             StateError: a key or value cannot be kept.
@@ -280,7 +280,7 @@ class TaskState:
                 anchors.add(tup.anchors)
 
     def commit(self, stamps: Callable[[], int]) -> int:
-        """Write what changed, the directory last; writes nothing if nothing changed.
+        """Write the changes, the directory last; writes nothing if nothing changed.
 
         Args:
             stamps: returns a random number below 2**64 on each call, never 0 and never the same number twice.
@@ -335,11 +335,11 @@ class TaskState:
             self._opened().delete(physical_key(name, stamp))
 
     def _proof(self, name: str) -> int | bytes | None:
-        """What proves the content of a segment: its stamp, or the content itself if it is inline."""
+        """The proof of the content of a segment: its stamp, or the content itself if it is inline."""
         return self._directory.stamps.get(name, self._directory.inline.get(name))
 
     def _snapshot_proof(self) -> object:
-        """What proves the attributes of the instance: the stamps of the snapshot, and of what is kept apart from it."""
+        """The proof of the attributes of the instance: the stamps of the snapshot and of the large dicts."""
         stamps = self._directory.stamps
         apart = [stamp for name, stamp in stamps.items() if name.startswith(LARGE_DICTS)]
         return (stamps.get(_SNAPSHOT), *sorted(apart)) if apart else stamps.get(_SNAPSHOT)
