@@ -1,4 +1,4 @@
-"""What of a connector travels to other processes: its arguments, and nothing that is open."""
+"""Pickles a connector for other processes: its arguments, and nothing that is open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When to connect again after a failure, and how often to say why."""
+"""Decides when to connect again after a failure, and how often to log the reason."""
 
 from __future__ import annotations
 

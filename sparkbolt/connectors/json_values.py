@@ -1,6 +1,6 @@
-"""How values of tuples become JSON, for each sink that writes it.
+"""Converts values of tuples to JSON for every sink that writes it.
 
-Nothing of a value is lost: a value that JSON cannot hold is a ``TypeError`` or ``ValueError`` that shows it.
+A value that JSON cannot hold without loss raises a ``TypeError`` or ``ValueError`` that shows the value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a store of dead letters holds."""
+"""The contents of a store of dead letters."""
 
 from __future__ import annotations
 

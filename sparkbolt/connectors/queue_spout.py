@@ -1,10 +1,10 @@
-"""QueueSpout: what all queue spouts have in common.
+"""QueueSpout: the base of all queue spouts.
 
 Rule 1: a message is confirmed only after its tree is complete and its work is committed.
 Rule 2: when a connection is lost, the queue takes back the messages that were open on it. The acks and fails of their
 tuples are dropped and counted.
-Rule 3: at most ``max_spout_pending`` messages are open, and the spout takes no more than the topology can process
-soon, since the queue delivers all open messages again when the driver dies.
+Rule 3: at most ``max_spout_pending`` messages are open, and the spout takes no more than the topology can process soon,
+since the queue delivers all open messages again when the driver dies.
 Rule 4: with a ``retry`` policy the engine retries a message from its memory, and the queue is notified when the message
 is done or given up. Without a policy each failure puts the message back into the queue.
 """

@@ -1,4 +1,4 @@
-"""What a target notes of a component and a checkpoint: the last micro-batch that it has."""
+"""The note of the last micro-batch that a target has, for a component and a checkpoint."""
 
 from __future__ import annotations
 

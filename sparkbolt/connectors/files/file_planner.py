@@ -1,10 +1,7 @@
-"""FilePlanner: the driver's side of the file spouts; it plans which ranges of which files are read next.
+"""FilePlanner: plans, in the driver, which ranges of which files are read next.
 
-Rule 1: a plan covers at most its budget of bytes, and at most ``RANGES_MAX`` ranges per task. With ``follow`` the marks
-of files that have not begun are added.
-Rule 2: two tasks of one plan never read the same compressed file.
-Rule 3: files are read side by side, ``SIDE_BY_SIDE`` at a time, each with the same share of the budget; a file that has
-less leaves the rest to the others. In order, only one file is read at a time.
+A plan covers at most its budget of bytes and ``RANGES_MAX`` ranges per task. ``SIDE_BY_SIDE`` files are read at a time,
+each with the same share of the budget, and two tasks of one plan never read the same compressed file.
 """
 
 from __future__ import annotations

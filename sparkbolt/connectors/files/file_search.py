@@ -1,6 +1,6 @@
-"""Where a followed file is now: under another name, or in a copy that a rotation has made of it.
+"""Finds a followed file again: under another name, or in a copy that a rotation has made.
 
-A copy is one only if it has the name of a copy, lies beside the file, and holds what the file held.
+A file counts as a copy only if it has the name of a copy, lies beside the original, and holds the original's content.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""FollowedFile: how one file that is followed has changed, and how far it can be planned.
+"""FollowedFile: reports how a followed file has changed, and how far it can be planned.
 
-A plan ends with a whole line, unless the line is longer than ``SCAN_BYTES``: so nothing of a line that was read is
-planned later, when the file may be gone.
+A plan ends with a whole line, unless the line is longer than ``SCAN_BYTES``. So no plan needs the start of a line from
+an earlier plan, whose file may be gone.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 r"""Lines: splits a byte range into lines, as Arrow columns.
 
-Rule 1: a range ``[start, end)`` owns the lines that start in it; a line starts at 0 and after each ``\n``.
-So any splitting of a file into ranges gives each line exactly once.
+Rule 1: a range ``[start, end)`` owns the lines that start in it; a line starts at 0 and after each ``\n``. So however a
+file is split into ranges, each line is read exactly once.
 Rule 2: ``\n`` ends a line, and a ``\r`` before it (or before the end of the file) is not part of it.
-Rule 3: memory is bounded by ``BLOCK_BYTES`` and the longest line that is allowed. A longer line becomes a ``BadRecord``
-and is skipped without being kept.
+Rule 3: memory is bounded by ``BLOCK_BYTES`` and the longest allowed line. A longer line becomes a ``BadRecord`` and is
+skipped.
 Rule 4: NUL bytes at the start of a line are not part of it, and neither is a byte order mark at offset 0. A file gets
-such NUL bytes when it is truncated while a program writes to it, which goes on at its old offset.
+such NUL bytes when it is truncated while a program keeps writing at its old offset.
 Rule 5: the last line of a damaged source is a ``BadRecord``, also if the damage follows a newline.
 
-Why Arrow and not ``block.decode().split("\n")``: for lines of 44 bytes, including reading, the Arrow column costs 45 ns
-per line (110 ns with its ``to_pylist``); the Python list costs 60 ns (90 ns with its conversion to Arrow). Either is
-little compared to a bolt's work per line, and the Arrow column goes into a frame unchanged.
+The columns are Arrow and not ``block.decode().split("\n")``: for lines of 44 bytes, including reading, the Arrow column
+costs 45 ns per line (110 ns with its ``to_pylist``); the Python list costs 60 ns (90 ns with its conversion to Arrow).
+The Arrow column goes into a frame unchanged.
 """
 
 from __future__ import annotations

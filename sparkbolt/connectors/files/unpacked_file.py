@@ -1,11 +1,10 @@
-"""Unpacking: reads compressed files (``.gz``, ``.bz2``, ``.xz``, ``.zst``), also damaged and growing ones.
+"""Unpacking: reads compressed files (``.gz``, ``.bz2``, ``.xz``, ``.zst``), including damaged and growing ones.
 
 Rule 1: a compressed file is read forwards only. Its positions are offsets into its unpacked content. An open reader
-continues where it stopped, also when the file has grown; to go back, a reader starts again from the first byte.
-Rule 2: the content of a damaged file is what can be unpacked before the damage, and it ends at the same offset for
-every reader, because all readers unpack in pieces of the same size. The damage itself is at the position after the last
-newline.
-Rule 3: behind a complete member come further members, or padding, which is not content (as for ``zcat``).
+continues from its position, also after the file has grown; to go back, a reader starts again from the first byte.
+Rule 2: the content of a damaged file ends at the same offset for every reader, because all readers unpack in pieces of
+the same size. The damage itself is at the position after the last newline.
+Rule 3: a complete member is followed by further members, or by padding, which is not content (as for ``zcat``).
 """
 
 from __future__ import annotations

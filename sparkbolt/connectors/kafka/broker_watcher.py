@@ -1,7 +1,7 @@
 """Watcher: the driver's thread that talks to the brokers.
 
-The thread waits for brokers, and the driver never does: it reads the last ``Look`` and leaves offsets to be stored. Of
-several offsets only the latest are stored, at most once per interval, and once more at the end.
+Only this thread waits for brokers: the driver reads the last ``Look`` and hands over offsets to store. The thread
+stores only the latest offsets, at most once per interval, and once more at the end.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ClientSettings: the properties of Kafka's clients, and which of them must never be printed.
 
-A secret is in the pickled spout and in the client's configuration, and nowhere else: texts show ``***`` in its place.
+A secret is only in the pickled spout and in the client's configuration: texts show ``***`` in its place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Cluster: the driver's requests to the brokers.
 
-Every call blocks, up to a timeout, so only a separate thread makes it. A missing answer is never taken for an answer:
-for a request that timed out the client may return an invalid, negative offset instead of an error, and a topic of which
-the brokers do not say whether it exists is not a missing topic.
+Every call blocks, up to a timeout, so only a separate thread makes it. A missing answer never counts as an answer: for
+a request that timed out the client may return a negative offset instead of an error, and a topic does not count as
+missing only because the brokers do not answer.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""The Kafka committer: sends the messages of a micro-batch in one Kafka transaction, and once.
+"""The Kafka committer: sends the messages of a micro-batch exactly once, in one Kafka transaction.
 
-Rule 1: the messages of a txid and the marker of it are one Kafka transaction. The marker is an offset of a consumer
-group that has no consumer: the txid, on kafka_partition 0 of the first of the topics by name.
+Rule 1: the messages of a txid and its marker are one Kafka transaction. The marker is an offset of a consumer group
+without a consumer: the txid, on kafka_partition 0 of the first of the topics by name.
 Rule 2: the transactional id is that of checkpoint and component. ``init_transactions`` of a new producer fences all
-older ones, and what they have left is committed or aborted before it returns. Then the marker is read, which says
-whether the txid is there.
-Rule 3: after each error the producer is dropped, and the next call begins with rule 2. So there is one way to go on,
-whatever has happened, and it is the one after a crash.
-Rule 4: a marker may be gone, since brokers forget the offsets of a group after ``offsets.retention.minutes``. Messages
-that are younger than that were not committed if there is none; about older ones nobody knows, and ``in_doubt`` decides.
+older ones, and commits or aborts their open transactions before it returns. Then the committer reads the marker, which
+says whether the txid is committed.
+Rule 3: after each error the producer is dropped, and the next call begins with rule 2. So every error is handled like a
+crash.
+Rule 4: a marker may be gone, since brokers forget the offsets of a group after ``offsets.retention.minutes``. If there
+is no marker, messages younger than that were not committed; for older ones ``in_doubt`` decides.
 
 Two-phase commits (KIP-939) are not needed: rows are durable in the checkpoint before Spark commits, and the marker
-says what became of them. They could not be had: the client library does not know them.
+records whether they were sent. The client library does not support them either.
 """
 
 from __future__ import annotations

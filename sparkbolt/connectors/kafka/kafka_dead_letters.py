@@ -1,7 +1,7 @@
 """KafkaDeadLetters: a Kafka topic of dead letters that keep the original messages.
 
-Key, value and headers are those of the original message, so a reader of its topic can read this one. The story is in
-additional headers: those of Kafka Streams' dead letter topics (KIP-1034), and the whole letter as JSON. A letter counts
+Key, value and headers are those of the original message, so a reader of its topic can read this one. Additional headers
+hold the story: those of Kafka Streams' dead letter topics (KIP-1034), and the whole letter as JSON. A letter counts
 once by its id, however often it is in the topic.
 """
 

@@ -1,7 +1,4 @@
-"""Lag: computes how far a spout's stored offsets are behind.
-
-Rule: it only reads; the topology may be running or not.
-"""
+"""Lag: computes how far a spout's stored offsets are behind, whether the topology runs or not. It only reads."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""OffsetPlanner: plans which offsets come next, in the driver.
+"""OffsetPlanner: plans, in the driver, which offsets are read next.
 
 Rule 1: a plan covers at most its budget, spread evenly over the kafka_partitions that have messages, and no more than
 fits into ``max_bytes`` according to ``Sizes``.
 Rule 2: nothing is skipped silently: offsets that are gone become a ``Gap`` with its size.
 Rule 3: positions of a source only rise. If the brokers' offsets went back (the topic was created again, or an unclean
-leader was elected), reading goes on as another source.
+leader was elected), reading continues as another source.
 Rule 4: a topic with another id than the one that was read is another topic, even if it has already grown beyond the
 part that was read.
 
-Pure: the brokers' answers, with their time, are an argument.
+The planner is pure: the brokers' answers, with their time, are an argument.
 """
 
 from __future__ import annotations

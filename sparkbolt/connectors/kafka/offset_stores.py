@@ -1,7 +1,8 @@
 """OffsetsStore: stores progress outside of the checkpoint, in the consumer group or in a file.
 
-Within one checkpoint the ledger's log is the truth; these stores are written after each promotion, and are read where a
-checkpoint has no progress. Every entry names its topology, so that offsets of another topology are not used by mistake.
+Within one checkpoint the ledger's log is the truth. These stores are written after each promotion, and are read only if
+the checkpoint has no progress. Every entry names its topology, so that offsets of another topology are not used by
+mistake.
 """
 
 from __future__ import annotations

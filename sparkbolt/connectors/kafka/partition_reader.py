@@ -1,9 +1,9 @@
 """PartitionReader: reads the messages of a range of offsets, on executors.
 
-Rule 1: a consumer is assigned once and keeps its position; it seeks only if a range does not begin there.
-Rule 2: a range ends when the log shows it, not when its last offset was seen: compaction, deleted records and the
+Rule 1: a consumer is assigned once and keeps its position; it seeks only if a range begins elsewhere.
+Rule 2: a range ends when the log proves it, not when its last offset was seen: compaction, deleted records and the
 markers of transactions leave offsets without a message. A message after the range's end, or the end of the log after
-it, proves that no more messages of the range follow.
+it, proves that the range has no more messages.
 Rule 3: offsets that are gone become a ``BadRecord``, which is reported and counted; if the brokers do not answer,
 ``SourceUnavailable`` is raised.
 Rule 4: where an oversized range is cut depends only on its messages, not on how they arrive.

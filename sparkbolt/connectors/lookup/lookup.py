@@ -1,6 +1,7 @@
 """Lookup: values by key from a database or a web service, for bolts that enrich tuples.
 
-A key is requested once at a time, and its answer is cached, also the answer that it has no value; an error is not.
+Concurrent requests for a key are one request. Answers are cached, also the answer that a key has no value; errors are
+not.
 """
 
 from __future__ import annotations

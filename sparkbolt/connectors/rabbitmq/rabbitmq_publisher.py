@@ -2,11 +2,11 @@
 
 Rule 1: a message counts as published when the broker has confirmed it and has not returned it as unroutable.
 Rule 2: messages that are unconfirmed when a connection is lost are published again over the next one, under the same
-``message_id``. If the broker has closed the channel or the connection because of one message, each of the unconfirmed
-ones is published again while no other is, so that this message is refused alone.
+``message_id``. If the broker has closed the channel or the connection because of one message, the unconfirmed messages
+are published again one at a time, so that only this message is refused.
 Rule 3: events of an abandoned connection are ignored: its delivery tags now belong to other messages.
-Rule 4: heartbeats are off, because the event loop does not run between frames. A connection that was lost meanwhile is
-detected at its next use.
+Rule 4: heartbeats are off, because the event loop does not run between frames. A lost connection is detected at its
+next use.
 """
 
 from __future__ import annotations

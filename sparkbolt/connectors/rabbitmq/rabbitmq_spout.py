@@ -1,7 +1,7 @@
 """RabbitMQSpout: reads a RabbitMQ queue.
 
-At most ``max_spout_pending`` deliveries are open, and the prefetch count follows the topology's rate: about what the
-next two micro-batches take, in addition to the deliveries in flight.
+At most ``max_spout_pending`` deliveries are open. The prefetch count follows the topology's rate: the deliveries in
+flight, and about as many as the next two micro-batches take.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The link to an SQL database: the library, engines, and what an error means.
+"""The link to an SQL database: the library, engines, and the meaning of errors.
 
 A URL is shown without its password, and an error without the statement and its parameters. A process has one engine for
-each URL; a forked child makes its own. The time zone of a session is UTC, and what writes has transactions.
+each URL; a forked child makes its own. The time zone of a session is UTC, and everything that writes uses transactions.
 """
 
 from __future__ import annotations

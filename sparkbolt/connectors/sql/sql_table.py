@@ -1,7 +1,8 @@
 """The table that a bolt writes: its statement for each mode, the types of its columns, and values for them.
 
-Two attempts or two tasks write the same in either order where that is promised: ``upsert`` with ``newest``, and
-``merge`` with ``min`` and ``max``. A table that somebody has to change is ``Unavailable``, with the statement for it.
+Two attempts or two tasks may write in either order with the same result for ``upsert`` with ``newest``, and for
+``merge`` with ``min`` and ``max``. A table that somebody has to change raises ``Unavailable``, with the statement for
+it.
 """
 
 from __future__ import annotations

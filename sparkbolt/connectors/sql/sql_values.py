@@ -1,6 +1,6 @@
-"""Values for the columns of a database, with nothing of them lost.
+"""Converts values for the columns of a database without loss.
 
-Whether a value fits depends on the value and the type of the column alone. A database accepts more than fits: it rounds
+Whether a value fits depends only on the value and the type of the column. A database accepts more than fits: it rounds
 1.5 for a column of whole numbers, and drops the time of a datetime for a column of days.
 """
 

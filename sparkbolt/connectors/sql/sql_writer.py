@@ -1,16 +1,16 @@
-"""SqlWriter: writes the rows of a task and micro-batch in one transaction, and once.
+"""SqlWriter: writes the rows of a task and micro-batch exactly once, in one transaction.
 
-Rule 1: rows, and the note that they are written, are of one transaction. The note is a row of the table of commits,
-for one checkpoint, component and task: the last micro-batch, and the edge of each row that was written in it. Edges
-are the same when a micro-batch runs again, so a repeat writes only what is not there yet. A repeat may have other
-rows: a bolt before this one may have failed for a tuple in the first run and not in the second.
-Rule 2: the note is locked first. Of two attempts that run at once, as after a driver was believed dead, the second
-sees what the first has written.
-Rule 3: when the connection is lost while the commit is under way, nobody knows whether it was carried out. The next
-connection reads the note to find out.
-Rule 4: in a transactional topology tasks only ``try_rows``: their rows are written and rolled back, so that a row is
-refused before it counts. ``commit`` in the driver writes the rows of all tasks, all or none, with one note for the
-component (task ``WHOLE``); a txid that is noted already is not written again.
+Rule 1: the rows and the note that they are written are one transaction. The note is a row of the table of commits, for
+one checkpoint, component and task: the last micro-batch, and the edge of each row that was written in it. Edges are the
+same when a micro-batch runs again, so a repeat writes only the missing rows. A repeat may have other rows: a bolt
+before this one may have failed for a tuple in the first run and not in the second.
+Rule 2: the note is locked first. If two attempts run at once, for example because a driver was believed dead, the
+second one sees the rows of the first.
+Rule 3: when the connection is lost during a commit, its outcome is unknown. The next connection reads the note to find
+out.
+Rule 4: in a transactional topology tasks only ``try_rows``: their rows are written and rolled back, so that the
+database refuses a row before it counts. ``commit`` in the driver writes the rows of all tasks, all or none, with one
+note for the component (task ``WHOLE``); it does not write a txid that is noted already.
 """
 
 from __future__ import annotations

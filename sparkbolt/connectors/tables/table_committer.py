@@ -1,7 +1,7 @@
-"""What the sinks have in common that commit the rows of a micro-batch as one table.
+"""The base of the sinks that commit the rows of a micro-batch as one table.
 
-An executor checks and converts, so what does not fit the columns fails its tuple alone. A frame is kept as the bytes of
-Arrow's stream format, so the driver holds the rows of a micro-batch as columns.
+An executor checks and converts the rows, so a tuple that does not fit the columns fails alone. A frame is kept as the
+bytes of Arrow's stream format, so the driver holds the rows of a micro-batch as columns.
 """
 
 from __future__ import annotations

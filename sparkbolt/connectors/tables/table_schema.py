@@ -1,4 +1,4 @@
-"""The columns of a table, and how the values of tuples become them.
+"""The columns of a table, and the conversion of tuples' values to them.
 
 A value is converted only if nothing of it is lost, whatever its neighbours are: an int becomes a double, 1.5 never
 becomes an int, and only text becomes text. A value that does not fit is a ``TypeError`` that names the field.
