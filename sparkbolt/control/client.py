@@ -1,7 +1,7 @@
 """Client: asks a running topology.
 
-Rule 1: an answer comes within ``secs``, or ``NoAnswerError`` says why it did not; nothing here waits longer.
-Rule 2: what comes back is JSON of at most ``ANSWER_BYTES_MAX``; nothing is ever unpickled.
+An answer arrives within ``secs``, or ``NoAnswerError`` gives the reason. It is JSON of at most ``ANSWER_BYTES_MAX``;
+nothing is ever unpickled.
 """
 
 from __future__ import annotations

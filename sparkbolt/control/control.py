@@ -2,10 +2,10 @@
 
 Rule 1: a request is one line of JSON, ``{"verb": ..., "by": ..., "token": ..., "arguments": {...}}``, and so is its
 answer, ``{"answer": ...}`` or ``{"error": ..., "kind": ...}``. Nothing is ever unpickled.
-Rule 2: by default it is a Unix socket of mode 0600 in a folder of mode 0700, and the system tells who asks: this user
-or root. Only if ``SPARKBOLT_CONTROL=tcp://HOST:PORT`` says so it is TCP, on loopback if HOST is left out; then each
-request must have the token, which is compared in constant time.
-Rule 3: a limit on everything: ``REQUEST_BYTES_MAX``, ``CONNECTIONS_MAX``, ``REQUEST_SECS`` for a request to come in.
+Rule 2: by default the server listens on a Unix socket of mode 0600 in a folder of mode 0700, and the system identifies
+the caller: this user or root. With ``SPARKBOLT_CONTROL=tcp://HOST:PORT`` it listens on TCP, on loopback if HOST is left
+out; then each request must have the token, which is compared in constant time.
+Rule 3: everything has a limit: ``REQUEST_BYTES_MAX``, ``CONNECTIONS_MAX``, and ``REQUEST_SECS`` to receive a request.
 
 Prior art: the control sockets of PostgreSQL and HAProxy.
 """

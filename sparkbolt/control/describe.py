@@ -1,6 +1,6 @@
-"""Describe: the parts of a topology's document, made from what the driver knows.
+"""Describe: makes the parts of a topology's document from the driver's data.
 
-Rule: functions of their arguments alone; nothing here waits, locks or reads a clock.
+The functions depend on their arguments alone; nothing here waits, locks or reads a clock.
 """
 
 from __future__ import annotations

@@ -3,16 +3,12 @@
 It lists the topologies that run, that have ended, and that died without notice.
 
     HOME/topologies/ID.json   the entry of one run (``TopologyEntry``), rewritten every few seconds while it runs
-    HOME/tokens/ID            the secret that who asks it over TCP must know
+    HOME/tokens/ID            the secret that a client needs to ask the topology over TCP
 
-Rule 1: an entry is a claim. A reader checks it: on the same machine, whether the process lives; elsewhere, whether the
-entry was rewritten within ``BEAT_LOST_SECS``. A topology that died without a word is dead, whatever its entry says.
-Rule 2: clocks of machines differ. So a reader that looks again counts by its own clock since when the entry has not
-changed, and a first look compares times of one clock, that of the file system, where it can.
-Rule 3: nobody waits for a home: what a file system does not answer within ``READ_SECS`` is taken from the last look.
-A home that is gone is no home without topologies: those of the last look stay, ``trouble`` says why, and nobody is
-taken for dead because of it.
-Rule 4: what cannot be read as an entry is not one, and is passed over: half of a disk may be lost in a power cut.
+An entry is a claim that a reader checks: on the same machine, whether the process lives; elsewhere, whether the entry
+was rewritten within ``BEAT_LOST_SECS``. Nobody waits for a home longer than ``READ_SECS``: if its file system does not
+answer, or the home is gone, the last look counts and ``trouble`` gives the reason. Files that are not valid entries are
+skipped.
 """
 
 from __future__ import annotations
@@ -249,7 +245,7 @@ class Home:
         return dead
 
     def _silent_secs(self, entry: TopologyEntry) -> float:
-        """The seconds since an entry was last rewritten, as this reader has seen (rule 2)."""
+        """The seconds since an entry was last rewritten, by this reader's own clock: clocks of machines differ."""
         watched = self._watched.get(f"{entry['id']}.json")
         blind = self._mono() - self._looked_s if self.trouble is not None else 0.0
         own = self._mono() - blind - watched.since_s if watched is not None else 0.0

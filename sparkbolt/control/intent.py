@@ -1,9 +1,8 @@
-"""Intent: what operators have asked of a topology, and what outlives its process.
+"""Intent: the operators' requests that outlive a topology's process.
 
-Rule 1: it is the file ``control`` of the checkpoint, one JSON object, written before a request is answered as done.
-Rule 2: a value is checked when it is asked for and again when it is read: a file of another version, or one that was
-edited by hand, changes what it can, and the rest is passed over.
-Rule 3: there is a limit on everything: ``TRACES_MAX`` messages are traced, the oldest wish makes room.
+They are in the file ``control`` of the checkpoint, one JSON object, which is written before a request is answered as
+done. Values are checked both when an operator asks and when the file is read; invalid values in the file are skipped.
+At most ``TRACES_MAX`` messages are traced; a further one replaces the oldest.
 """
 
 from __future__ import annotations

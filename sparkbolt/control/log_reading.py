@@ -1,8 +1,7 @@
-"""Log reading: the newest lines of a log, and those that come.
+"""Log reading: the newest lines of a log, and the lines that follow.
 
-Rule 1: files are read backwards from their end, and of no more than ``SEARCHED_BYTES_MAX`` bytes, so that a log of any
-size answers in a moment.
-Rule 2: files may be rotated at any time while they are read: no line is skipped, and none is read twice.
+Files are read backwards from their end, at most ``SEARCHED_BYTES_MAX`` bytes, so that a log of any size answers at
+once. Files may be rotated during reading: no line is skipped or read twice.
 """
 
 from __future__ import annotations

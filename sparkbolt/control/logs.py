@@ -1,13 +1,12 @@
-"""Logs: what a topology says, in files with rotation.
+"""Logs: the log of a topology, in files with rotation.
 
-Rule 1: a log belongs to one topology and one process; a second process is refused. ``DIRECTORY/NAME.log`` is written;
-older lines are in ``NAME.log.1`` and so on, the oldest files are removed.
-Rule 2: every line has a time, and says which component, task, micro-batch and tree it is about, where that is known.
-No text that is logged or printed can look like the head of a line: in text its further lines are indented.
-Rule 3: a log never fails a topology: if the disk is full, that is said once on standard error, and lines are lost.
-Rule 4: files are readable by their owner only (mode 0600).
+The log belongs to one topology and one process, and a second process is refused. ``DIRECTORY/NAME.log`` is written;
+older lines are in ``NAME.log.1`` and so on, and the oldest files are removed. Files have mode 0600. If the disk is
+full, lines are lost, which is reported once on standard error; the topology runs on.
 
-Engine and users give a log record its fields with ``extra=``: ``component``, ``task``, ``micro_batch`` and ``root``.
+Every line has a time and, if known, component, task, micro-batch and tree. Further lines of a text are indented, so
+that no logged text can look like the head of a line. Engine and users give a log record its fields with ``extra=``:
+``component``, ``task``, ``micro_batch`` and ``root``.
 """
 
 from __future__ import annotations

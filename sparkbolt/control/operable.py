@@ -1,7 +1,7 @@
-"""Operable: what a running topology must be able to do so that it can be operated from outside.
+"""Operable: the interface through which a running topology is operated from outside.
 
-Rule: ``look`` and ``state`` never wait for a micro-batch. The others may wait: ``steering`` calls them in a thread of
-its own.
+``look`` and ``state`` never wait for a micro-batch. The other methods may wait: ``steering`` calls them in a separate
+thread.
 """
 
 from __future__ import annotations

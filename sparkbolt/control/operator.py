@@ -1,9 +1,8 @@
-"""Operator: the one way to ask about topologies, and to change them, from outside.
+"""Operator: the one interface through which the command line, REST and UI ask about topologies and change them.
 
-Rule 1: command line, REST and UI ask here and nowhere else.
-Rule 2: a topology that runs is asked; if it does not answer within ``ANSWER_SECS``, or has ended, its registration and
-its checkpoint answer. Nothing here waits for a micro-batch.
-Rule 3: nothing here raises for a topology in trouble: what cannot be known is None, empty, or a sentence in ``why``.
+A topology that runs is asked; if it does not answer within ``ANSWER_SECS``, or has ended, its registration and its
+checkpoint answer. Nothing here waits for a micro-batch, and nothing raises for a topology in trouble: an unknown value
+is None, empty, or a sentence in ``why``.
 """
 
 from __future__ import annotations
@@ -327,7 +326,7 @@ class Operator(Views):
             return None, str(error) + self._elsewhere(entry, address)
         except (NotAllowedError, WrongRequestError) as error:
             return None, str(error)
-        except Exception as error:  # noqa: BLE001  rule 3: the home may be gone in its own way
+        except Exception as error:  # noqa: BLE001  the file system of the home may raise anything
             return None, line_of(error)
 
     @staticmethod
@@ -385,7 +384,7 @@ class Operator(Views):
                 return known
         try:
             past = Past(checkpoint, self._open_files(checkpoint))
-        except Exception as error:  # noqa: BLE001  rule 3
+        except Exception as error:  # noqa: BLE001  trouble is part of the answer
             log.debug("checkpoint %s cannot be opened: %s", checkpoint, line_of(error))
             return None
         with self._lock:

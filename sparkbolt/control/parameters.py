@@ -1,6 +1,6 @@
 """Parameters of verbs and questions, declared once for the command line, REST, forms and the control socket.
 
-Rule: every entrance reads a value through its parameter, ``of_text`` or ``of_json``, which checks it.
+Each of them reads a value through its parameter, ``of_text`` or ``of_json``, which checks it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Presence: all by which a running topology is seen and steered from outside, from its start to its end.
+"""Presence: registration, control socket and beats of a running topology, from its start to its end.
 
-Rule 1: nothing here may fail a topology: a home that cannot be written to, or a socket that cannot be made, is logged,
-and the topology runs without.
-Rule 2: the entry tells how the topology ended before the process is allowed to end.
+Nothing here fails a topology: if the home cannot be written to, or the socket cannot be made, that is logged, and the
+topology runs without it. The process ends only after the entry says how the topology ended.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Presence:
             entry["log_directory"] = log_directory
             self._registration = Registration(self._home, entry, self._news)
             self._registration.begin()
-        except Exception as error:  # noqa: BLE001  rule 1
+        except Exception as error:  # noqa: BLE001  operators never fail a topology
             log.warning("topology %r is not registered: %s", name, _text(error))
 
     @property
@@ -128,7 +127,7 @@ class Presence:
             try:
                 if server is not None and server.address.startswith("tcp:"):
                     self._home.remove_token(self._registration.entry["id"])
-            except Exception as error:  # noqa: BLE001  rule 1
+            except Exception as error:  # noqa: BLE001  operators never fail a topology
                 log.debug("a token cannot be removed: %s", _text(error))
 
     def exits(self, exit_code: int) -> None:

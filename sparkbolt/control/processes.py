@@ -1,8 +1,8 @@
-"""Processes: which process is this, and does that one still live?
+"""Processes: identifies a process, and decides whether it still lives.
 
-Rule 1: a process number says nothing by itself: it counts only within one boot of one machine (in one container), and
-it is used again. So a note has the number, when the process was started, and the space in which the number counts.
-Rule 2: what cannot be known is not guessed: then ``gone`` is None.
+A pid is unique only within one boot of one machine (or container), and the system reuses it. So a note has the pid, the
+start time of the process, and the space in which the pid counts. If a process cannot be judged from here, ``gone`` is
+None.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Registration: a running topology tells the home that it lives.
+"""Registration: a running topology reports to the home that it lives.
 
-Rule 1: it has a thread of its own. Whatever the home does (it is gone, full, or does not answer), the engine never
-waits for it; a failure is logged once, and the entry is written again as soon as that is possible.
-Rule 2: each beat writes the whole entry, so an entry that somebody has removed comes back.
-Rule 3: the last entry, which tells how the topology ended, is waited for, but for ``LAST_SECS`` at most.
+A separate thread writes the entry, so the engine never waits for the home. A failure is logged once, and the entry is
+written again as soon as possible. Each beat writes the whole entry, so an entry that somebody has removed is restored.
+The end of a topology waits for its last entry, for ``LAST_SECS`` at most.
 """
 
 from __future__ import annotations

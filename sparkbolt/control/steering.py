@@ -1,10 +1,9 @@
-"""Steering: what becomes of a request to a running topology.
+"""Steering: carries out the requests to a running topology.
 
-Rule 1: what is asked for is durable in the checkpoint (``intent``) before it applies, so that it also holds after a
-crash. ``kill`` and ``restart`` are not remembered: a topology that was killed runs when it is started again.
-Rule 2: requests are carried out one after another, by one thread. A request waits ``WAIT_SECS`` for it; if the thread
-is not done then, since the engine is busy, the answer says that it was accepted, and it is carried out later.
-Rule 3: ``document`` waits for nothing: what the engine does not show at once is as of the last micro-batch.
+A request is durable in the checkpoint (``intent``) before it applies, so that it also holds after a crash; only
+``kill`` and ``restart`` are not remembered. One thread carries out the requests in order. A request waits ``WAIT_SECS``
+for it; if the engine is busy for longer, the answer says that the request was accepted, and it is carried out later.
+``document`` never waits: its values may be those of the last micro-batch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Verbs: what operators can ask of a topology, one function each.
+"""Verbs: the actions that operators can request of a topology, one function each.
 
-The command line, REST with its schema, the pages' forms, the control socket and the running topology follow from the
-row in ``VERBS`` that its decorator makes: from its name, its docstring, its parameters, and what the decorator says.
+The decorator adds a row to ``VERBS``, from the function's name, docstring, parameters and the decorator's arguments.
+The command line, REST with its schema, the pages' forms, the control socket and the running topology follow from it.
 """
 
 from __future__ import annotations

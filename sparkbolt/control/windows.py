@@ -1,8 +1,8 @@
 """Windows and series: the history of a topology as documents.
 
-Rule 1: counts of ``ALL_TIME`` are the ledger's, exact also over crashes. Its percentiles and capacities, and all other
-windows, are the history's, which may lack the last seconds before a crash, and goes back a month.
-Rule 2: only sums and quotients; nothing here reads a clock or a file.
+The counts of ``ALL_TIME`` come from the ledger and are exact across crashes. All other numbers come from the history,
+which may lack the last seconds before a crash, and covers a month. The functions only compute; nothing here reads a
+clock or a file.
 """
 
 from __future__ import annotations

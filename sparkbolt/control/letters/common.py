@@ -1,7 +1,4 @@
-"""Common: what all stores of dead letters return.
-
-Rule: this module knows no particular store.
-"""
+"""Common: the results that all stores of dead letters return."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Of topology: the dead letters of one topology, wherever they are.
+"""Of topology: the dead letters of one topology, in all of its stores.
 
-Rule: only letters that are asked for are held in memory, however many there are.
+Only the requested letters are held in memory, however many there are.
 """
 
 from __future__ import annotations

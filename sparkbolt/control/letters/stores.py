@@ -1,11 +1,11 @@
-"""Stores: where dead letters are: files, folders of checkpoints, topics.
+"""Stores: files, folders of checkpoints, and topics that hold dead letters.
 
-Rule 1: letters are read and never changed; the ids of those that were replayed, or discarded, are stored beside them.
+Rule 1: letters are read and never changed; the ids of replayed or discarded letters are stored beside them.
 Rule 2: a letter is noted as replayed only after it is durable at its target: after a crash between the two steps it may
 be replayed twice, but is never lost.
-Rule 3: a letter that cannot be replayed unchanged is left out and reported; it is never replayed in another form,
-unless somebody has edited it.
-Rule 4: a store may hold more letters than memory: ``newest`` and ``named`` hold only those that are asked for.
+Rule 3: a letter that cannot be replayed unchanged is skipped and reported; it is never replayed in another form, unless
+somebody has edited it.
+Rule 4: a store may hold more letters than memory: ``newest`` and ``named`` hold only the requested ones.
 """
 
 from __future__ import annotations
