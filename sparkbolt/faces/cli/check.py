@@ -1,6 +1,6 @@
-"""``sparkbolt check``: how a topology is laid out, which state each bolt keeps and why, and what looks wrong.
+"""``sparkbolt check``: shows how a topology is laid out, which state each bolt keeps and why, and likely mistakes.
 
-Rule: all facts come from ``core.model.lane`` and the component specs; this module decides nothing.
+All facts come from ``layout.lane`` and the component specs; this module decides nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Arguments: what commands are given, checked where they are given.
+"""Arguments: parses and checks the arguments of commands.
 
-Rule: what is wrong is told with what was expected, and with the most similar name that exists.
+An error message names the expected value, and the most similar name that exists.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What a person or a program sees of a run.
+"""Displays of a run, for people and for programs.
 
-Rule 1: with ``--json`` standard output contains only JSON lines. Otherwise it contains what the topology prints, and
-the display of the run goes to standard error.
-Rule 2: counts are totals since the topology's first start with its checkpoint; rates are those of the last seconds.
-Rule 3: an error in a display never fails the run: ``micro_batch`` is called during a promotion.
+With ``--json`` standard output contains only JSON lines. Otherwise it contains what the topology prints, and the
+display goes to standard error. Counts are totals since the topology's first start with its checkpoint; rates are those
+of the last seconds. An error in a display never fails the run: ``micro_batch`` is called during a promotion.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Program: a run from start to end, as ``sparkbolt run`` and ``topology.run()`` do it.
+"""Program: a run from start to end, for ``sparkbolt run`` and ``topology.run()``.
 
-Rule 1: the first Ctrl-C (or SIGTERM) stops new tuples and lets open trees finish; the second stops at once and leaves
-them for replay. Signal handlers only count the signals; the main loop acts on them.
-Rule 2: a stop does not wait for a long micro-batch: if it still runs ``DRAIN_SECS`` after the stop was requested, it is
-cancelled, and its trees are left for replay. A call of user code in the driver gets no more time, nor does Spark to
-begin the micro-batch that was broken off before.
-Rule 3: a run has one outcome, and the display receives it once.
+The first Ctrl-C (or SIGTERM) stops new tuples and lets open trees finish; the second stops at once and leaves them for
+replay. A micro-batch, or a call of user code in the driver, that still runs ``DRAIN_SECS`` after the stop was requested
+is cancelled, and its trees are left for replay. Signal handlers only count the signals; the main loop acts on them.
 """
 
 from __future__ import annotations

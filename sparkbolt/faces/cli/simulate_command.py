@@ -1,9 +1,8 @@
 """Simulate: simulates a topology from the command line.
 
-Rule 1: the first seed that breaks a promise ends the command. It prints the seed, its shortest history, the story of
-its tree, and the command that shows the failure again.
-Rule 2: two processes with different hash seeds run the first seeds, and must do the same. If a bolt is unavailable for
-ever, only these seeds are run: the others would end at this bolt, too.
+The first seed that breaks a promise ends the command. It prints the seed, its shortest history, the story of its tree,
+and the command that reproduces the failure. Two processes with different hash seeds run the first seeds and must do the
+same. If a bolt is permanently unavailable, only these seeds run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""HTML: what a notebook shows of a topology, and of a running one.
+"""HTML: shows a topology, or a running one, in a notebook.
 
 Every text is escaped, since names, states and errors come from users and their messages. There is no script, and no
-style that reaches beyond its own element.
+style that affects other elements.
 """
 
 from __future__ import annotations

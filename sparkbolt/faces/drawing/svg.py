@@ -1,6 +1,6 @@
 """SVG: draws a topology as a picture that is legible on a light and on a dark background.
 
-Components stand in columns, by stage and, inside a stage, by the depth of their fusion; ``graph_layout`` does the rest.
+Components are in columns, by stage and, inside a stage, by the depth of their fusion; ``graph_layout`` does the rest.
 """
 
 from __future__ import annotations

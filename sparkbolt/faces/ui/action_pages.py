@@ -1,8 +1,7 @@
-"""Action pages: the verbs of ``VERBS``, each confirmed on a page that says what it does.
+"""Action pages: the verbs of ``VERBS``, each confirmed on a page that describes it.
 
-Rule 1: a change is made by a form that was confirmed, never by a link; ``Guard`` has checked token and CSRF before.
-Rule 2: what a person typed is never lost: with a mistake in it, it is shown again beside the mistake.
-Rule 3: the answer is shown as the topology gave it: done, accepted, or refused and why.
+Only a confirmed form makes a change, never a link; ``Guard`` has checked token and CSRF before. After a mistake the
+form shows your input again, beside the error.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""App: the application that answers, from its parts.
+"""App: assembles the web application from its parts.
 
-Rule 1: every request passes ``security.Guard``.
-Rule 2: an error is told as its interface tells errors, and with the same headers as any other answer.
-
-Handlers find in ``request.app.state``: ``asking`` (``asking.Asking``), and in ``request.state`` what ``Guard`` sets.
+Every request passes ``security.Guard``. Each interface reports errors in its own format, with the same headers as any
+other answer. Handlers find in ``request.app.state``: ``asking`` (``operator_calls.Asking``), and in ``request.state``
+the values that ``Guard`` sets.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Charts: series over time as SVG, drawn by the server.
 
-Rule 1: a chart is legible without JavaScript: axes with units, a legend, events with their text.
-Rule 2: where nothing was measured there is a gap, not a line down to 0.
-Rule 3: no inline style: colours are classes, so that pages keep a strict Content-Security-Policy.
+A chart is legible without JavaScript. A period without measurements is a gap, not a line down to 0. Colours are classes
+and not inline styles, so that pages keep a strict Content-Security-Policy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Drawings: a topology with its rates, and one tree with its hops, as SVG.
 
-Rule 1: the same documents give the same drawing. A layout is made once for each shape of a topology, not for each page.
-Rule 2: what a colour or a width says is also written as text.
-Rule 3: no inline style, and every name is escaped.
+The same documents give the same drawing, and each shape of a topology is laid out once. Everything that a colour or a
+width shows is also text. There are no inline styles, and every name is escaped.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Changes: what happens to a topology, as a stream of events (SSE).
+"""Changes of a topology as a stream of events (SSE).
 
-Rule 1: a stream asks as everyone else does, so that many streams of one topology cost as much as one.
-Rule 2: an event's id says how far its reader has come; ``Last-Event-ID`` goes on from there, after a restart of this
-process too. What happened before the first connection is not told: the document has it.
-Rule 3: a stream ends when its client goes, and when the topology has ended; then asking again answers 204, which tells
-a browser to stop.
+Many streams of one topology share their questions. The id of an event is a position: ``Last-Event-ID`` continues from
+there, also after a restart of this process. Events before the first connection are not sent: they are in the document.
+A stream ends when its client disconnects or the topology has ended; then a new request gets 204, which stops the
+browser from connecting again.
 
 Events: ``state`` (first, and when the state changes), ``numbers``, ``happened`` (an event of the timeline),
 ``error-reported`` and ``silent`` (a sentence: there is no answer now).

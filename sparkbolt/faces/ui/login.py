@@ -1,6 +1,6 @@
 """Login: a browser's session begins with the token, and ends.
 
-Rule: what a request brought is escaped before it becomes part of the page.
+Everything from a request is escaped before it becomes part of the page.
 """
 
 from __future__ import annotations

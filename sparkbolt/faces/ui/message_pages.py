@@ -1,7 +1,6 @@
 """Message pages: trees with their way through the topology, and dead letters.
 
-Rule 1: lists are cut into pages of ``PAGE_ROWS``; nobody has to load a thousand stories.
-Rule 2: a story contains only what was recorded; the page does not guess the rest.
+Lists have pages of ``PAGE_ROWS`` rows. A story contains only recorded facts; the page does not guess the rest.
 """
 
 from __future__ import annotations

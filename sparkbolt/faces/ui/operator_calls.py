@@ -1,10 +1,9 @@
-"""Asking: how handlers of requests, which must not block, ask the Operator, which does.
+"""Asking: lets handlers of requests, which must not block, ask the Operator, which does.
 
-Rule 1: only what is in the list of topologies is asked for: a text from the network is never handed to the Operator as
-a name or a path.
-Rule 2: the same question is asked once at a time, and its answer serves for ``FRESH_SECS``.
-Rule 3: a handler waits for at most ``ANSWER_SECS``. A call that hangs keeps its thread; ``CALLS_MAX`` of them may, and
-``TOPOLOGY_CALLS_MAX`` about one topology, so that one that hangs does not keep others from being seen.
+Handlers ask only about topologies in the list: a text from the network never reaches the Operator as a name or a path.
+Concurrent requests share a question, and its answer serves for ``FRESH_SECS``. A handler waits for at most
+``ANSWER_SECS``. A call that hangs keeps its thread; the limits are ``CALLS_MAX``, and ``TOPOLOGY_CALLS_MAX`` for one
+topology, so that it does not block the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Page routes: the URLs of all pages, and of what they are drawn with."""
+"""Page routes: the URLs of all pages, and of their styles, scripts and drawings."""
 
 from __future__ import annotations
 

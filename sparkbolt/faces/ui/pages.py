@@ -1,8 +1,7 @@
-"""Pages: how a page is made from a template, and what becomes of an error.
+"""Pages: makes a page from a template, and an error page from an error.
 
-Rule 1: templates escape every value; a page works without JavaScript, and has no inline script or style.
-Rule 2: each page is a URL that can be sent to a colleague: what is chosen on it is in its query.
-Rule 3: an error page says what to do.
+Templates escape every value; a page works without JavaScript, and has no inline script or style. A page's URL contains
+all of its choices, so that you can send it to a colleague. An error page says what to do.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Prometheus: ``/metrics``, made from documents at each scrape.
 
-Rule 1: names and units are as Prometheus advises: ``sparkbolt_``, seconds and bytes, ``_total`` for what only grows.
-Rule 2: totals are those since the first start with the checkpoint, so that a restart is no reset.
-Rule 3: the buckets of a histogram are always the same ones, whichever the document has.
-Rule 4: the label ``topology`` is the name; if two of one name run, the older ones' is their id.
+Names and units follow Prometheus's advice: ``sparkbolt_``, seconds and bytes, ``_total`` for counters. Totals start
+with the first start with the checkpoint, so that a restart is no reset, and a histogram always has the same buckets.
+The label ``topology`` is the name; if several with one name run, the older ones have their id instead.
 """
 
 from __future__ import annotations

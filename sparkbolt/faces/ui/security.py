@@ -1,10 +1,10 @@
-"""Security: who may ask, from which pages, and what a browser may make of the answer.
+"""Security: who may ask, from which pages, and how a browser may treat the answer.
 
 Rule 1: every request passes ``Guard``, before any handler; a handler may trust ``request.state.by`` and ``.form``.
-Rule 2: nothing is changed without the token: as ``Authorization: Bearer``, or by a session that was begun with it. A
-session's requests come from our own pages: their ``Origin`` is ours, and they carry the session's CSRF token.
+Rule 2: every change needs the token: as ``Authorization: Bearer``, or through a session that began with it. A session's
+requests come from our own pages: their ``Origin`` is ours, and they carry the session's CSRF token.
 Rule 3: secrets are compared in constant time, and are never part of a URL.
-Rule 4: texts of requests and exceptions are told as values of JSON or as plain text, never as HTML.
+Rule 4: texts of requests and exceptions are sent as values of JSON or as plain text, never as HTML.
 Rule 5: a ``Host`` that is not ours is refused, so that no other site's name leads a browser here (DNS rebinding).
 """
 

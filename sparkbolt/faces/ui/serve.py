@@ -1,8 +1,7 @@
-"""Serve: the application as a process that listens.
+"""Serve: runs the application as a process that listens.
 
-Rule 1: it listens on loopback unless told otherwise; elsewhere nothing is shown without the token.
-Rule 2: the token's file is of mode 0600, and it is the only place where it is kept.
-Rule 3: a client that does not complete its request's head within ``HEAD_SECS_MAX`` is cut off.
+By default it listens on loopback; on any other address nothing is shown without the token. The token is stored only in
+its file, of mode 0600. A client that does not complete its request's head within ``HEAD_SECS_MAX`` is disconnected.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Storm's pages: the values of Storm's REST interface, made from documents.
 
-Rule 1: the names and types are Storm's (docs/STORM-UI-REST-API.md of Storm 2, and its ``UIHelpers``): latencies and
-capacities are strings of three decimals, sizes are megabytes, uptimes are ``1d 2h 3m 4s`` and seconds beside it.
-Rule 2: what Sparkbolt has no like of (slots, CPU that is assigned, profilers) is there, as the zero or the empty value
-that Storm gives without it.
-Rule 3: numbers are of the window that was asked for. Beside Storm's windows any number of seconds may be asked for.
+The names and types are Storm's (docs/STORM-UI-REST-API.md of Storm 2, and its ``UIHelpers``): latencies and capacities
+are strings of three decimals, sizes are megabytes, uptimes are ``1d 2h 3m 4s`` with the seconds beside it. Fields
+without a counterpart in Sparkbolt (slots, assigned CPU, profilers) have Storm's zero or empty value. Numbers belong to
+the requested window, which may also be any number of seconds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Storm's REST interface: the paths below ``/api/v1/`` that monitoring agents read, and four actions.
 
-Rule 1: names, types and errors are Storm's; ``docs/rest.md`` lists what differs.
-Rule 2: a change needs the token, which Storm's does not; a change that is refused is an error, as Storm's are.
-Rule 3: JSONP is refused: with it every page of every site could read what is shown to this browser.
+Names, types and errors are Storm's; ``docs/rest.md`` lists the differences. Unlike Storm, a change needs the token, and
+JSONP is refused: with it every page of every site could read these values in this browser.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Topology pages: all topologies, one of them, one component, its micro-batches, lag, settings and log.
 
-Rule: everything is asked through ``Asking``; nothing here computes a number that a document has.
+Everything comes from ``Asking``; nothing here computes a number that a document has.
 """
 
 from __future__ import annotations

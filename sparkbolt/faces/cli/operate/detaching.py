@@ -1,10 +1,9 @@
 """Detaching: ``sparkbolt run --detach``.
 
-Rule 1: the topology runs in a process of its own, in a session of its own, with no terminal: closing the terminal or
-Ctrl-C there does not reach it. SIGTERM ends it as Ctrl-C ends ``run``.
-Rule 2: whoever started it waits until it is up, has failed or has finished. A pipe tells, which also ends if the
-process dies without a word.
-Rule 3: its log goes to files. What does not come from Python, such as a crash of the interpreter, is in ``NAME.out``.
+The topology runs in a process and a session of its own, without a terminal, so that neither a closed terminal nor
+Ctrl-C there reaches it; SIGTERM ends it as Ctrl-C ends ``run``. The command waits on a pipe until the topology is up,
+has failed or has finished. The log goes to files; output that does not come from Python, such as a crash of the
+interpreter, is in ``NAME.out``.
 """
 
 from __future__ import annotations

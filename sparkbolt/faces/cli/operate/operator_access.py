@@ -1,6 +1,6 @@
-"""Asking: whom a command asks, and in whose name.
+"""The ``Operator`` that commands ask, and the user in whose name they ask.
 
-Rule: commands ask an ``Operator`` and nothing else; a name that nothing has is wrong use (exit code 2).
+Commands ask nothing else; an unknown name is wrong use (exit code 2).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Tailing: ``sparkbolt tail``, the log of a topology.
 
-Rule 1: no line is shown twice, and none is skipped, also while files are rotated.
-Rule 2: nothing in a line can command the terminal.
+Each line is shown exactly once, also while files are rotated, and nothing in a line can control the terminal.
 """
 
 from __future__ import annotations

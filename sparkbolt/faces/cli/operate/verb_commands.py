@@ -1,7 +1,7 @@
-"""Changes: the commands of ``VERBS``.
+"""The commands that follow from ``VERBS``.
 
-Rule: the answer is a sentence; the exit code is 0 if it was accepted and 1 if it was refused. ``kill --wait`` waits for
-the end: 0 if nothing was left, 4 if something is left for replay.
+A command prints the topology's answer; its exit code is 0 for accepted and 1 for refused. ``kill --wait`` waits for the
+end: 0 if nothing was left, 4 if something is left for replay.
 """
 
 from __future__ import annotations

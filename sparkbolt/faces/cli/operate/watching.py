@@ -1,7 +1,7 @@
-"""``sparkbolt list``, ``stats`` and ``top``, once or again and again.
+"""``sparkbolt list``, ``stats`` and ``top``, once or repeatedly.
 
-On a terminal a picture is drawn again in its place; elsewhere lines are written one after the other, so that they can
-be kept. Ctrl-C ends it, with exit code 0.
+On a terminal a picture is redrawn in place; elsewhere lines are written one after the other. Ctrl-C ends it, with exit
+code 0.
 """
 
 from __future__ import annotations
