@@ -1,7 +1,7 @@
 """LocalEngine: a shell of the driver machine that runs a topology in one process, without faults.
 
-Rule: no rules here. ``core.driver.machine`` decides what happens in which order; this file performs its effects, with
-really encoded frames, and commits each micro-batch as soon as it is staged.
+Rule: no rules here. ``driver.machine`` decides what happens in which order; this file performs its effects, with really
+encoded frames, and commits each micro-batch as soon as it is staged.
 """
 
 from __future__ import annotations

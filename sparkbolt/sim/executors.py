@@ -1,7 +1,7 @@
 """Executors: worker processes that keep instances, run spark_tasks in attempts, and die.
 
 An attempt works on a copy of the committed segments, and its rows arrive in any order. If it breaks off, it leaves
-nothing behind except what its worker keeps in memory.
+nothing behind except its worker's memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Faults: what may go wrong, where, and how it is written as text.
+"""Faults: the possible faults, their steps, and their form as text.
 
-Rule 1: a fault belongs to a step of a micro-batch and happens once, the next time that step is reached.
-Rule 2: faults are drawn before the first micro-batch, from random numbers that nothing else uses. So one fault can be
-left out, and all the others still happen as before.
+A fault belongs to a step of a micro-batch and happens once, the next time that step is reached. Faults are drawn before
+the first micro-batch, from random numbers that nothing else uses. So one fault can be left out, and all the others
+still happen as before.
 
     ask         Spark asks for the next offset
     plan        the plan is created; it is not yet in the offset log

@@ -1,4 +1,4 @@
-"""Loops: runs a topology in a thread of its own if an event loop runs in the caller's."""
+"""Loops: runs a topology in a separate thread if an event loop runs in the caller's."""
 
 from __future__ import annotations
 

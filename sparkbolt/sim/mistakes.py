@@ -1,4 +1,4 @@
-"""Mistakes: what a topology does wrong by itself, without any fault, and which messages it would have sent.
+"""Mistakes: errors of the topology itself that show without any fault, and the messages that it would have sent.
 
 A mistake is not a broken promise: the engine works as promised, but the topology will not work as expected.
 """

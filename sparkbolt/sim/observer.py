@@ -1,7 +1,7 @@
-"""AttemptObserver: records what an attempt of a spark_task does, and ends it where a fault demands it.
+"""AttemptObserver: records the work of an attempt of a spark_task, and ends it at a fault.
 
-Rule 1: what an attempt did is recorded separately from all others, so that it can be discarded with the attempt.
-Rule 2: deliveries are identified by their edges but never XORed: two deliveries with the same edge count as two.
+Each attempt is recorded separately, so that its record can be discarded with it. Deliveries are identified by their
+edges but never XORed: two deliveries with the same edge count as two.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Spark's loop: what a query asks its source, in which order, and which answers are durable.
+"""Spark's loop: the calls that a query makes to its source, their order, and which answers are durable.
 
-Rule 1: no rules of Sparkbolt here. This is what Spark's ``MicroBatchExecution`` does with a Python source that has
-``latestOffset(start, limit)``; ``tests/sim/test_spark_loop.py`` compares it with recorded runs of Spark.
+Rule 1: no rules of Sparkbolt here. This is the behaviour of Spark's ``MicroBatchExecution`` with a Python source that
+has ``latestOffset(start, limit)``; ``tests/sim/test_spark_loop.py`` compares it with recorded runs of Spark.
 Rule 2: an offset is text. Spark compares the text of an end with that of the start, and keeps nothing else of it.
 
-What Spark does:
+Spark's behaviour:
 
 * The last micro-batch in the offset log runs again unless the commit log has it. Its partitions are requested before
   any ``latestOffset``.

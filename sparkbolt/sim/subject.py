@@ -1,12 +1,9 @@
 """Subject: prepares a topology so that it can be simulated many times.
 
-Rule 1: a topology is simulated as it is, with three exceptions. Its sources are replaced (``sources``). The ledger's
-log is compacted every few micro-batches, since a simulation has only a few. A patience of more than a minute becomes a
-minute.
-Rule 2: components are unpickled for each task and life, as on executors; two tasks share nothing.
-Rule 3: files that components write go into a directory of the subject's own (``rehearsal``).
-Rule 4: nothing is taken out of a real queue: a spout that would do so must be fed, or is refused. So is a spout whose
-rows Spark reads.
+The topology is simulated as it is, with three exceptions: its sources are replaced (``sources``), the ledger's log is
+compacted every few micro-batches, and a patience of more than a minute becomes a minute. Components are unpickled for
+each task and life, as on executors, and their files go into a directory of the subject's own (``rehearsal``). A spout
+that would take messages from a real queue, or whose rows Spark reads, must be fed, or is refused.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """World: a driver, a query and executors in virtual time, with all faults that happen between them.
 
-Rule 1: no rules here. Spark's calls are those of ``spark_loop``; the driver is ``core.driver.machine``, whose effects
-are performed here.
-Rule 2: all randomness comes from the seed, and is drawn anew for each micro-batch, so that leaving out a fault changes
-nothing before it.
-Rule 3: two phases. While faults are on, nothing wrong may happen; then faults are off, and everything must finish.
+Rule 1: no rules here. Spark's calls are those of ``spark_loop``; the driver is ``driver.machine``, whose effects are
+performed here.
+Rule 2: all randomness comes from the seed, and is drawn separately for each micro-batch, so that leaving out a fault
+changes nothing before it.
+Rule 3: there are two phases. While faults are on, nothing wrong may happen; then faults are off, and everything must
+finish.
 """
 
 from __future__ import annotations

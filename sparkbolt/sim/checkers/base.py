@@ -1,6 +1,6 @@
-"""Checker: what a checker is, and what all checkers know.
+"""Checker: the base of all checkers, and the facts that they share.
 
-A checker only watches. It trusts what was committed and the deliveries and acks that it has seen, never what the ledger
+A checker only watches. It trusts committed data and the deliveries and acks that it has seen, never the ledger's
 reports about itself.
 """
 

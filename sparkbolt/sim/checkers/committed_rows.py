@@ -1,4 +1,4 @@
-"""Commits: checks what leaves the topology by its committers, against the rows of the committed execution."""
+"""Commits: checks the rows that leave the topology through its committers against those of the committed execution."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Retries: checks that each retry comes at its time and under its number, and that the engine wakes for it.
+"""Retries: checks that each retry happens at its time and under its number, and that the engine wakes for it.
 
-Due times are computed here, from the committed failures and the policy; the engine is not asked.
+Due times are computed here, from the committed failures and the policy, without the engine.
 """
 
 from __future__ import annotations
