@@ -1,12 +1,11 @@
-"""Activity pages: where a worker process shows its activity, and the driver reads it.
+"""Activity pages: small files in which worker processes show their activity to the driver.
 
-Rule 1: under a local master each worker process has a page: a small file that the worker maps into memory and the
-driver reads. The working thread notes each activity that it begins. A second thread of the worker observes the working
-thread and writes what it sees twice a second. No thread waits for another.
-Rule 2: on a cluster there are no pages. There the worker's second thread logs a call that hangs, on its executor, and
-the driver only knows Spark's status.
-Rule 3: a page belongs to a process as long as the process holds its lock; the kernel releases the lock when the
-process dies.
+Under a local master each worker maps a page into memory. The working thread notes each activity that it begins; a
+second thread observes it and writes its findings twice a second. No thread waits for another. A page belongs to a
+process as long as the process holds its lock, which the kernel releases when the process dies.
+
+On a cluster there are no pages: the second thread logs a call that hangs, on its executor, and the driver only knows
+Spark's status.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The lock of a checkpoint: one driver at a time.
 
-Rule 1: the JVM holds the lock, since the JVM commits: it ends exactly when nothing can be committed any more.
-Rule 2: whoever is refused is told by whom, and what to do.
+Rule: the JVM holds the lock, since the JVM commits: the lock ends exactly when nothing can be committed any more. The
+error of a refused driver names the owner and the remedy.
 """
 
 from __future__ import annotations

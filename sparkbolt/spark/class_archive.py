@@ -1,13 +1,12 @@
 """Class archive: the classes that Spark loads at a start, in a file that the next JVM maps into its memory.
 
-A JVM that starts Spark reads, checks and links thousands of classes. Java can write down what it has made of them
-(class data sharing), and the next JVM has it (``scripts/bench start`` measures both). Writing it down takes longer than
-a start, so another process does it, once for each Java and each Spark, while or after the first topology runs.
-Rule 1: an archive is whole, or not used: it gets its name when the JVM that has written it has ended well, and when it
-is on the disk. Java checks that its content is whole and of the same Java and the same jars, and does without it
-otherwise; but an archive whose end is missing would kill Java, so an archive ends with a mark.
-Rule 2: nothing that goes wrong here reaches a topology.
-Rule 3: only a folder that nobody else may write to is used, since what is in an archive is run.
+A JVM that starts Spark reads, checks and links thousands of classes. Java can write the result to an archive (class
+data sharing) for the next JVM; ``scripts/bench start`` measures both. Writing takes longer than a start, so another
+process does it, once for each Java and each Spark, while or after the first topology runs.
+
+An archive gets its name only when it is on the disk and its JVM has ended well; Java ignores one that does not match.
+Nothing that goes wrong here affects a topology. Only a folder that nobody else may write to is used, since Java runs
+the content of an archive.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ MAKING = ".making-"
 KEPT_MAX = 3
 """How many archives are kept: those that were used last."""
 _END = b"sparkbolt: whole"
-"""The mark at the end of an archive (rule 1); Java does not read it."""
+"""The mark at the end of an archive: one without its end would kill Java. Java does not read it."""
 _QUIET = "-Xlog:cds=off -Xlog:class+path=off"
 _OWN = "SharedArchiveFile"
 """An option of Java: who gives it has an archive of their own."""
@@ -96,7 +95,7 @@ class ClassArchive:
                 shutil.rmtree(left, ignore_errors=True)
 
     def begin(self) -> None:
-        """Have it made by a process of its own, if it is wanted (rule 2)."""
+        """Start a process that makes it, if it is wanted."""
         try:
             self.make_folder()
             if not self.is_wanted():
@@ -117,7 +116,7 @@ class ClassArchive:
             finally:
                 os.close(said)
             log.info("Spark's classes are written down, once, in the background: later starts take less time")
-        except Exception as error:  # noqa: BLE001  rule 2
+        except Exception as error:  # noqa: BLE001  an archive never fails a topology
             log.debug("no class archive is made: %s", error)
 
     def begin_later(self) -> None:
@@ -166,7 +165,7 @@ def archive_for(java: str | None, spark_home: str) -> ClassArchive | None:
 
 
 def is_private(path: str) -> bool:
-    """Whether a file or folder belongs to this user, and nobody else may write to it (rule 3)."""
+    """Whether a file or folder belongs to this user, and nobody else may write to it."""
     found = os.stat(path)
     return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 

@@ -1,9 +1,9 @@
-"""Class archive's maker: a process that runs a small topology, so that its JVM can write down what it has loaded.
+"""Class archive's maker: a process that runs a small topology, so that its JVM can archive the loaded classes.
 
     python -m sparkbolt.spark.class_archive_maker         make it now if there is none, and print its path
     python -m sparkbolt.spark.class_archive_maker PATH    make it in the background, at the lowest priority
 
-Rule: nothing of this process is seen by anybody: its topology is not registered, and its files are gone afterwards.
+Its topology is not registered, and its files are removed afterwards.
 """
 
 from __future__ import annotations

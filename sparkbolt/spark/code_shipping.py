@@ -1,12 +1,8 @@
-"""Code shipping: which of the driver's modules are sent to the executors of a cluster.
+"""Code shipping: sends the driver's modules to the executors of a cluster.
 
-Rule 1: installed code is not sent: the standard library, site-packages and Spark. Modules that the program has loaded
-from anywhere else are sent, and packages with all files of their folder. Sparkbolt itself is always sent, so that the
-driver and the executors run the same version.
-Rule 2: an archive's name contains a hash of its content, so the same content is sent once, and changed content gets
-another name.
-
-Under a local master nothing is sent: the executors are on the driver's machine and import from the same folders.
+Installed code is not sent: the standard library, site-packages and Spark. All other modules that the program has loaded
+are sent, packages with all files of their folder. Sparkbolt itself is always sent, so that the driver and the executors
+run the same version. An archive's name contains a hash of its content, so the same content is sent once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Commit calls: the committers of a topology as the driver calls them.
+"""Commit calls: calls the committers of a topology in the driver.
 
 Rule 1: all calls of one committer come from one thread, one after the other, without the lock (``user_calls``).
-Rule 2: ``Unavailable`` is waited for, with growing pauses, until the topology stops. Nothing else is committed
-meanwhile, so the topology waits with it.
+Rule 2: after ``Unavailable`` the call is repeated, with growing pauses, until the topology stops. Nothing else is
+committed meanwhile, so the topology waits with it.
 Rule 3: any other exception ends the life with ``EngineError``; the rows stay in the checkpoint.
 """
 

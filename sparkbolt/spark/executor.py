@@ -1,8 +1,7 @@
-"""Executor: what a Python worker process on an executor keeps from one micro-batch to the next.
+"""Executor: the objects that a Python worker process on an executor keeps from one micro-batch to the next.
 
-Rule 1: a process has one ``Worker``, for one run; the worker of another run is cleaned up.
-Rule 2: cyclic garbage is collected between stages, never while a stage runs: with the collector on, a bolt that splits
-lines takes five times as long.
+A process has one ``Worker``, for one run; the worker of another run is cleaned up. Cyclic garbage is collected between
+stages, never while a stage runs: with the collector on, a bolt that splits lines takes five times as long.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Failure text: why a query failed, as data and as a sentence.
+"""Failure text: the cause of a failed query, as data and as a sentence.
 
-Rule 1: the class of an error of Sparkbolt is never guessed from its text. An error that is raised in the driver is kept
-as an object. An error of another process can only come back through Spark as text, so this text contains the error's
-class name and message as JSON behind a mark (``errors_carried``). Nothing that came as text is unpickled or evaluated.
-Rule 2: an exception of Java is identified by its class and by where it was thrown. Only for the other errors of Spark,
-Java and the system the text decides.
+An error that is raised in the driver is kept as an object. An error of another process can only come back through Spark
+as text, so this text contains the error's class name and message as JSON behind a mark (``errors_carried``); nothing in
+it is unpickled or evaluated. An exception of Java is identified by its class and by where it was thrown. Only the other
+errors of Spark, Java and the system are recognised by their text.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Found sources: the Python data sources that Spark finds by itself.
-
-Rule: what Spark would find it finds; only where it would look in vain it is told so. Where nobody can say, it looks.
+"""Found sources: saves Spark's search for installed Python data sources if there are none.
 
 With the first Python data source of a JVM, Spark starts a Python process that imports each installed package whose name
 begins with ``pyspark_``, and asks it for a data source. The driver sees at once that there is no such package, if
-Spark's Python is its own.
+Spark's Python is its own. In any other case Spark searches.
 
 Source: PySpark's ``lookup_data_sources``, Spark's ``DataSourceManager``.
 """

@@ -1,14 +1,14 @@
 """Inlets on Spark: the DataFrames of the user as further sources of the lane's query.
 
 Rule 1: all rows of one spark_partition go to one task, in Spark's order; so a spark_task that runs again sends the same
-rows to the same task. Behind a shuffle of the user's Spark may give them in another order; a transactional topology
-leaves out by number what has failed, so there they are sorted by their values.
+rows to the same task. After a shuffle of the user's Spark may return them in another order; a transactional topology
+leaves out failed rows by number, so it sorts them by their values.
 Rule 2: a micro-batch in which only Spark's sources have something new has no plan in its offsets. Its number and time
 come from the driver, with the properties of the job (``MOMENT``).
-Rule 3: Python values are those of PySpark's ``collect``, but for what can be neither compared nor sent alike: a struct
-is a dict, a map is a dict, and a time with a zone is in UTC.
-Rule 4: a DataFrame that is no stream is written beside the checkpoint's other files once, and read from there as a
-stream of files: Spark accepts no other, and the same rows must come after a crash.
+Rule 3: Python values are those of PySpark's ``collect``, except for those that cannot be compared or sent alike: a
+struct is a dict, a map is a dict, and a time with a zone is in UTC.
+Rule 4: a DataFrame that is not a stream is written beside the checkpoint's other files once, and read from there as a
+stream of files: Spark accepts no other, and a crash must not change the rows.
 """
 
 from __future__ import annotations

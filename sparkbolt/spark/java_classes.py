@@ -1,6 +1,6 @@
-"""Java classes: those of ours, in a JVM that runs.
+"""Java classes: loads Sparkbolt's classes into a running JVM.
 
-Rule: a JVM that cannot have it is no failure; whoever asks does without.
+If a JVM cannot load them, the caller works without them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Job bundle: a lane and its components as bytes, as they are sent to executors.
+"""Job bundle: a lane and its components as bytes, which are sent to executors.
 
-Rule: to store or forward a bundle needs no import of what tasks need. Spark starts processes that only inspect a source
-or a processor before any task runs; they forward the bytes, and only ``executor`` unpacks them.
+Storing or forwarding a bundle imports nothing that tasks need. Spark starts processes that only inspect a source or a
+processor before any task runs; they forward the bytes, and only ``executor`` unpacks them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """JVM: starts Spark's JVM in its own session, apart from the terminal, with its output in a log file.
 
-Rule 1: the JVM and its children are in their own process session: neither Ctrl-C nor a signal to the driver's process
-group reaches them. They end with the driver, because their standard input is closed then.
-Rule 2: their standard output and standard error go to a file of limited size. It is a file and not a pipe, so that they
-never block, and never write to a broken pipe, whatever happens to the driver.
-Rule 3: lines that tasks print come to the driver through a named pipe, whole and not mixed with Spark's log.
+Neither Ctrl-C nor a signal to the driver's process group reaches the JVM and its children. They end with the driver,
+because their standard input is closed then. Their output goes to a file of limited size and not to a pipe, so that they
+never block or write to a broken pipe. Lines that tasks print arrive in the driver through a named pipe, whole and not
+mixed with Spark's log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Level task: what a spark_task of a stateful level does with the rows of one dest."""
+"""Level task: processes the rows of one dest in a spark_task of a stateful level."""
 
 from __future__ import annotations
 

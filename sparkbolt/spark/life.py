@@ -1,6 +1,6 @@
 """Life: a shell of the driver machine, between one start of Spark's query and its end.
 
-``core.driver.machine`` decides what happens in which order; this file tells it what Spark asks, and performs its
+``driver.machine`` decides what happens in which order; this file passes Spark's requests to it, and performs its
 effects.
 
 Rule 1: all access to the machine is guarded by one lock, which all lives of a driver share. The lock is released while

@@ -1,7 +1,7 @@
-"""Locations: whether a checkpoint and a master can be used where they are said to be.
+"""Locations: checks that the checkpoint and the master can be used.
 
-Rule 1: a server that does not answer is reported within seconds; Spark and Hadoop would retry for minutes.
-Rule 2: what needs no Spark to be seen is seen before Spark starts, and changes nothing.
+A server that does not answer is reported within seconds; Spark and Hadoop would retry for minutes. Checks that need no
+Spark run before Spark starts, and change nothing.
 """
 
 from __future__ import annotations

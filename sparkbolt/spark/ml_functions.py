@@ -1,11 +1,9 @@
-"""ML functions: what Spark registers for machine learning whenever a session is made.
+"""ML functions: delays the functions that Spark registers for machine learning in each new session.
 
-Rule 1: nothing is missing: a function is registered when it is asked for first.
-Rule 2: where others bring extensions of that kind, or a Spark is made otherwise, all is as Spark does it.
-
-Spark's part for machine learning registers three internal functions with each new session. They are written with
-Scala's reflection, which nothing else needs: to load it took a fifth of the time until there was a session. A class of
-ours stands for the functions until somebody asks for one of them.
+Spark's part for machine learning registers three internal functions with each new session. They use Scala's reflection,
+which nothing else needs: loading it took a fifth of the time until there was a session. A class of ours registers a
+function when it is first requested. If there are other extensions of that kind, or a Spark is built differently,
+Spark's default applies.
 
 Source: Spark's ``SparkSession.applyAndLoadExtensions`` and ``InternalFunctionRegistration``.
 """

@@ -1,8 +1,7 @@
 """Recording: keeps the history of a running topology in its checkpoint.
 
-Rule 1: nothing waits for it: promotions only add to memory; a thread of its own measures processes, asks Spark for its
-durations, and writes files.
-Rule 2: a history that cannot be written is logged once and tried again; the topology runs on.
+Promotions only add to memory; a separate thread measures processes, asks Spark for its durations, and writes files. A
+history that cannot be written is logged once and tried again; the topology runs on.
 """
 
 from __future__ import annotations

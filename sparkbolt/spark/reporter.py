@@ -1,4 +1,4 @@
-"""The reporter: tells of what a topology does: the log, listeners, telemetry, the history, and those who operate it."""
+"""The reporter: passes promotions and errors to the log, listeners, telemetry, the history and operators."""
 
 from __future__ import annotations
 

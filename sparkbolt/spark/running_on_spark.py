@@ -1,10 +1,9 @@
-"""The handle of a topology that runs on Spark: for the user who started it, and for those who operate it.
+"""The handle of a topology that runs on Spark: for the user who started it, and for its operators.
 
-Rule 1: metrics, listeners and ``await_...`` continue to work from life to life (``supervisor``).
-Rule 2: ``look`` never waits for the lock longer than the caller allows: the numbers are then those of the last
-micro-batch.
-Rule 3: a change of settings applies between a promotion and the next staging, never in between.
-Rule 4: a kill is carried out by a thread of its own. Whoever waits for the topology sees that it does not run any more.
+Metrics, listeners and ``await_...`` continue to work from life to life (``supervisor``). ``look`` never waits for the
+lock longer than the caller allows: after that it returns the numbers of the last micro-batch. A change of settings
+applies between a promotion and the next staging. A separate thread carries out a kill; after it, callers that wait for
+the topology see that it does not run any more.
 """
 
 from __future__ import annotations

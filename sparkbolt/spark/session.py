@@ -1,6 +1,6 @@
 """Session: Java, Spark's settings, and error messages that explain what to do.
 
-Rule: settings on which the guarantees depend are set here and checked, also in a session that the user has made.
+Settings on which the guarantees depend are set here and checked, also in a session that the user has made.
 """
 
 from __future__ import annotations

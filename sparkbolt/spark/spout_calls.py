@@ -1,7 +1,7 @@
-"""Spout calls: the partitioned spouts of a life, as the driver calls them; executors read with their own copies.
+"""Spout calls: calls the partitioned spouts of a life in the driver; executors read with their own copies.
 
-Rule 1: all calls of one spout come from one thread, one after the other, without the lock (``user_calls``).
-Rule 2: any thread may ask for the lag, so nobody waits for it longer than ``LAG_SECS``: the last answer counts then.
+All calls of one spout come from one thread, one after the other, without the lock (``user_calls``). Any thread may ask
+for the lag, which waits ``LAG_SECS`` at most; after that it is the last answer.
 """
 
 from __future__ import annotations

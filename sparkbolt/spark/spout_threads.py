@@ -1,7 +1,7 @@
-"""Spout threads: where the tasks of a ``Spout`` live.
+"""Spout threads: run the tasks of a ``Spout`` in the driver.
 
-Rule: all calls of one task come from its own thread. An exception of user code is reported and followed by a pause; it
-never ends the topology.
+All calls of one task come from its own thread. An exception of user code is reported and followed by a pause; it never
+ends the topology.
 """
 
 from __future__ import annotations

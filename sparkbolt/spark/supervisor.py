@@ -2,7 +2,8 @@
 
 Rule 1: only the checkpoint counts. After a query has failed a new life begins, which loads its ledger from the log as
 after a crash; only the threads of spouts stay, with their connections.
-Rule 2: a query that fails is restarted as long as the restart policy allows it; a restart that was ordered is free.
+Rule 2: a query that fails is restarted as long as the restart policy allows it; a restart that was requested does not
+count.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""Task stdout: how a line that a task prints reaches the terminal of the driver.
+"""Task stdout: brings the lines that a task prints to the terminal of the driver.
 
-Rule 1: a write is atomic; the lines of several worker processes are never mixed.
-Rule 2: printing never fails a tuple: if the driver is gone, lines are dropped.
+Under ``local[...]`` each worker's ``sys.stdout`` writes to a named pipe that the driver reads. A write is atomic, so
+that the lines of several workers are never mixed; if the driver is gone, lines are dropped and no tuple fails. On a
+cluster there is no such pipe, and lines are in the executor's own log, as usual in Spark. The engine's warnings in
+workers, and their other log records if the driver writes a log to files, use the pipe too.
 
-Under ``local[...]`` each worker's ``sys.stdout`` writes to a named pipe that the driver reads. On a cluster there is
-no such pipe, and lines are in the executor's own log, as usual in Spark. The engine's warnings in workers come through
-the pipe, too, and are the driver's; if the driver writes a log to files, it also gets the workers' other log records.
-
-In the pipe, a record separator (ASCII 30) and a JSON object stand on a line before the lines of a write, and say which
-task they come from; with ``text`` that is a log record itself.
+In the pipe, a record separator (ASCII 30) and a JSON object are on a line before the lines of a write, and name the
+task that wrote them; with ``text`` the line is a log record itself.
 """
 
 from __future__ import annotations
