@@ -1,8 +1,8 @@
-"""Windows over tuples in the order in which they come, or in which the watermark passes them.
+"""Windows over tuples in their order of arrival, or in the order in which the watermark passes them.
 
-Such a window is a range of sequences, so it costs the same however many tuples it holds. In event time, a tuple enters
-a window with a count when the watermark passes it, and is counted once. Storm counts from 0 at each watermark and can
-lose such tuples (``docs/differences-from-storm.md``).
+Such a window is a range of sequences, so its cost does not depend on the number of its tuples. In event time, a tuple
+enters a window with a count when the watermark passes it, and is counted once. Storm counts from 0 at each watermark
+and can lose such tuples (``docs/differences-from-storm.md``).
 """
 
 from __future__ import annotations

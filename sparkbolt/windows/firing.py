@@ -1,4 +1,4 @@
-"""What all kinds of windows have in common: they get the tuples, the time and the watermark, and yield due windows.
+"""The base of all kinds of windows: they get the tuples, the time and the watermark, and yield due windows.
 
 A caller finishes its work on a window before it asks for the next one.
 """

@@ -1,7 +1,7 @@
-"""The window manager: events in, windows out, by any eviction policy and trigger policy.
+"""The window manager: adds events and evaluates windows, with any eviction policy and trigger policy.
 
 Each evaluation looks at every waiting event. Bolts without policies of their own use ``arrival`` and ``event_time``,
-which make the same windows and look only at what changes.
+which make the same windows and look only at changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The settings of a windowed bolt: what each may be, and which of them fit together.
+"""The settings of a windowed bolt: their valid values, and which of them fit together.
 
 The checks are those of Storm's ``WindowedBoltExecutor``.
 """

@@ -1,6 +1,7 @@
-"""Source times: how far the sources of a window's tuples have come in event time.
+"""Source times: the progress of the sources of a window's tuples in event time.
 
-A task knows a source by its own tuples of this micro-batch, and by what all tasks of the bolt saw in earlier ones.
+A task knows a source by its own tuples of this micro-batch, and by those that all tasks of the bolt saw in earlier
+ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Triggers: when a window is evaluated. The names and the rules are those of Storm."""
+"""Triggers: decide when a window is evaluated. The names and the rules are those of Storm."""
 
 from __future__ import annotations
 

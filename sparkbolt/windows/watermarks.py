@@ -1,6 +1,6 @@
-"""Watermarks: how far event time has come.
+"""Watermarks: the progress of event time.
 
-The watermark is the least of the latest timestamps of the input streams, minus the lag. There is none until every input
+The watermark is the least of the latest timestamps of the input streams, minus the lag. It exists once every input
 stream has had an event, and it only rises. An event is late if it is older than the last watermark that was returned.
 """
 

@@ -1,4 +1,4 @@
-"""The window that a windowed bolt sees: nothing is copied or opened before the bolt asks for it."""
+"""The window that a windowed bolt gets: nothing is copied or opened before the bolt asks for it."""
 
 from __future__ import annotations
 
