@@ -1,6 +1,6 @@
 """Errors: the errors that Sparkbolt raises.
 
-Rule: a message names the component or setting, the expected and the actual value, and the likely mistake.
+A message names the component or setting, the expected and the actual value, and the likely mistake.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The places of what the core calls in the packages above it; a module is imported at the first call.
+"""The import paths of the upper packages that lower ones call; a module is imported at the first call.
 
 A program that only builds a topology needs no Spark.
 """
