@@ -20,7 +20,7 @@ class PicklesArguments:
         """Begin with nothing open."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what belongs to one process."""
+        """Leave out everything that belongs to one process."""
         opened = self._opened
         if opened is None:
             return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}

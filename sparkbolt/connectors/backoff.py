@@ -21,7 +21,7 @@ class Backoff:
         """Begin with the shortest pause.
 
         Args:
-            name: what is connected to, as the log names it.
+            name: the name of the server in the log.
             secs_max: the longest pause.
         """
         self._name, self._secs_max = name, secs_max

@@ -13,7 +13,7 @@ Place = TypeVar("Place", int, str)
 
 @dataclass
 class LettersRead(Generic[Place]):
-    """The letters of a store, and what else is in it."""
+    """The letters of a store, and the other entries in it."""
 
     letters: list[DeadLetter] = field(default_factory=list)
     """Each id once, in the order of the store."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RECEIVE_MAX = 1000
-"""The most messages that one call of ``receive`` is asked for: acks wait for the same thread."""
+"""The most messages that one call of ``receive`` requests: acks wait for the same thread."""
 RETRY = DEFAULT
 """The default retry policy of the spouts in this package. It is limited, because with unlimited retries a message that
 always fails would be retried at once each time."""
@@ -153,7 +153,7 @@ class QueueSpout(PicklesArguments, Spout):
         return self._dropped
 
     def next_tuple(self, collector: SpoutCollector) -> None:
-        """Emit the messages that have arrived, as far as there is room."""
+        """Emit the messages that have arrived, while there is room."""
         self._room = min(collector.room, self._open_max - len(self._open))
         if self._room < 1:
             return

@@ -20,16 +20,16 @@ class TxidNote(NamedTuple):
 
     txid: int
     rows: int | None = None
-    """How many rows it has; None if the target does not tell."""
+    """How many rows it has; None if the target does not report it."""
 
     def has(self, txid: int, rows: int, where: str, mend: str) -> bool:
         """Whether the target has a micro-batch with so many rows.
 
         Args:
             txid: the micro-batch.
-            rows: how many rows are to be written.
+            rows: the number of rows to write.
             where: the target.
-            mend: what to do if an older copy of the checkpoint was put back on purpose.
+            mend: the remedy if an older copy of the checkpoint was restored on purpose.
 
         Raises:
             CheckpointError: the target has a later micro-batch, or this one with other rows.

@@ -295,7 +295,7 @@ class Follower:
                     return True
         return False
 
-    # What is logged.
+    # Log messages.
 
     def _tell_change(self, one: FollowedFile, progress: Progress) -> None:
         position = one.position(progress)

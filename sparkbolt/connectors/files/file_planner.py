@@ -29,11 +29,11 @@ from sparkbolt.errors import ConfigError
 RANGES_MAX = 64
 """The most ranges that a task gets in one plan."""
 SIDE_BY_SIDE = 16
-"""How many files are read at the same time. Windows in event time hold what one file has more than the others."""
+"""How many files are read at the same time. Windows in event time hold the surplus of the longest one."""
 COMPRESSED_SIDE_BY_SIDE = 8
 """How many of these files may be compressed: a reader keeps each of them open (``OPEN_FILES_MAX`` of ``text``)."""
 SHARE_ROUNDS = 3
-"""How often what short files leave of the budget is shared among the others."""
+"""How often the rest of short files' budget is shared among the others."""
 SPLIT_BYTES_MIN = 1 << 16
 """A file is not split into smaller pieces than this: every range costs some microseconds, whatever its size."""
 
@@ -175,7 +175,7 @@ class FilePlanner:
             share = -(-budget // max(1, len(chosen)))
             for source in chosen:
                 budget -= self._lengthen(pieces, source, min(share, budget), task_share)
-        # What these files do not need is for the files that come behind them.
+        # The files that follow share what these files leave.
         for source in chain(chosen, self._unread if len(chosen) >= self._at_once else ()):
             if budget <= 0 or len(pieces) >= RANGES_MAX * self._parallelism:
                 break

@@ -47,7 +47,7 @@ class ByteSource(Protocol):
 
     @property
     def damage(self) -> str | None:
-        """What is wrong at the end, once that was reached; None if nothing is."""
+        """The error at the end, once the end was reached; None if there is none."""
 
     def read_at(self, offset: int, size: int, keep: int) -> bytes:
         """Return at most ``size`` bytes from ``offset``; empty only at the end.
@@ -173,7 +173,7 @@ def _mark(encoding: str) -> bytes:
 
 
 def _text(offset: int, block: bytes, rules: LineRules) -> bytes:
-    """Return lines, of which the first starts at ``offset``, without what does not count as their text (rule 4)."""
+    """Return lines, the first of which starts at ``offset``, without NUL bytes and the byte order mark (rule 4)."""
     mark = _mark(rules.encoding)
     if offset == 0 and mark and block.startswith(mark):
         block = block[len(mark) :]

@@ -46,7 +46,7 @@ def absolute_directory(path: str | Path) -> str:
 
 
 class PartFileBolt(CommittingBolt):
-    """What the bolts have in common that write into a directory: they gather until ``flush``, and keep nothing.
+    """The base of the bolts that write into a directory: they gather until ``flush``, and keep nothing.
 
     In a transactional topology they gather nothing: they keep rows, which the driver writes.
     """
@@ -97,7 +97,7 @@ class PartFileBolt(CommittingBolt):
 
     @abstractmethod
     def _write(self, micro_batch_id: int, items: Sequence[Any]) -> None:
-        """Write what was gathered into a file, or remove the file if nothing was."""
+        """Write the gathered rows into a file, or remove the file if there are none."""
 
     def begin(self, context: TopologyContext) -> None:
         """Driver: make the directory."""

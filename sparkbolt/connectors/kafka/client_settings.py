@@ -22,7 +22,7 @@ OnError: TypeAlias = Callable[[Any], None]
 MASK = "***"
 _QUIET = logging.getLogger("sparkbolt.kafka.client")
 _QUIET.addHandler(logging.NullHandler())
-_QUIET.propagate = False  # we say what concerns a user, once
+_QUIET.propagate = False  # errors that concern a user are logged once, elsewhere
 _SECRET = re.compile(
     r"password|secret|token|jaas|credential|\.pem$|\.key$|username|oauthbearer\.config|user\.info", re.I
 )

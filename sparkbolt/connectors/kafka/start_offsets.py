@@ -107,9 +107,9 @@ class Start:
 
         Args:
             place: The kafka_partition.
-            stored: What is stored elsewhere.
+            stored: The entry that is stored elsewhere.
             owner: The identity of this spout.
-            other: What to do with offsets of another topology.
+            other: How to treat offsets of another topology.
             new: Whether the kafka_partition was found while the topology ran.
 
         Raises:

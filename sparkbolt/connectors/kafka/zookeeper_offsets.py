@@ -74,7 +74,7 @@ class ZooKeeperOffsets(PicklesArguments):
         self._client.start(timeout=CONNECT_SECS)
 
     def load(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, Stored]:
-        """Return what the nodes hold; an unreadable node raises, since its meaning is unknown."""
+        """Return the contents of the nodes; an unreadable node raises, since its meaning is unknown."""
         errors = importlib.import_module("kazoo.exceptions")
         found: dict[KafkaPartition, Stored] = {}
         for place in places:

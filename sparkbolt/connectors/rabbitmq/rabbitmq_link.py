@@ -46,7 +46,7 @@ class RabbitMQDelivery(NamedTuple):
 
 
 class Disposition(Enum):
-    """What the broker does with a delivery."""
+    """The broker's action on a delivery."""
 
     ACK = "ack"
     REJECT = "reject"

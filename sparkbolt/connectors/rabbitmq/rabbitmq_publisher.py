@@ -193,7 +193,7 @@ class Publisher:
             asyncio.get_running_loop().call_later(BACKOFF_SECS, self._connect)
 
     def _meaning(self, error: Any, otherwise: Exception) -> Exception:
-        """Return what the end of a channel or connection means for the messages in flight."""
+        """Return the effect of the end of a channel or connection on the messages in flight."""
         if getattr(error, "reply_code", 0) not in OF_A_MESSAGE:
             return otherwise
         if len(self._unconfirmed) > 1:

@@ -38,7 +38,7 @@ _engines: dict[tuple[int, str, bool, str], Engine] = {}
 
 
 class Trouble(Enum):
-    """What an error of a database concerns."""
+    """The thing that an error of a database concerns."""
 
     ROW = "row"
     """These values: another row may be written."""
@@ -165,7 +165,7 @@ def _made(url: str, options: dict[str, Any], writes: bool) -> Engine:
         defaults: dict[str, Any] = {"pool_size": 1, "max_overflow": 10, "pool_pre_ping": True}
         its_log = logging.getLogger("psycopg")
         if its_log.level == logging.NOTSET:
-            its_log.setLevel(logging.ERROR)  # it warns of each refused row and lost connection, and we say it once
+            its_log.setLevel(logging.ERROR)  # it warns of each refused row and lost connection; the bolt logs them once
         if parsed.get_driver_name() == "psycopg" and "connect_timeout" not in parsed.query:
             options["connect_args"] = {"connect_timeout": CONNECT_SECS, **options.get("connect_args", {})}
         made: Engine = sqlalchemy.create_engine(parsed, **{**defaults, **options})
@@ -206,14 +206,14 @@ _MYSQL_AWAY = frozenset(
     | {1290, 1305, 1317, 1792, 1836, 1927, 1969, 3024, 3100, 3572, *range(2000, 3000)}
 )
 """Disk, memory, connections, logins, shutdown, a full table, locks, deadlock, read only, a savepoint that is gone, a
-query that was stopped, and what the client says of the connection. MySQL's own SQLSTATE is HY000 for most of them."""
+query that was stopped, and the client's errors about the connection. MySQL's own SQLSTATE is HY000 for most of them."""
 _SQLITE_AWAY = ("BUSY", "LOCKED", "FULL", "IOERR", "CANTOPEN", "READONLY", "PROTOCOL", "NOTADB", "CORRUPT", "AUTH")
 
 
 def trouble_of(error: BaseException) -> Trouble:
-    """Return what the code of an error says that left a statement, a commit or an attempt to connect.
+    """Return the meaning of the code of an error from a statement, a commit or an attempt to connect.
 
-    A trigger may raise any code for one row, so ``sql_rows`` checks what is said here.
+    A trigger may raise any code for one row, so ``sql_rows`` checks this result.
 
     >>> trouble_of(OverflowError("Python int too large to convert to SQLite INTEGER"))
     <Trouble.ROW: 'row'>

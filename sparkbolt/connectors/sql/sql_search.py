@@ -35,10 +35,10 @@ def find_refused(
         attempt: attempts some; returns the error that the database, or its driver, has for them.
         refuse: called with each item at fault and its error.
         sample: whether the database takes an item now that it took before; None if none is known.
-        probe: whether the database is well, as far as it can tell without an item that it took.
+        probe: whether the database works, judged without an item that it has accepted.
 
     Raises:
-        Exception: the database is away, as far as its answers tell; what it said.
+        Exception: the database is unavailable, judged by its answers; this is its error.
     """
     suspects: dict[T, Exception] = {}
     waiting = list(parts)[::-1]

@@ -29,7 +29,7 @@ class IcebergBolt(TableAppender):
 
     The package ``pyiceberg`` writes (``pip install 'sparkbolt[iceberg]'``); Spark needs no runtime of Iceberg. The
     driver commits a micro-batch when it has succeeded. The commit sets a property of the table, which is named by
-    checkpoint and component, to the number of the micro-batch: after a crash the table says whether it was written.
+    checkpoint and component, to the number of the micro-batch: after a crash the table shows whether it was written.
     Other writers may append at the same time.
 
     A tuple that does not fit ``schema`` fails alone. Without a schema types follow the values of each micro-batch; they
@@ -62,7 +62,7 @@ class IcebergBolt(TableAppender):
             catalog: the name of the catalog, as in the configuration of ``pyiceberg``.
             properties: properties of the catalog, beside those of the configuration.
             schema: the columns, as ``"number long, name string"`` or a ``pyarrow.Schema``.
-            partition_by: columns by which a table that is created is partitioned.
+            partition_by: the columns that partition a new table.
             schema_mode: ``merge`` adds columns to the table that it does not have yet.
 
         Raises:
@@ -116,7 +116,7 @@ class IcebergBolt(TableAppender):
             transaction.append(rows, snapshot_properties={"sparkbolt.txid": str(txid)})
 
     def outage(self, error: Exception) -> str | None:
-        """Return what an error says if time mends it, such as that of a catalog's database."""
+        """Return the text of an error that may pass by itself, such as that of a catalog's database."""
         from pyiceberg import exceptions
 
         passing = (

@@ -33,7 +33,7 @@ class SparkSpout(InletSpout):
         outputs: Sequence[str] | None = None,
         message_id: str | None = None,
     ) -> None:
-        """Store what is read; nothing is read before the topology starts.
+        """Store the arguments; nothing is read before the topology starts.
 
         Args:
             frame: makes the DataFrame, from the session (``SparkSession``) of the topology. It is called each time that
@@ -45,7 +45,7 @@ class SparkSpout(InletSpout):
         Raises:
             ConfigError: an argument cannot be meant.
         """
-        given: tuple[object, object, object] = (frame, outputs, message_id)  # whatever the annotations say
+        given: tuple[object, object, object] = (frame, outputs, message_id)  # users may pass anything
         if not callable(given[0]):
             raise ConfigError(
                 f"frame is {printed(frame):.80}, expected a function of the session that returns a DataFrame, such as "

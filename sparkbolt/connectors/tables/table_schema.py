@@ -83,7 +83,7 @@ class TableSchema:
             raise ConfigError(f"schema={printed(given):.200} has {what}, expected columns such as {_EXAMPLE}")
 
     def fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Bring a frame into the columns; what it has no field for is null.
+        """Bring a frame into the columns; a column without a field is null.
 
         Raises:
             TypeError: a field is no column, a value does not fit its column, or null is where it must not be.
@@ -213,7 +213,7 @@ def with_parts(kind: Any, convert: Callable[[Any], Any]) -> Any:
 
 
 def known(kind: Any) -> Any:
-    """Return a type in which text stands for what has nothing but None.
+    """Return a type with text in place of columns that have only None.
 
     >>> known(pa.list_(pa.null()))
     ListType(list<item: string>)
@@ -223,7 +223,7 @@ def known(kind: Any) -> Any:
 
 @dataclass(frozen=True)
 class CommonColumns:
-    """Columns that follow the values of frames: all names that came, each with the widest of its types."""
+    """Columns that follow the values of frames: all names so far, each with the widest of its types."""
 
     schema: pa.Schema = _NOTHING
     large: frozenset[str] = frozenset()
