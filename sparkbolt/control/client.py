@@ -20,7 +20,7 @@ _TCP = re.compile(r"tcp://(?:\[(.+)\]|([^:\[\]]+)):(\d+)")
 
 
 class NoAnswerError(SparkboltError):
-    """A topology did not answer in time, or nobody listens at its address."""
+    """A topology did not answer in time, or nothing listens at its address."""
 
 
 class NotAllowedError(SparkboltError):
@@ -44,9 +44,9 @@ def ask(
 
     Args:
         address: ``unix:PATH`` or ``tcp://HOST:PORT``.
-        verb: what is asked for, such as ``document``.
+        verb: the verb, such as ``document``.
         arguments: of the verb.
-        by: who asks.
+        by: the user who asks.
         token: the secret, for TCP.
         secs: how long it may take in all.
 

@@ -58,7 +58,7 @@ class Wanted:
         self._component = component
         self._search = search.casefold()
         self._plain = not (set(f"{component or ''}{search}") & set('"\\\n\t'))
-        """Whether JSON contains what is searched for as it is."""
+        """Whether JSON contains the searched text unchanged."""
 
     def is_wanted(self, line: LogLine) -> bool:
         """Whether a line is about the component, if one is given, and contains the text.
@@ -78,7 +78,7 @@ class Wanted:
         further: list[str] = []
         for one in written:
             if not one and not further:
-                continue  # what stands behind the last line feed
+                continue  # the rest after the last line feed
             further.append(one)
             if not _may_be_head(one):
                 continue
@@ -100,7 +100,7 @@ class Wanted:
             if self._search and self._search not in whole.casefold():
                 return None
         line = read_line(self._topology, whole)
-        if line is None and len(written) > 1:  # JSON, and below it what another program has written
+        if line is None and len(written) > 1:  # JSON, followed by lines of another program
             line = read_line(self._topology, written[0])
             if line is not None:
                 line["text"] = "\n".join([line["text"], *written[1:]])

@@ -42,7 +42,7 @@ PRINTED = "PRINT"
 PRINTED_NUMBER = 25
 """Its number among the levels of ``logging``."""
 INDENT = "    "
-"""Stands before the further lines of a text."""
+"""The indent of the further lines of a text."""
 ENGINE = "sparkbolt"
 """The logger of the engine."""
 _EXPLAINED = ("py4j",)
@@ -57,7 +57,7 @@ class LogFormat(Word):
 
 
 class LogFields(TypedDict, total=False):
-    """What a line is about, as ``extra=`` of a log record."""
+    """The subject of a line, as ``extra=`` of a log record."""
 
     component: str
     task: int
@@ -68,7 +68,7 @@ class LogFields(TypedDict, total=False):
 
 
 class LogLine(TypedDict):
-    """One line of a log; what is unknown is None."""
+    """One line of a log; unknown fields are None."""
 
     time_ms: int
     """Milliseconds since the epoch; 0 if the line has no head, as if something else has written to the file."""
@@ -204,7 +204,7 @@ def line_of(record: logging.LogRecord, topology: str) -> LogLine:
 
 
 class _Files(RotatingFileHandler):
-    """The files: only their owner reads them; an error is said once."""
+    """The files: only their owner reads them; an error is reported once."""
 
     def _open(self) -> io.TextIOWrapper:
         return open(  # type: ignore[return-value]
@@ -233,7 +233,7 @@ class _Files(RotatingFileHandler):
             return True
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  the name is that of ``logging``
-        """Say on the process's own standard error, which may be redirected into this log, that lines are lost."""
+        """Report lost lines on the process's own standard error, which may be redirected into this log."""
         if not self.said:
             self.said = True
             text = f"the log {self.baseFilename} cannot be written, and lines are lost: {sys.exc_info()[1]}\n"
@@ -355,9 +355,9 @@ class TopologyLog:
 
     @contextmanager
     def prints_taken(self, *, shown: bool = True) -> Iterator[None]:
-        """Inside of the block: take what this process prints, too; ``shown`` says whether it is also shown as ever.
+        """Inside of the block, log also the output of this process; with ``shown`` it is still printed, too.
 
-        What is printed in ``not_taken`` is shown only.
+        Output inside of ``not_taken`` is only printed.
         """
         if isinstance(sys.stdout, _Lines):  # they are taken already
             yield
@@ -377,7 +377,7 @@ class TopologyLog:
 
     @contextmanager
     def not_taken(self) -> Iterator[None]:
-        """Inside of the block, in this thread: what is printed is not taken, since it was logged already."""
+        """Inside of the block, do not log this thread's output, since it was logged already."""
         self._shown.only = True
         try:
             yield
@@ -386,7 +386,7 @@ class TopologyLog:
 
     @property
     def takes(self) -> bool:
-        """Whether what this thread prints is taken."""
+        """Whether this thread's output is logged."""
         return not getattr(self._shown, "only", False)
 
 

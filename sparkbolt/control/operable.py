@@ -21,11 +21,11 @@ from sparkbolt.observe.measurements import Flow, FlowCounts
 
 @dataclass(frozen=True)
 class TopologyView:
-    """What a running topology shows at a moment."""
+    """The numbers of a running topology at a moment."""
 
     state: TopologyState
     why: str | None = None
-    """Why it is in this state, or what is wrong; None if all is well."""
+    """The reason of its state, or a problem; None if all is well."""
     metrics: TopologyMetrics = field(default_factory=TopologyMetrics)
     """As of the last micro-batch that was promoted, if ``fresh`` is False."""
     fresh: bool = False
@@ -64,7 +64,7 @@ class Operable(Protocol):
         """Where it runs."""
 
     def look(self, patience_secs: float) -> TopologyView:
-        """What it shows now; waits at most ``patience_secs`` for fresh numbers, and then gives the last ones."""
+        """Its present numbers; waits at most ``patience_secs`` for fresh ones, and then returns the last ones."""
 
     def history(self) -> History | None:
         """The history as it is now; None if there is none. It waits for nothing."""
@@ -93,7 +93,7 @@ class Operable(Protocol):
         """
 
     def override(self, overrides: Overrides) -> None:
-        """Let changed settings apply, in this life and those that follow.
+        """Apply changed settings, in this life and those that follow.
 
         Raises:
             EngineError: the topology was stopped.

@@ -109,7 +109,7 @@ class Past:
         files.write(EVENTS_FILE, book.dumps())
 
     def errors(self) -> list[ErrorDocument]:
-        """The errors that failed trees, as far as their stories are kept, as an ``ErrorBook`` keeps them."""
+        """The errors that failed trees with a kept story, as an ``ErrorBook`` keeps them."""
         reader, book = self.reader(), ErrorBook("")
         for tree in reader.failed_trees() if reader is not None else ():
             fail = tree.fail

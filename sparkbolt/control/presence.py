@@ -60,18 +60,18 @@ class Presence:
 
     @property
     def entry(self) -> TopologyEntry | None:
-        """The entry as it was told last; None if the topology is not registered."""
+        """The last written entry; None if the topology is not registered."""
         return self._registration.entry if self._registration is not None else None
 
     def attach(self, operable: Operable, folder: str | None = None) -> Steering:
-        """Let operators steer a topology that is about to process: what they asked for earlier applies from now on.
+        """Let operators steer a topology that is about to process: their earlier requests apply from now on.
 
         Args:
             operable: the topology.
             folder: a private folder for the socket, if its path is short enough; None: one is made.
 
         Raises:
-            SparkboltError: what was asked for earlier cannot apply, since the topology was stopped meanwhile.
+            SparkboltError: earlier requests cannot apply, since the topology was stopped meanwhile.
         """
         steering = Steering(operable, entry=lambda: self.entry or _unregistered(operable))
         steering.apply_first()

@@ -29,7 +29,7 @@ log = logging.getLogger("sparkbolt")
 
 
 class News(TypedDict, total=False):
-    """What has changed about a topology since the last beat; what is missing is as it was."""
+    """The changes of a topology since the last beat; missing fields are unchanged."""
 
     state: str
     why: str | None
@@ -136,7 +136,7 @@ class Registration:
 
     @property
     def entry(self) -> TopologyEntry:
-        """The entry as it was told last."""
+        """The last written entry."""
         with self._lock:
             return self._entry
 

@@ -77,7 +77,7 @@ class Steering:
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         wait_secs: float = WAIT_SECS,
     ) -> None:
-        """Read what operators have asked for earlier; ``apply_first`` lets it apply.
+        """Read the operators' earlier requests; ``apply_first`` applies them.
 
         Args:
             operable: the topology.
@@ -100,7 +100,7 @@ class Steering:
 
     @property
     def intent(self) -> Intent:
-        """What operators have asked for."""
+        """The operators' requests."""
         return self._intent
 
     @property
@@ -111,7 +111,7 @@ class Steering:
     # The life of it.
 
     def apply_first(self) -> None:
-        """Let apply what was asked for in earlier runs; called once, before the topology processes anything."""
+        """Apply the requests of earlier runs; called once, before the topology processes anything."""
         intent = self._intent
         self.apply()
         self.note("started", self._started_text())
@@ -138,7 +138,7 @@ class Steering:
         self._thread.start()
 
     def end(self) -> None:
-        """Carry out what was accepted, write the events, and end; waits a little for it."""
+        """Carry out accepted requests, write the events, and end; waits a little for it."""
         self._ended.set()
         try:
             self._jobs.put_nowait(None)
@@ -182,7 +182,7 @@ class Steering:
         return {**gist, "rate": round(self._rate.seen(gist["acked"], time.monotonic()), 3)}
 
     def last_gist(self) -> Gist | None:
-        """The numbers with which the topology ends; None if they cannot be told."""
+        """The numbers with which the topology ends; None if they are unknown."""
         try:
             return {**self.gist(self.operable.look(0.0)), "rate": 0.0}
         except Exception as error:  # noqa: BLE001  it ends all the same
@@ -255,7 +255,7 @@ class Steering:
         return " after restarts" if self.operable.checkpoint is not None else " until it ends (it has no checkpoint)"
 
     def apply(self) -> None:
-        """Let apply what operators have asked for."""
+        """Apply the operators' requests."""
         self.operable.override(self._intent.overrides(self.topology))
         self._set_level(self._intent.log_level)
 
@@ -305,7 +305,7 @@ class Steering:
             act, answer = job
             try:
                 result = act()
-            except Exception as error:  # noqa: BLE001  a full disk, a lost JVM: who asked is told
+            except Exception as error:  # noqa: BLE001  a full disk, a lost JVM: the answer reports it
                 text = str(error) if isinstance(error, SparkboltError) else line_of(error)
                 log.error("a request of an operator failed: %s", text)
                 result = refused(f"the request failed: {text}")
@@ -314,7 +314,7 @@ class Steering:
             answer.set_result(result)
 
     def remember(self, intent: Intent) -> None:
-        """Make durable what operators have asked for; the deed of a verb calls it before it changes anything."""
+        """Make the operators' requests durable; the deed of a verb calls it before it changes anything."""
         self.operable.write(CONTROL_FILE, intent.dumps())
         self._intent = intent
 

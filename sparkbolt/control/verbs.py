@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NOTE_CHARACTERS_MAX = 64_000
 WAIT = ("-w", "--wait")
 Deed = Callable[[], Answer]
-"""What the thread of ``Steering`` does for a verb."""
+"""The work of the thread of ``Steering`` for a verb."""
 F = TypeVar("F", bound=Callable[..., Answer | Deed])
 log = logging.getLogger("sparkbolt")
 
@@ -134,7 +134,7 @@ def _switch(steering: Steering, by: str, *, active: bool) -> Answer:
         return done(f"the topology is already {word}, and stays {word}{steering.how_long()}")
     act = "activated" if active else "deactivated"
     steering.note(act, "its spouts emit" if active else "its spouts stop", by)
-    steering.flush()  # before anybody sees the new state: the events of a driver that is killed then say who did it
+    steering.flush()  # before anybody sees the new state: so even a killed driver's events name the user
     switch()
     log.warning("topology %r is %s by %s", steering.topology.name, act, by)
     text = "its spouts emit" if active else "its spouts emit nothing, and open trees finish"

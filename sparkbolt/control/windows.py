@@ -36,10 +36,10 @@ _NOTHING = Histogram()
 
 @dataclass(frozen=True)
 class Shape:
-    """What of a topology's declaration a window needs."""
+    """The parts of a topology's declaration that a window needs."""
 
     parallelism: Mapping[str, int]
-    """By component, those that have done nothing too."""
+    """By component, including those that have done nothing."""
     spouts: frozenset[str]
     first_stream: Mapping[str, str]
     """By spout: the stream on which its trees are shown, as Storm shows them by stream."""
@@ -220,7 +220,7 @@ def _stream_numbers(key: tuple[str, str, str], counts: FlowCounts, bucket: Bucke
 CAPACITY_SECS = 60
 """Over how much time the capacities of a series are taken, since work counts when its micro-batch ends."""
 SERIES_MS = 3_600_000
-"""How far back a series goes if nothing else is said."""
+"""How far back a series goes by default."""
 
 
 def span_of(since_ms: int | None, until_ms: int | None, now_ms: int) -> tuple[int, int]:

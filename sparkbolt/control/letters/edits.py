@@ -28,7 +28,7 @@ def edited(letter: DeadLetter, values: Mapping[str, Any]) -> DeadLetter:
         values: by field, in the form of ``DeadLetter.to_json``; ``$value`` and ``$key`` are the original message's.
 
     Raises:
-        WrongUseError: the letter has no such field, or it cannot be said what becomes of its message.
+        WrongUseError: the letter has no such field, or the edit of its message is ambiguous.
     """
     raw = letter.raw
     fields = {name: restored(value) for name, value in values.items() if name not in (RAW_VALUE, RAW_KEY)}
