@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser().parse_args(arguments)
         options.given = sys.argv[1:] if arguments is None else list(arguments)
-    except SystemExit as exit_:  # argparse has printed what is wrong
+    except SystemExit as exit_:  # argparse has printed the error
         return exit_.code if isinstance(exit_.code, int) else EXIT_WRONG_USE
     code: int = EXIT_FINISHED
     try:

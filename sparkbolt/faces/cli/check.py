@@ -90,7 +90,7 @@ class Examination:
     components: tuple[Examined, ...]
     stages: tuple[StageView, ...]
     transactional: dict[str, str] | None
-    """By bolt with effects outside, what is promised of them; None: the topology is not transactional."""
+    """By bolt with effects outside, the promise about them; None: the topology is not transactional."""
     warnings: tuple[str, ...]
 
     @property
@@ -121,7 +121,7 @@ def examine(topology: Topology, cores: int) -> Examination:
 
 
 def _effects(topology: Topology) -> dict[str, str]:
-    """By bolt: what a transactional topology promises of what it does outside."""
+    """By bolt: the promise of a transactional topology about its effects outside."""
     promises = {
         "repeatable": "effects='repeatable': its effects may happen more than once, also for tuples that fail",
         "none": "effects='none': it has no effect but its state",

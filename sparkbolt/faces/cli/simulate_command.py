@@ -51,7 +51,7 @@ COMPARED_SEEDS = 5
 LINE_EVERY_SECS = 5.0
 
 Show = Callable[[str], None]
-"""A function that shows what the command does at the moment."""
+"""A function that shows the command's progress."""
 
 
 def command(
@@ -317,7 +317,7 @@ class _Nowhere(io.StringIO):
 
 @contextmanager
 def _progress(order: SimulationOrder) -> Iterator[Show]:
-    """Show what the command does, on standard error: a moving line on a terminal, else a line every few seconds."""
+    """Show the command's progress on standard error: a moving line on a terminal, else a line every few seconds."""
     if order.as_json:
         yield lambda _: None
         return

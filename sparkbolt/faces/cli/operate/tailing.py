@@ -85,7 +85,7 @@ def follow(
     show: Callable[[Sequence[LogLine]], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Show lines as they come, until the topology has ended."""
+    """Show new lines, until the topology has ended."""
     quiet = 0
     while True:
         lines = source.more()
@@ -97,7 +97,7 @@ def follow(
 
 
 class Newest:
-    """The lines of a log: the newest, and then those that come."""
+    """The lines of a log: the newest, and then new ones."""
 
     def __init__(self, operator: Operator, entry: TopologyEntry, component: str | None, search: str) -> None:
         """Follow the files if they are on this machine, otherwise ask again and again."""
@@ -144,7 +144,7 @@ def without_known(known: Sequence[LogLine], new: Sequence[LogLine], *, whole: bo
         known: lines that were shown.
         new: lines that were read later.
         whole: whether ``new`` may also begin before the end of ``known`` by any number of lines; otherwise it begins
-            with what was written while ``known`` was read.
+            with the lines that were written while ``known`` was read.
     """
     for count in range(min(len(known), len(new)), 0, -1):
         if list(known[-count:]) == list(new[:count]):
