@@ -49,7 +49,7 @@ def running_html(running: RunningTopology) -> str:
 
 
 def state_of(running: RunningTopology) -> tuple[str, list[str]]:
-    """The state of a running topology in a word, and sentences about what is not well."""
+    """The state of a running topology in a word, and sentences about its problems."""
     if running.failure is not None:
         return "failed", [running.failure]
     if not running.is_running:

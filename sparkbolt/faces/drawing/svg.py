@@ -63,7 +63,7 @@ def svg_drawing(topology: Topology, *, on_white: bool = False) -> str:
 
     Args:
         topology: the topology.
-        on_white: whether it will stand on white, whatever colours are preferred, as in a notebook with a theme.
+        on_white: whether its background is white, whatever colours the reader prefers, as in a notebook with a theme.
     """
     return _draw(_picture(drawn_lane(topology)), STYLE if on_white else STYLE + DARK_STYLE)
 

@@ -38,7 +38,7 @@ def finite(value: Any) -> Any:
 
 
 def readable(text: str) -> str:
-    r"""A text that UTF-8 has a place for: what is no character becomes a question mark.
+    r"""A text that UTF-8 can encode: anything that is not a character becomes a question mark.
 
     >>> readable("a\udce4b")
     'a?b'

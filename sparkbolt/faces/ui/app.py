@@ -51,9 +51,9 @@ def make_app(
 
     Args:
         operator: answers the requests, in threads.
-        token: what changes need, of 16 characters or more.
-        allowed_hosts: the names, without ports, by which browsers may call this server.
-        routes: pages and what they are drawn with.
+        token: the token that changes need, of 16 characters or more.
+        allowed_hosts: the names, without ports, that browsers may use for this server.
+        routes: pages with their styles and scripts.
         private: whether reading needs the token too.
         checkpoints: paths or URLs of checkpoints that are shown besides.
         page_error: makes the answer of an error outside of the interfaces; ``error_status`` gives its status.

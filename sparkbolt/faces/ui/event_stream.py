@@ -37,7 +37,7 @@ STREAMS_MAX = 200
 
 @dataclass(frozen=True)
 class Cursor:
-    """How far a reader has come: the newest time it was told of, and how many at that time; of events and of errors.
+    """A reader's position: the newest time that it has received, and how many at that time; of events and of errors.
 
     >>> Cursor.of_text("5.1.7.2"), Cursor.of_text("x")
     (Cursor(event_ms=5, events=1, error_ms=7, errors=2), None)
@@ -50,7 +50,7 @@ class Cursor:
 
     @classmethod
     def at_end_of(cls, document: TopologyDocument) -> Cursor:
-        """Where a reader of the whole document is."""
+        """The position of a reader of the whole document."""
         return cls(*_end(document["events"]), *_end(document["errors"]))
 
     @classmethod
@@ -82,16 +82,16 @@ def after(items: Sequence[Any], time_ms: int, seen: int) -> list[Any]:
 
 
 class Reader:
-    """One stream's view of a topology: what it has told, and what is to be told next."""
+    """One stream's view of a topology: the events that it has sent, and the next ones."""
 
     def __init__(self, cursor: Cursor | None) -> None:
-        """Go on from ``cursor``; None: tell only what comes."""
+        """Continue from ``cursor``; None: send only new events."""
         self._cursor = cursor
         self._state: tuple[Any, ...] | None = None
         self._numbers = ""
 
     def events(self, document: TopologyDocument) -> list[str]:
-        """The events that lead from what was told to this document."""
+        """The events that lead from the last sent document to this one."""
         cursor = self._cursor or Cursor.at_end_of(document)
         self._cursor = end = Cursor.at_end_of(document)
         found: list[tuple[str, Any]] = []
@@ -141,7 +141,7 @@ async def changes(request: Request) -> Response:
 
 
 class _Stream(StreamingResponse):
-    """An open stream; it counts from its request on, since many requests may come before the first is answered."""
+    """An open stream; it counts from its request on, since many requests may arrive before the first answer."""
 
     def __init__(self, content: AsyncIterator[str], streams: set[object]) -> None:
         headers = {"x-accel-buffering": "no"}  # for a proxy in between

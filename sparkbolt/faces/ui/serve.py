@@ -63,7 +63,7 @@ def serve(
         port: the port; 0 takes a free one.
         home: where topologies are registered; None: ``SPARKBOLT_HOME``, or the user's own default.
         checkpoints: paths or URLs of checkpoints that are shown besides.
-        token: what changes need; None: ``SPARKBOLT_UI_TOKEN``, or the one that is kept in the home.
+        token: the token that changes need; None: ``SPARKBOLT_UI_TOKEN``, or the one that is stored in the home.
         open_files: opens a checkpoint for reading.
         private: whether reading needs the token too.
         allowed_hosts: names of this server beside ``host``, without ports.
@@ -94,7 +94,7 @@ def serve(
 
 
 def _look_at(operator: Operator, checkpoints: Sequence[str], say: Callable[[str], None]) -> None:
-    """Tell which checkpoints are none."""
+    """Report paths that are not checkpoints."""
     for place in checkpoints:
         try:
             operator.find(place)

@@ -143,7 +143,7 @@ def _a_second(name: str) -> Reading:
 
 
 def topology_charts(series: SeriesDocument) -> list[Chart]:
-    """Throughput, latency, what waits, what fails, micro-batches and memory over time."""
+    """Throughput, latency, waiting and failed messages, micro-batches and memory over time."""
     points, events = series["points"], series["events"]
     times = [point["time_ms"] for point in points]
 
@@ -302,7 +302,7 @@ def part_colours(names: Sequence[str]) -> dict[str, str]:
 
 
 async def lag_page(request: Request) -> Response:
-    """``/topologies/ID/kafka``: what is not finished, by partition, and over time."""
+    """``/topologies/ID/kafka``: unfinished messages, by partition, and over time."""
     asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
     reach = chosen(request, "since", SPANS_SECS)
@@ -347,7 +347,7 @@ def lag_charts(series: SeriesDocument, spouts: Sequence[ComponentDocument]) -> l
 
 
 async def settings_page(request: Request) -> Response:
-    """``/topologies/ID/settings``: what applies, and what can be changed."""
+    """``/topologies/ID/settings``: the settings in force, and which of them you can change."""
     document = await asking_of(request).document(topology_of(request))
     settings = document["settings"]
     changeable = [(key, setting, settings.get(setting.field)) for key, setting in SETTINGS.items()]

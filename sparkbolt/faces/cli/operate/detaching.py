@@ -56,7 +56,7 @@ def start_detached(topology: Topology, given: Sequence[str], log_dir: str | None
         0 if it is up; its exit code if it has ended already; 4 if it is not up yet.
     """
     directory = os.path.abspath(log_dir) if log_dir is not None else log_directory(topology.name)
-    with TopologyLog(directory, topology.name, log_format) as log:  # also refuses for reasons that the child cannot report
+    with TopologyLog(directory, topology.name, log_format) as log:  # the child cannot report these refusals
         directory = log.directory
     listening, telling = os.pipe()
     out = os.path.join(directory, f"{quote(topology.name, safe='')}.out")
