@@ -45,7 +45,7 @@ class Step(Word):
 
 
 class FaultKind(Word):
-    """What goes wrong."""
+    """The kinds of faults."""
 
     DRIVER_DIES = "driver-dies"
     QUERY_DIES = "query-dies"
@@ -198,7 +198,7 @@ class Pending:
     """The faults that have not happened yet."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
-        """Start with all faults still to come."""
+        """Start with all faults pending."""
         self._waiting: dict[tuple[int, Step], list[Fault]] = {}
         self.happened: list[Fault] = []
         for fault in faults:

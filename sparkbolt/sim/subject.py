@@ -48,7 +48,7 @@ class SimulationError(SparkboltError):
 
 @dataclass
 class Subject:
-    """What all seeds of a topology share."""
+    """The data that all seeds of a topology share."""
 
     topology: Topology
     """The topology as it is simulated."""
@@ -124,7 +124,7 @@ def subject_of(
 
 
 def _shortened(config: Config) -> Config:
-    """Return the settings with limits for what would take too long in a simulation."""
+    """Return the settings with limits for times that are too long for a simulation."""
     patience_secs = min(config.outage_patience_secs, PATIENCE_SECS_MAX)
     return dataclasses.replace(config, compact_every=COMPACT_EVERY, outage_patience_secs=patience_secs)
 

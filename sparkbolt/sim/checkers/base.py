@@ -26,7 +26,7 @@ from sparkbolt.wire.verdicts import KeptRows
 from sparkbolt.worker.state.task_state import DictStore
 
 TRIES_IN_VAIN_MAX = 20
-"""A bolt that raised Unavailable for all its input in this many micro-batches in a row counts as away for ever."""
+"""After so many micro-batches in a row with only Unavailable a bolt counts as permanently unavailable."""
 
 Records = Mapping[Entry, Sequence[tuple[Any, Any]]]
 """(record, message id) of the entries of ``Spout`` tasks."""
@@ -81,7 +81,7 @@ class Facts:
 
     @property
     def away(self) -> str | None:
-        """A bolt that is unavailable for ever, so that trees that wait for it never finish; None if there is none."""
+        """A permanently unavailable bolt, so that trees that wait for it never finish; None if there is none."""
         return next((bolt for bolt, tries in self.in_vain.items() if tries >= TRIES_IN_VAIN_MAX), None)
 
     def where(self, key: int) -> str:
@@ -133,7 +133,7 @@ class Checker:
         """Called when all spark_tasks of a micro-batch have run."""
 
     def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
-        """Called when a micro-batch is committed; ``verdict`` is what must become of its trees."""
+        """Called when a micro-batch is committed; ``verdict`` is the required outcome of its trees."""
 
     def wrote(self, component: str, txid: int, rows: Sequence[Any]) -> None:
         """Called when a committer gets the rows of a micro-batch."""
