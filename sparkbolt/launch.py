@@ -22,7 +22,7 @@ PLACES = {
 
 
 def load(name: str) -> Any:
-    """Import what ``name`` stands for in ``PLACES``, and return it.
+    """Import the object of ``name`` in ``PLACES``, and return it.
 
     Raises:
         EngineError: it needs Spark, and the installed PySpark is not supported.
