@@ -67,7 +67,7 @@ class Page:
         self._memory[:NOTE_BYTES] = data
 
     def keep(self, look: bytes) -> None:
-        """Store a look: what the second thread has seen; it is ignored if it does not fit into the page."""
+        """Store a look: the findings of the second thread; it is ignored if it does not fit into the page."""
         if len(look) <= PAGE_BYTES - _LOOK_AT:
             self._memory[NOTE_BYTES : _LOOK_AT + len(look)] = _LENGTH.pack(len(look)) + look
 
@@ -110,7 +110,7 @@ class LookOut:
             if doing.task == 0 and doing.serial == seen:
                 continue  # nothing has happened
             seen = doing.serial
-            with suppress(RuntimeError):  # the working thread may change what is read
+            with suppress(RuntimeError):  # the working thread may change the data during the read
                 self._show(self._looker.look(time.monotonic()))
 
     def _show(self, look: bytes) -> None:
@@ -178,7 +178,7 @@ def frames_of_threads() -> dict[int, FrameType]:
 def line_of(frame: FrameType | None) -> str | None:
     """The innermost line of user code: not of Sparkbolt, the standard library or an installed library.
 
-    The frame's thread goes on meanwhile, and Python 3.11 has been seen to give a dict for the frame behind one.
+    The frame's thread continues meanwhile, and Python 3.11 has been seen to give a dict for the frame behind one.
     """
     while isinstance(frame, FrameType):
         path = frame.f_code.co_filename

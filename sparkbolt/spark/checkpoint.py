@@ -193,7 +193,7 @@ class Checkpoint:
         return self.tenure.begin(uuid.uuid4().hex)
 
     def identity(self) -> str:
-        """The id of the checkpoint; it is made when it is first asked for, and if its file is missing or damaged."""
+        """The id of the checkpoint; it is made at the first request, and if its file is missing or damaged."""
         found = (self.files.read("identity") or b"").decode("ascii", "replace")
         if _IDENTITY.fullmatch(found) is None:
             found = uuid.uuid4().hex

@@ -81,7 +81,7 @@ def lock(spark: SparkSession, directory: str, owner: str) -> Any:
     while True:
         try:
             channel = jvm.java.io.RandomAccessFile(f"{directory}/lock", "rw").getChannel()
-        except Py4JJavaError as error:  # its file belongs to another user, or is none
+        except Py4JJavaError as error:  # its file belongs to another user, or is not a file
             raise CheckpointError(_not_ours(directory, str(error.java_exception.getMessage()))) from None
         try:
             if channel.tryLock() is not None:
@@ -105,7 +105,7 @@ def _not_ours(directory: str, why: str) -> str:
 
 
 def _in_use(directory: str, owner: str, *, held_here: bool) -> str:
-    """A sentence: who uses the checkpoint, and what to do. ``held_here``: the JVM of this process holds the lock."""
+    """A sentence: who uses the checkpoint, and the remedy. ``held_here``: the JVM of this process holds the lock."""
     if held_here and f"(process {os.getpid()}," in owner:
         owner, stop = "this process", "stop the topology that runs with it (running.stop()) first"
     else:

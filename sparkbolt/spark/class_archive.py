@@ -28,7 +28,7 @@ from sparkbolt.files.local import publish
 
 log = logging.getLogger("sparkbolt")
 CACHE_ENV = "SPARKBOLT_CACHE"
-"""The folder of archives; ``off``: there are none. Not set: ``sparkbolt`` in the user's folder for caches."""
+"""The folder of archives; ``off``: no archives. Not set: ``sparkbolt`` in the user's folder for caches."""
 OFF = "off"
 MAKER = "sparkbolt.spark.class_archive_maker"
 BEGIN_SECS = 20.0
@@ -41,12 +41,12 @@ TRIED_SECS = 24 * 3600.0
 MAKING = ".making-"
 """How the names of folders begin in which archives are made."""
 KEPT_MAX = 3
-"""How many archives are kept: those that were used last."""
+"""How many archives are kept: the most recently used ones."""
 _END = b"sparkbolt: whole"
 """The mark at the end of an archive: one without its end would kill Java. Java does not read it."""
 _QUIET = "-Xlog:cds=off -Xlog:class+path=off"
 _OWN = "SharedArchiveFile"
-"""An option of Java: who gives it has an archive of their own."""
+"""An option of Java: a user who sets it has an archive already."""
 
 
 class ClassArchive:
@@ -55,7 +55,7 @@ class ClassArchive:
     def __init__(self, path: str) -> None:
         self.path, self.folder = path, os.path.dirname(path)
         self.log_path = str(Path(self.path).with_suffix(".log"))
-        """What its maker prints: the file is there from its begin until the archive is made."""
+        """The output of its maker: the file exists from its start until the archive is made."""
 
     def option(self) -> str | None:
         """The options with which a JVM uses the archive, as in a shell; None if there is none."""
@@ -82,13 +82,13 @@ class ClassArchive:
         return f'"-XX:ArchiveClassesAtExit={path}" {_QUIET}'
 
     def is_wanted(self) -> bool:
-        """Whether an archive is to be made now: none can be used, nobody makes it, and there is room for it."""
+        """Whether to make an archive now: none can be used, no process makes one, and there is room for it."""
         if self.option() is not None or not is_private(self.folder) or _is_of_today(self.log_path):
             return False
         return shutil.disk_usage(self.folder).free >= DISK_BYTES_MIN and memory_left() >= MEMORY_BYTES_MIN
 
     def make_folder(self) -> None:
-        """Make the folder of archives, if it is not there; remove what a maker that was killed has left in it."""
+        """Make the folder of archives, if it does not exist; remove the remains of killed makers from it."""
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         for left in Path(self.folder).glob(f"{MAKING}*"):
             if not _is_of_today(str(left)):
@@ -133,7 +133,7 @@ class ClassArchive:
         later.start()
 
     def made(self, written: str) -> None:
-        """Give an archive that is complete its name, and remove those that were not used for the longest time."""
+        """Give a complete archive its name, and remove the least recently used ones."""
         os.chmod(written, 0o600)
         with open(written, "ab") as file:
             file.write(_END)
@@ -195,7 +195,7 @@ def _left_in_container() -> Iterator[int]:
 
 
 def _key(java: str, spark_home: str) -> str:
-    """A name for what an archive depends on.
+    """A name for the versions that an archive depends on.
 
     Raises:
         OSError: this is no Java as OpenJDK is built, or no Spark.

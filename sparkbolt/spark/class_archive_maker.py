@@ -71,7 +71,7 @@ def make(archive: ClassArchive, in_background: bool = False) -> None:
     """Run a topology to its end, and then its JVM to its end.
 
     Args:
-        archive: what is to be made.
+        archive: the archive to make.
         in_background: everything else on the machine goes first.
 
     Raises:
@@ -127,7 +127,7 @@ def _weigh_least(pid: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Make the archive, as the head of this module says."""
+    """Make the archive; see the head of this module."""
     archive = ClassArchive(arguments[0]) if arguments else own_class_archive()
     if archive is None:
         print(

@@ -143,7 +143,7 @@ def own_archive() -> str:
 
 
 def given_file(path: str) -> str:
-    """What Spark receives for one of ``py_files``: a URL or a file unchanged, a folder as an archive.
+    """The form in which Spark receives one of ``py_files``: a URL or a file unchanged, a folder as an archive.
 
     Raises:
         EngineError: there is no such file, or Python cannot import from it.
@@ -171,7 +171,7 @@ def send(context: Any, files: Iterable[str], *, cluster: bool) -> None:
 
     Args:
         context: the SparkContext.
-        files: what ``given_file`` made of the files, folders and URLs that the user named.
+        files: the results of ``given_file`` for the files, folders and URLs that the user named.
         cluster: whether Sparkbolt and the program's own loaded modules are sent, too.
     """
     paths = list(files)

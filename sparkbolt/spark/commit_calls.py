@@ -35,9 +35,9 @@ from sparkbolt.worker.worker import context_of
 AWAY = RetryPolicy(max_backoff=timedelta(seconds=5))
 """How long it waits after ``Unavailable``."""
 SAY_AGAIN_SECS = 60.0
-"""How often the log says that a target is still away."""
+"""How often the log repeats that a target is unavailable."""
 _LIBRARIES = tuple(os.path.dirname(module.__file__ or "") for module in (py4j, pyspark))
-"""Folders of code that is neither the user's nor ours."""
+"""Folders of code that belongs neither to the user nor to Sparkbolt."""
 log = logging.getLogger("sparkbolt")
 
 
@@ -72,7 +72,7 @@ class CommitCalls:
         """Which commit waits for its target, and why; None if none does."""
 
     def __call__(self, component: str, txid: int, rows: Rows) -> None:
-        """Commit rows of a component; waits while the target is away. The lock is held, and released meanwhile.
+        """Commit rows of a component; waits for an unavailable target. The lock is held, and released meanwhile.
 
         Raises:
             NotReturned: the topology stops, and the rows are not known to be outside.

@@ -122,7 +122,7 @@ def _environment(bundle: JobBundle) -> WorkerEnvironment:
 
 
 def process_of(pid: int | None) -> Process | None:
-    """A process of this machine and its resident memory; None if it is gone, or the operating system does not tell."""
+    """A process of this machine and its resident memory; None if it is gone, or the system does not report it."""
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:
             pages = int(file.read().split()[1])
@@ -148,7 +148,7 @@ def staged() -> Iterator[None]:
 
 
 def _collect(*, full: bool) -> None:
-    """Collect cyclic garbage, and hide what is left from PySpark's own ``gc.collect()`` behind each spark_task.
+    """Collect cyclic garbage, and hide the rest from PySpark's own ``gc.collect()`` after each spark_task.
 
     That is a full one, and would look at all cached state each time.
     """
@@ -191,7 +191,7 @@ def batches_of(rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
 
 
 def _parts_of(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """The rows in order, split as ``batches_of`` says; no part is empty.
+    """The rows in order, split by ``batches_of``; no part is empty.
 
     >>> [len(part) for part in _parts_of([(1, bytes(600_000))] * 5)]
     [2, 2, 1]

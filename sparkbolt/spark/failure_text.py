@@ -37,7 +37,7 @@ _BROKEN_OFF = (
     "a Python worker met the end of its connection to Spark in the midst of a call (EOFError); Spark's log says why"
 )
 _EOF = re.compile(r"^\s*EOFError\s*$", re.MULTILINE)
-"""What a Python worker says if Spark's thread that serves its state has ended, as it does on a full disk."""
+"""The error of a Python worker if Spark's thread that serves its state has ended, as on a full disk."""
 _TIMEOUT = "java.net.SocketTimeoutException"
 _WORKER_FACTORY = "org.apache.spark.api.python.PythonWorkerFactory"
 _NO_WORKER = (

@@ -23,7 +23,7 @@ _SOURCES = "updatingResource"
 
 
 def forget_sources(session: SparkSession) -> bool:
-    """Forget which file each of Hadoop's settings came from; returns whether that succeeded.
+    """Drop the name of the file of each of Hadoop's settings; returns whether that succeeded.
 
     Args:
         session: any session; the settings are those of its Spark, for all sessions.

@@ -58,7 +58,7 @@ _SIMPLE = (
 
 @dataclass(frozen=True)
 class InletFrame:
-    """What one inlet reads."""
+    """The DataFrame that one inlet reads."""
 
     component: str
     frame: DataFrame
@@ -76,7 +76,7 @@ def open_inlets(lane: Lane, spark: SparkSession, directory: str) -> list[InletFr
         directory: where DataFrames that are no streams are written, as a URL.
 
     Raises:
-        EngineError: a DataFrame cannot be made, or does not have what its spout declares.
+        EngineError: a DataFrame cannot be made, or lacks columns that its spout declares.
     """
     return [_opened(lane, name, spark, f"{directory}/{name}") for name in lane.inlets]
 
@@ -166,10 +166,10 @@ def _unsent(type_: sql.DataType) -> str | None:
 
 
 def columns_of(spout: InletSpout) -> list[str]:
-    """The columns of a spout's DataFrame, asked of the active session, or of a new one.
+    """The columns of a spout's DataFrame, from the active session, or from a new one.
 
     Raises:
-        ConfigError: they cannot be asked for.
+        ConfigError: Spark cannot give them.
     """
     try:
         session = SparkSession.getActiveSession() or make_session("sparkbolt")
@@ -268,7 +268,7 @@ def _column_of_arrow(column: pa.Array) -> Column:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """The Python value of a field, from what Arrow makes of it."""
+    """The Python value of a field, from its Arrow value."""
     if value is None:
         return None
     if pa.types.is_struct(kind):

@@ -15,7 +15,7 @@ log = logging.getLogger("sparkbolt")
 
 SOURCES = sorted((Path(__file__).parent / "java").glob("*.java"))
 JAR = Path(__file__).parent / "java" / "sparkbolt-jvm.jar"
-"""Made of the sources by ``scripts/jar``."""
+"""``scripts/jar`` makes it from the sources."""
 
 
 def java_class(jvm: Any, name: str) -> Any:

@@ -15,7 +15,7 @@ SCHEMA = "dest int, frame binary"
 
 @dataclass(frozen=True)
 class JobBundle:
-    """What ``executor.packed`` makes from a lane."""
+    """The result of ``executor.packed`` for a lane."""
 
     run: str
     """The id of one life of a topology; a restart of the query gets a new one."""

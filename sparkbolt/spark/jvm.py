@@ -81,7 +81,7 @@ class JvmOutput:
     def environment(self) -> dict[str, str]:
         """The Spark settings by which the JVM and Python workers on this machine reach one another and this process.
 
-        Workers get the path of the named pipe, and of a folder for what they tell each other; if this process writes a
+        Workers get the path of the named pipe, and of a folder for segments that they share; if this process writes a
         log to files, they also send their log records, and not only the engine's warnings.
         """
         records = {f"spark.executorEnv.{TASK_LOG_ENV}": "1"} if current_log() is not None else {}
@@ -129,7 +129,7 @@ class JvmOutput:
 
     def _end(self) -> None:
         self._ended.set()
-        shutil.rmtree(self.segments, ignore_errors=True)  # it may hold users' data, and only the log is to be kept
+        shutil.rmtree(self.segments, ignore_errors=True)  # it may hold users' data, and only the log stays
         if not self._kept:
             scratch.remove(self._directory)
 

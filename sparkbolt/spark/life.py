@@ -89,7 +89,7 @@ log = logging.getLogger("sparkbolt")
 
 
 class LifePhase(IntEnum):
-    """How far a life has come."""
+    """The progress of a life."""
 
     RUNS = 0
     STOPS = 1
@@ -213,7 +213,7 @@ class Life:
             raise
 
     def _committed_end(self) -> Offset:
-        """The end of the last micro-batch that is committed, from Spark's logs: Spark 4.1 does not tell it."""
+        """The end of the last micro-batch that is committed, from Spark's logs: Spark 4.1 does not pass it."""
         logged = self._logged(self._checkpoint.last_commit())
         return dict(BEFORE_THE_FIRST) if logged is None else logged.plan
 
@@ -271,7 +271,7 @@ class Life:
         assert frame is not None
         self._changed.release()
         try:
-            if self.lane.inlets:  # their tasks have no plan that tells them
+            if self.lane.inlets:  # their tasks have no plan with these values
                 self._spark.sparkContext.setLocalProperty(MOMENT, f"{plan.micro_batch_id},{plan.now_ms}")
             if effect.repeats:
                 repetition.prepare(self._spark, frame, self.run_id)
@@ -282,9 +282,9 @@ class Life:
             self._changed.acquire()
 
     def _collected(self, frame: DataFrame) -> Feedback:
-        """Start the Spark action of a micro-batch, and gather what it returns."""
-        # As ``toArrow`` does, which asks the JVM ten times more for a schema and settings that are known.
-        batches = frame._collect_as_arrow()  # type: ignore[operator]  # a column, as far as types tell
+        """Start the Spark action of a micro-batch, and gather its results."""
+        # Like ``toArrow``, which makes ten more calls to the JVM for a known schema and known settings.
+        batches = frame._collect_as_arrow()  # type: ignore[operator]  # typed as a column
         frames = [value.as_buffer() for batch in batches for value in batch.column("frame")]
         self.collected_bytes += sum(len(frame) for frame in frames)
         return gather(frames)
@@ -308,7 +308,7 @@ class Life:
             case AskLag():
                 return self._spout_calls.lag(effect)
             case LetSpoutsEmit():
-                pass  # they have threads of their own
+                pass  # they have separate threads
             case Counts():
                 self._partials = effect.feedback.partials
             case Wait(at_once):
@@ -352,7 +352,7 @@ class Life:
         return {} if self._pages is None or self.machine.running is None else self._pages.sights()
 
     def progress(self) -> Progress:
-        """How far the running micro-batch has come."""
+        """The progress of the running micro-batch."""
         running, query = self.machine.running, self.query
         if running is None:
             return Progress(levels=len(self.lane.levels))

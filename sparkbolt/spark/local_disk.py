@@ -19,14 +19,14 @@ FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CLASS = "sparkbolt.SyncedLocalFileSystem"
 _SETTINGS = {
     FILE_SYSTEM: _CLASS,
-    # Hadoop keeps one file system for each scheme, whatever the settings of who asks for it.
+    # Hadoop caches one file system for each scheme, whatever the settings of the caller.
     "fs.file.impl.disable.cache": "true",
     FILE_MANAGER: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
 }
 
 
 def write_synced(session: SparkSession, *, executors: bool = False) -> bool:
-    """Have a query's own session write local files by the class of ours; returns whether it does.
+    """Let a query's own session write local files with Sparkbolt's class; returns whether it does.
 
     Args:
         session: the session of one query.

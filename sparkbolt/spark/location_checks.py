@@ -54,7 +54,7 @@ def check_master(master: str) -> None:
 
 
 def check_directory(place: str | None) -> None:
-    """Refuse a checkpoint on this machine that cannot be made or written; what is elsewhere is accepted.
+    """Refuse a checkpoint on this machine that cannot be made or written; any other is accepted.
 
     Raises:
         CheckpointError: something on its path is no directory, or may not be written by this process.

@@ -28,7 +28,7 @@ _APPLY = f"{_SESSION.replace('.', '$')}$$applyExtensions"
 
 
 def session_without(context: SparkContext) -> bool:
-    """Make the session that PySpark takes when it is asked for one next; returns whether there is such a session.
+    """Make the session that PySpark returns at the next request; returns whether there is such a session.
 
     Args:
         context: of the JVM, which has no session yet.
@@ -46,14 +46,14 @@ def session_without(context: SparkContext) -> bool:
         sessions = jvm.org.apache.spark.sql.classic.SparkSession
         session = sessions(java_context.sc(), nothing, nothing, extensions, no_settings, no_settings)
         sessions.setDefaultSession(session)
-    except (Py4JError, TypeError) as error:  # another version of Spark; py4j raises a TypeError on what is no class
+    except (Py4JError, TypeError) as error:  # another version of Spark; TypeError: there is no such class
         log.debug("Spark's functions for machine learning are registered at the start: %s", error)
         return False
     return True
 
 
 def _only_ml(jvm: Any) -> bool:
-    """Whether what extends each session is Spark's machine learning, and nothing else."""
+    """Whether Spark's machine learning is the only extension of each session."""
     found = jvm.java.lang.Thread.currentThread().getContextClassLoader().getResources(_PROVIDERS)
     places = []
     while found.hasMoreElements():

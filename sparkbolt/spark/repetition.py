@@ -31,7 +31,7 @@ def announce(spark: SparkSession, exclusion: Exclusion) -> None:
 
 
 def announced() -> Exclusion:
-    """In a task: what its job leaves out."""
+    """In a task: the messages that its job leaves out."""
     context = TaskContext.get()
     return Exclusion() if context is None else Exclusion.of_text(context.getLocalProperty(PROPERTY))
 
@@ -41,7 +41,7 @@ def prepare(spark: SparkSession, frame: DataFrame, name: str) -> None:
 
     Args:
         spark: the session of the query.
-        frame: what ``foreachBatch`` was given.
+        frame: the argument of ``foreachBatch``.
         name: the name of the query.
 
     Raises:

@@ -84,7 +84,7 @@ class RunningOnSpark(RunningTopology):
         self._closed = threading.Event()
         """Set when everything that runs for the topology has ended."""
         self._folder: str | None = None
-        """Where the socket is by which the topology is operated."""
+        """The address of the topology's control socket."""
         self._places: Places | None = None
         self._supervisor = Supervisor(
             lane,
@@ -174,7 +174,7 @@ class RunningOnSpark(RunningTopology):
             outages=tuple(ledger.outages.sentences(now_ms())),
         )
 
-    # What users observe.
+    # For users: observing.
 
     def on_micro_batch(self, listener: Callable[[MicroBatchReport], None]) -> None:
         self._reporter.listeners.add(listener)
@@ -254,7 +254,7 @@ class RunningOnSpark(RunningTopology):
             waits = self._supervisor.life.commit_waits
             return [*self._coordinator.ledger.outages.sentences(now_ms()), *([waits] if waits is not None else [])]
 
-    # What those observe who operate it.
+    # For operators: observing.
 
     @property
     def checkpoint(self) -> str | None:
@@ -323,7 +323,7 @@ class RunningOnSpark(RunningTopology):
             return {}
         return {"rows": recording.state_rows, "memory_bytes": recording.state_bytes}
 
-    # What changes it.
+    # Changes.
 
     def activate(self) -> None:
         self._lifecycle.order(LifecycleEvent.ACTIVATE, "activated")

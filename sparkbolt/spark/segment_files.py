@@ -23,7 +23,7 @@ KEPT_FILES_MAX = 256
 KEPT_BYTES_MAX = 64 << 20
 """Of one task; while a micro-batch runs there may be twice as many."""
 FILE_BYTES_MIN = 4096
-"""Smaller segments come from Spark as fast."""
+"""Spark returns smaller segments equally fast."""
 
 
 class SegmentFiles:
@@ -39,11 +39,11 @@ class SegmentFiles:
 
     @classmethod
     def of(cls, run: str, *task: int) -> SegmentFiles:
-        """Those of a task of this machine.
+        """The files of a task of this machine.
 
         Args:
             run: the id of the run.
-            task: what tells it from all other tasks of the run.
+            task: its unique name within the run.
         """
         root = os.environ.get(FOLDER_ENV)
         return cls(Path(root, run, "-".join(map(str, task))) if root else None)
@@ -81,7 +81,7 @@ class SegmentFiles:
             return
 
     def drop_old(self) -> None:
-        """Drop what is too much, and what dead workers were writing; to be called after the last ``put``."""
+        """Drop surplus files, and unfinished files of dead workers; call it after the last ``put``."""
         if self._folder is None or not self._put_bytes:
             return
         self._put_bytes = 0

@@ -210,7 +210,7 @@ class Supervisor:
         life.stop_query()
         return True
 
-    # What it shows.
+    # Observing.
 
     @property
     def is_alive(self) -> bool:
@@ -228,7 +228,7 @@ class Supervisor:
         return self._collected_before + self.life.collected_bytes
 
     def progress(self) -> Progress:
-        """How far the running, uncommitted micro-batch has come, and which calls have not returned."""
+        """The progress of the running, uncommitted micro-batch, and the calls that have not returned."""
         failed = self._lifecycle.failure is not None
         progress = Progress(levels=len(self._lane.levels)) if failed else self.life.progress()
         return progress.with_calls([*self._calls.sights().values()])

@@ -138,11 +138,11 @@ class StdoutReader:
         self.path = path
         self.show = show
         os.mkfifo(path, 0o600)
-        # Opened for reading and writing, so that no end of file comes when the last writer closes the pipe.
+        # Opened for reading and writing, so that there is no end of file when the last writer closes the pipe.
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._marks: dict[str, threading.Event] = {}
         self._who: Mapping[str, Any] = {}
-        """Which task has printed the lines that come."""
+        """The task that has printed the next lines."""
         self._warnings = Throttle(WARNINGS_MAX, WARNINGS_SECS)
         threading.Thread(target=self._read, name="sparkbolt-prints", daemon=True).start()
 
@@ -204,7 +204,7 @@ class StdoutReader:
 
 
 def _said(line: str) -> Mapping[str, Any] | None:
-    """What a marked line says; None if a task has printed it."""
+    """The content of a marked line; None if a task has printed it."""
     try:
         found = json.loads(line[1:])
     except ValueError:

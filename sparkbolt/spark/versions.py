@@ -35,7 +35,7 @@ PRIVATE_METHODS = {
     "org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper": ("streamingQuery",),
     STATEFUL_OPERATOR: ("checkpointInfoAccumulator",),
 }
-"""By class, what ``repetition`` calls."""
+"""By class, the methods that ``repetition`` calls."""
 PRIVATE_OF_A_DATA_FRAME = ("_collect_as_arrow",)
 
 
@@ -68,7 +68,7 @@ def check_version(version: str, what: str = "the installed PySpark") -> None:
 
     Args:
         version: the version, as it calls itself.
-        what: how the message describes it.
+        what: its description in the message.
 
     Raises:
         EngineError: the version is too old or too new.

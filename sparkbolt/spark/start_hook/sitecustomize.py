@@ -18,7 +18,7 @@ from importlib.util import module_from_spec
 
 
 def without_zips(path: list[str]) -> list[str]:
-    """A module search path without what Spark's pip package has twice: PySpark and py4j, zipped and installed.
+    """A module search path without the duplicates of Spark's pip package: PySpark and py4j, zipped and installed.
 
     Args:
         path: as ``sys.path``.
@@ -37,7 +37,7 @@ def _is_spare(entry: str, home: str) -> bool:
     """Whether an entry of the path has nothing that the installation of PySpark at ``home`` does not give."""
     directory, name = os.path.split(entry)
     if directory == os.path.join(home, "jars"):
-        return True  # Spark adds a jar of its own; it has no Python in it, and Python would read its whole index
+        return True  # Spark adds its own jar; it contains no Python, and Python would read its whole index
     if directory != os.path.join(home, "python", "lib"):
         return False
     version = name.removeprefix("py4j-").removesuffix("-src.zip")
