@@ -95,6 +95,6 @@ class WindowCollector:
         return [(out, out.mark()) for out in self._output.streams.values()]
 
     def back_to(self, mark: Mark) -> None:
-        """Remove what was emitted since ``mark``."""
+        """Remove the emissions since ``mark``."""
         for out, before in mark:
             out.back_to(before)

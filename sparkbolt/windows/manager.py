@@ -67,7 +67,7 @@ class WindowManager:
         self.add_event(Event(value, timestamp_ms))
 
     def add_watermark(self, timestamp_ms: int) -> None:
-        """Add a watermark: no older event will come any more, and windows that end at it or before it may fire."""
+        """Add a watermark: no older event will arrive any more, and windows that end at it or before it may fire."""
         self.add_event(Event(None, timestamp_ms, is_watermark=True))
 
     def add_event(self, event: Event) -> None:
@@ -196,7 +196,7 @@ class WindowManager:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restore what ``get_state`` returned."""
+        """Restore the result of ``get_state``."""
         self._queue = deque(state["queue"])
         self._previous = [*state["expired"], *(state["queue"][place] for place in state["previous"])]
         self._since_scan = state["since_scan"]
