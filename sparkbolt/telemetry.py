@@ -46,9 +46,9 @@ def is_asked_for() -> bool:
 
 
 def sink_for(topology: Topology, telemetry: Telemetry | None) -> TelemetrySink | None:
-    """Return the sink of a topology that starts: of the given telemetry, otherwise as the environment says.
+    """Return the sink of a topology that starts: of the given telemetry, otherwise by the environment.
 
-    What is wrong with the environment does not keep a topology from starting: it is logged.
+    An error in the environment is logged, and the topology starts anyway.
 
     Raises:
         ConfigError: the given telemetry cannot be used.
