@@ -68,7 +68,7 @@ class LogFields(TypedDict, total=False):
 
 
 class LogLine(TypedDict):
-    """One line of a log; unknown fields are None."""
+    """One line of a log; what is unknown is None."""
 
     time_ms: int
     """Milliseconds since the epoch; 0 if the line has no head, as if something else has written to the file."""
