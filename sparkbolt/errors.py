@@ -77,7 +77,7 @@ class UnknownNameError(KeyError):
     """
 
     def __str__(self) -> str:
-        """The message as it is; a plain ``KeyError`` would show its repr."""
+        """The message itself; a plain ``KeyError`` would show its repr."""
         return str(self.args[0]) if len(self.args) == 1 else super().__str__()
 
 

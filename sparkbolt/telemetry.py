@@ -63,6 +63,6 @@ def sink_for(topology: Topology, telemetry: Telemetry | None) -> TelemetrySink |
         return OpenTelemetry().build(topology)
     except ImportError as error:
         log.info("the environment asks for traces, which need sparkbolt[otel]: there are none (%s)", error)
-    except Exception as error:  # noqa: BLE001  libraries read the environment in their own ways
+    except Exception as error:  # noqa: BLE001  libraries may raise anything about the environment
         log.error("the environment asks for traces, and they cannot be sent: %s; there are none", error)
     return None

@@ -85,7 +85,7 @@ class QueueSpout(PicklesArguments, Spout):
     def receive(self, limit: int) -> Iterable[tuple[Hashable, Sequence[Any]] | BadMessage]:
         """Take the messages that have arrived, at most ``limit``, as (message id, values of stream ``default``).
 
-        It is called again and again. It must return at once when there is no message, and must never block for long.
+        It is called repeatedly. It must return at once when there is no message, and must never block for long.
         When a new connection has replaced an old one, call ``lost`` before you yield messages of the new one. An
         exception is reported, and the call is repeated after a pause; messages that it yielded before the exception
         count.

@@ -8,7 +8,7 @@ from sparkbolt.errors import CheckpointError
 
 
 class CommitRefusedError(Exception):
-    """A micro-batch cannot be committed, and waiting does not mend it."""
+    """A micro-batch cannot be committed, and waiting does not help."""
 
 
 class TxidNote(NamedTuple):

@@ -38,7 +38,7 @@ _STORM_GROUPINGS = {
 
 
 def components_of(lane: Lane) -> list[ComponentDocument]:
-    """The components as they are declared and laid out, and the acker, if anything is tracked."""
+    """The components with their declaration and layout, and the acker, if anything is tracked."""
     topology = lane.topology
     depths = lane.depths
     found = [

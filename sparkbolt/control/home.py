@@ -49,7 +49,7 @@ ENDED_DAYS_MAX = 30
 ENTRY_BYTES_MAX = 1 << 20
 IDS_TRIED_MAX = 1000
 TAKEN_SECS = 3600.0
-"""After so long, an id that was taken and has no entry belongs to a process that has died."""
+"""After so long, a reserved id without an entry belongs to a dead process."""
 _TAKEN = b"{}\n"
 """The content of the file that reserves an id."""
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -110,7 +110,7 @@ class _Watched:
     stamp: Stamp
     entry: TopologyEntry
     since_s: float
-    """When this reader saw it first as it is, on its own monotonic clock."""
+    """When this reader first saw its present state, on its own monotonic clock."""
     changed: bool = False
     """Whether this reader has seen it change."""
 
@@ -201,7 +201,7 @@ class Home:
                     watched[name] = one
             self._watched, self._last = watched, [one.entry for one in watched.values()]
             self._trouble, self._looked_s = None, self._mono()
-        except Exception as error:  # noqa: BLE001  any file system may be gone in its own way
+        except Exception as error:  # noqa: BLE001  a file system may raise anything
             self._trouble = f"{type(error).__name__}: {error}"
 
     def _is_gone(self) -> bool:

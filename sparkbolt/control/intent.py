@@ -225,7 +225,7 @@ def retrying_components(topology: Topology) -> list[str]:
 
 
 def checked_setting(topology: Topology, key: str, value: str, component: str | None) -> tuple[str, str, Any]:
-    """A setting as it is stored: its name, the component (or an empty text), and the value (``RESET`` undoes it).
+    """A stored setting: its name, the component (or an empty text), and the value (``RESET`` undoes it).
 
     Raises:
         ConfigError: the setting is fixed while the topology runs, the value is invalid, or the component has no

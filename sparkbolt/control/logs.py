@@ -391,7 +391,7 @@ class TopologyLog:
 
 
 class _Lines(io.TextIOBase):
-    """A standard output whose whole lines go to a log, and everything, as it comes, to another stream if there is one.
+    """A standard output that copies whole lines to a log, and everything at once to another stream, if there is one.
 
     Each thread has its own unfinished line, so that lines of several threads are not mixed.
     """

@@ -46,7 +46,7 @@ class Places:
 
 
 class Operable(Protocol):
-    """A running topology, for those who operate it. All methods may be called from any thread."""
+    """A running topology, for its operators. All methods may be called from any thread."""
 
     @property
     def lane(self) -> Lane:

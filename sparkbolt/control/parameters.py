@@ -229,7 +229,7 @@ class Row:
     parameters: tuple[Parameter, ...]
     act: Callable[..., Any]
     CONTEXT: ClassVar[tuple[str, ...]] = ()
-    """Parameters of the function that are no arguments."""
+    """Parameters of the function that are not arguments."""
 
     @classmethod
     def of(cls, function: Callable[..., Any], **more: Any) -> Self:

@@ -25,7 +25,7 @@ log = logging.getLogger("sparkbolt")
 
 
 class Presence:
-    """One topology in this process, as it is seen from outside."""
+    """One topology in this process, for observers outside."""
 
     def __init__(
         self, name: str, checkpoint: str | None, *, directory: str | None = None, log_directory: str | None = None

@@ -210,7 +210,7 @@ class Registration:
         entry = self.entry
         try:
             self._home.write(entry, durable=durable)
-        except Exception as error:  # noqa: BLE001  any file system may be gone in its own way
+        except Exception as error:  # noqa: BLE001  a file system may raise anything
             if self._trouble is None:
                 log.warning(
                     "topology %s cannot be registered in %s (%s): it continues to run, but `sparkbolt list` may show "

@@ -59,7 +59,7 @@ def _read(operable: Operable, name: str) -> bytes | None:
     """A file of the checkpoint that nothing depends on; None if it cannot be read."""
     try:
         return operable.read(name)
-    except Exception as error:  # noqa: BLE001  a file system may fail in its own way
+    except Exception as error:  # noqa: BLE001  a file system may raise anything
         log.warning(
             "%s of checkpoint %s cannot be read (%s): a new file replaces it", name, operable.checkpoint, line_of(error)
         )
@@ -105,7 +105,7 @@ class Steering:
 
     @property
     def topology(self) -> Topology:
-        """The topology as it is declared."""
+        """The declared topology."""
         return self.operable.lane.topology
 
     # The life of it.
@@ -185,7 +185,7 @@ class Steering:
         """The numbers with which the topology ends; None if they are unknown."""
         try:
             return {**self.gist(self.operable.look(0.0)), "rate": 0.0}
-        except Exception as error:  # noqa: BLE001  it ends all the same
+        except Exception as error:  # noqa: BLE001  it ends anyway
             log.debug("the last numbers of topology %r cannot be read: %s", self.topology.name, line_of(error))
             return None
 

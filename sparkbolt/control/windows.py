@@ -46,7 +46,7 @@ class Shape:
 
     @classmethod
     def of(cls, components: Iterable[ComponentDocument]) -> Shape:
-        """The shape of components as they are described."""
+        """The described shape of components."""
         own = [one for one in components if one["kind"] != "system"]
         spouts = {one["id"]: list(one["streams"]) for one in own if one["kind"] == "spout"}
         first = {
@@ -164,7 +164,7 @@ def numbers_of(component: str, bucket: Bucket, sums: FlowCounts, tasks: Iterable
 
 
 def _acker_numbers(bucket: Bucket) -> Numbers:
-    """The acker combines reports of whole frames, so it has no tuples of its own, only the share of time it takes."""
+    """The acker combines reports of whole frames, so it has no tuples, only its share of the time."""
     numbers = numbers_of(ACKER, bucket, FlowCounts(), ())
     numbers["execute_ms"] = bucket.parts_ms["acker"]
     numbers["capacity"] = bucket.parts_ms["acker"] / (bucket.secs * 1000) if bucket.secs else None

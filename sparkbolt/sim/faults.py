@@ -144,7 +144,7 @@ class Fault:
     step: Step
     kind: FaultKind
     place: int
-    """Selects the spark_task and how far it runs; each step interprets the number in its own way."""
+    """Selects the spark_task and its progress; the meaning of the number depends on the step."""
 
     def __str__(self) -> str:
         """Return the form that ``parse`` reads."""
@@ -215,7 +215,7 @@ class Pending:
 
 
 def history_of(texts: str | Sequence[str | Fault]) -> tuple[Fault, ...]:
-    """Parse faults as they are given to ``simulate``: a comma-separated str, or a sequence.
+    """Parse the faults of ``simulate``: a comma-separated str, or a sequence.
 
     >>> [str(fault) for fault in history_of("0:run:slow:0,1:plan:driver-dies:0")]
     ['0:run:slow:0', '1:plan:driver-dies:0']

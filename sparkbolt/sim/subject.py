@@ -51,7 +51,7 @@ class Subject:
     """The data that all seeds of a topology share."""
 
     topology: Topology
-    """The topology as it is simulated."""
+    """The simulated topology."""
     lane: Lane
     environment: WorkerEnvironment
     """Without stamps and an observer: each world adds its own with ``environment_with``."""

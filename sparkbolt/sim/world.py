@@ -221,9 +221,9 @@ class World:
 
     @property
     def _quiet(self) -> bool:
-        """Whether nothing new has come for long, and everything that was read waits only for the topology.
+        """Whether nothing new has arrived for long, and everything that was read waits only for the topology.
 
-        A source that is followed never ends. Without message timeouts a tree that is never acked stays open for ever.
+        A source that is followed never ends. Without message timeouts a tree that is never acked stays open.
         """
         coordinator = self.driver.coordinator
         still = coordinator.drained or (

@@ -137,7 +137,7 @@ class LookOut:
 
 
 def fields_of(doing: Doing, who: Callable[[int], tuple[str, int]]) -> LogFields:
-    """Whom a log line of a process is about that does this; ``who`` returns (component, index) for a task number."""
+    """The subject of a log line during this activity; ``who`` returns (component, index) for a task number."""
     if doing.task == 0:
         return {}
     component, task = who(doing.task)
@@ -163,7 +163,7 @@ def frames_of_threads() -> dict[int, FrameType]:
 
     Python before 3.12 holds a lock of the interpreter while it makes the dict. If cyclic garbage were collected at that
     moment, another thread could run, wait for that lock, and never release the GIL (CPython issue 106883). The process
-    would hang for ever, so the collector is off here.
+    would hang, so the collector is off here.
     """
     with _looking:
         collects = gc.isenabled()

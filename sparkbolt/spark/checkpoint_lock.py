@@ -36,7 +36,7 @@ def refuse_if_in_use(place: str | None) -> None:
     if directory is None:
         return
     file = os.path.join(directory, "lock")
-    if os.path.lexists(file) and not os.path.isfile(file):  # to open a named pipe would wait for ever
+    if os.path.lexists(file) and not os.path.isfile(file):  # opening a named pipe would hang
         raise CheckpointError(f"checkpoint {directory} cannot be locked: {file} is no file; remove it")
     if os.path.exists(file) and not os.access(file, os.W_OK):
         raise CheckpointError(_not_ours(directory, "its lock cannot be written"))

@@ -198,7 +198,7 @@ def _key(java: str, spark_home: str) -> str:
     """A name for the versions that an archive depends on.
 
     Raises:
-        OSError: this is no Java as OpenJDK is built, or no Spark.
+        OSError: this is not an OpenJDK, or not a Spark.
     """
     home = Path(os.path.realpath(java)).parents[1]
     parts = [home / "lib/server/libjvm.so", home / "lib/server/classes.jsa", home / "lib/modules"]

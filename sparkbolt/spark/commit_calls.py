@@ -76,7 +76,7 @@ class CommitCalls:
 
         Raises:
             NotReturned: the topology stops, and the rows are not known to be outside.
-            EngineError: ``begin`` or ``commit`` raised an exception that waiting does not mend.
+            EngineError: ``begin`` or ``commit`` raised an exception other than ``Unavailable``.
         """
         caller = self._callers.setdefault(component, Caller(self._calls, f"commit-{component}"))
         said_s, away_s = 0.0, None
@@ -131,7 +131,7 @@ class CommitCalls:
                 caller.end(f"end of {component!r}", bolt.end if bolt is not None else _nothing)
             except NotReturned as error:
                 log.warning("%s: it is left behind", error)
-            except BaseException as error:  # noqa: BLE001  user code; the others are ended all the same
+            except BaseException as error:  # noqa: BLE001  user code; the others are still ended
                 log.error("end of committer %s raised %s; it is taken for ended", component, line_of(error))
 
 

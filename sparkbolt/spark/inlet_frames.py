@@ -73,7 +73,7 @@ def open_inlets(lane: Lane, spark: SparkSession, directory: str) -> list[InletFr
     Args:
         lane: the topology, laid out.
         spark: its session.
-        directory: where DataFrames that are no streams are written, as a URL.
+        directory: the URL for DataFrames that are not streams.
 
     Raises:
         EngineError: a DataFrame cannot be made, or lacks columns that its spout declares.
@@ -135,7 +135,7 @@ def _made(spout: Any, name: str, spark: SparkSession) -> DataFrame:
 
 
 def _streamed(frame: DataFrame, name: str, spark: SparkSession, place: str) -> DataFrame:
-    """Write a DataFrame that is no stream once, and read it as a stream of files."""
+    """Write a DataFrame that is not a stream once, and read it as a stream of files."""
     java: Any = spark._jvm  # pyspark has no public API for files
     done = java.org.apache.hadoop.fs.Path(f"{place}/_SUCCESS")
     if not done.getFileSystem(spark._jsc.hadoopConfiguration()).exists(done):
@@ -186,7 +186,7 @@ def columns_of(spout: InletSpout) -> list[str]:
 def rows_of_inlets(frame: DataFrame, lane: Lane, inlets: Sequence[InletFrame]) -> DataFrame:
     """Add the rows of inlets to those of the lane's own source.
 
-    The own source stays the last: the offset that is read from Spark's log as a plan is the last of its line, and Spark
+    The lane's source stays the last: the plan's offset in Spark's log is the last of its line, and Spark
     has asked all others for news when it asks for a plan.
     """
     whole: DataFrame | None = None

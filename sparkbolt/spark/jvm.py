@@ -141,7 +141,7 @@ def bound_file(path: str, bytes_max: int = LOG_BYTES_MAX) -> None:
             shutil.copyfile(path, f"{path}.1")
             os.truncate(path, 0)
     except OSError:
-        pass  # a disk that is full or a file that was removed: the log is not worth an error
+        pass  # the disk is full or the file was removed: no error of the log matters
 
 
 def write_to_stdout(text: str) -> None:

@@ -81,7 +81,7 @@ POLL_WAIT_SECS = 0.25
 HELD_OPEN_SECS = 1.0
 """How often a planner's request that is held open looks whether its query has ended."""
 TABLES = "tables"
-"""The folder of a checkpoint with the DataFrames of inlets that are no streams."""
+"""The folder of a checkpoint with the DataFrames of inlets that are not streams."""
 EXECUTOR_ACKER_PAIRS_MIN = 500_000
 """If the previous micro-batch had at least so many (key, xor) pairs, the ackers run on the executors. With fewer the
 driver, to which they are some megabytes, judges them sooner than Spark runs a stage more (``scripts/bench driver``)."""

@@ -57,7 +57,7 @@ def check_directory(place: str | None) -> None:
     """Refuse a checkpoint on this machine that cannot be made or written; any other is accepted.
 
     Raises:
-        CheckpointError: something on its path is no directory, or may not be written by this process.
+        CheckpointError: a part of its path is not a directory, or this process may not write to it.
     """
     directory = None if place is None else local_directory(place)
     if directory is None:

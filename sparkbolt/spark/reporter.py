@@ -45,7 +45,7 @@ class Reporter:
         return self._presence.steering if self._presence is not None else None
 
     def note(self, kind: str, text: str) -> None:
-        """Note an event for those who operate the topology."""
+        """Note an event for the topology's operators."""
         if self._steering is not None:
             self._steering.note(kind, text)
 
@@ -98,7 +98,7 @@ class Reporter:
         if self._telemetry is not None:
             try:
                 self._telemetry.close()
-            except Exception as error:  # noqa: BLE001  any library; the checkpoint must be closed all the same
+            except Exception as error:  # noqa: BLE001  any library; the checkpoint must still be closed
                 self._error_log.listener_raised(self._telemetry.close, error)
         self._error_log.tell_withheld(at_once=True)
         self._recording.close()

@@ -66,7 +66,7 @@ class RunningOnSpark(RunningTopology):
         """Begin a life and open the partitioned spouts; ``start`` begins to process.
 
         ``temporary`` is the folder of a checkpoint that is removed at the end, or None. The spouts may take
-        ``open_secs`` to open; None means no limit. ``presence`` shows the topology to those who operate it;
+        ``open_secs`` to open; None means no limit. ``presence`` shows the topology to its operators;
         ``telemetry`` is closed at the end.
 
         Raises:

@@ -86,5 +86,5 @@ class SpoutCalls:
                 self._callers[component].end(f"close of spout {component!r}", spout.close)
             except NotReturned as error:
                 log.warning("%s: it is left behind, and spout %s is not closed", error, component)
-            except BaseException as error:  # noqa: BLE001  user code; the other spouts are closed all the same
+            except BaseException as error:  # noqa: BLE001  user code; the other spouts are still closed
                 log.error("close of spout %s raised %s; it is taken for closed", component, line_of(error))

@@ -182,7 +182,7 @@ class SpoutThread(SpoutTask):
         self._pauses.pop(method, None)
 
     def emitted(self) -> None:
-        """Wake who waits for new records."""
+        """Wake the threads that wait for new records."""
         self._calls.wake()
 
     def raised(self, method: str, error: BaseException) -> None:

@@ -199,7 +199,7 @@ class Supervisor:
             self.life = life
         life.start()
         if self._calls.stopping.is_set() or self._restarts_on_order(life):
-            life.stop_query()  # who wanted it to stop looked for it before it existed
+            life.stop_query()  # the stop was requested before the query existed
 
     def restart(self, why: str) -> bool:
         """End the current life, so that another one begins; False if this is refused."""

@@ -115,7 +115,7 @@ class ArrivalWindows(Windower):
 
     @property
     def waits(self) -> bool:
-        """See ``Windower``; a window whose length is a count fires for ever, and waits until all tuples were shown."""
+        """See ``Windower``; a window whose length is a count always fires, and waits until all tuples were shown."""
         return self._shown < self.log.end if isinstance(self._length, Count) else self._head < self.log.end
 
     def save(self) -> Any:
@@ -318,7 +318,7 @@ def _drop_void(
         shown: the place up to which tuples were shown in a window.
 
     Returns:
-        ``seen`` and ``shown`` in the log as it is now.
+        ``seen`` and ``shown`` in the present log.
     """
     log.end_void(is_void, log.between(head, shown))
     left = [log.select(BEFORE_ALL, AFTER_ALL, max(head, place)).count for place in (log.end - seen, shown)]

@@ -160,7 +160,7 @@ class WindowedBolt(RuntimeBolt):
             fields: names of fields that every input stream has.
             idle_timeout: a key that got no tuple for this long, by the micro-batch's clock, is forgotten together with
                 the tuples of its window; a later window of this key shows none of them as expired. None: a key is kept
-                while its window has tuples; a window with a count may have tuples for ever.
+                while its window has tuples; a window with a count may always have tuples.
         """
         return self._with(key=verify("fields", fields, FIELDS), key_idle=idle_timeout)
 
@@ -216,7 +216,7 @@ class WindowedBolt(RuntimeBolt):
 
         A tuple whose timestamp is further ahead, for example because it counts microseconds and ``unit`` does not say
         so, fails for good with an error message that names the cause. It does not move the watermark: otherwise every
-        later tuple would be late for ever.
+        later tuple would be late.
         """
         return self._with(max_future=max_future)
 

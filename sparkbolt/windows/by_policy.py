@@ -165,7 +165,7 @@ class PolicyWindows(Windower):
 
     @property
     def waits(self) -> bool:
-        """See ``Windower``; a window of the last n tuples may fire for ever, and waits until all tuples were shown."""
+        """See ``Windower``; a window of the last n tuples may always fire, and waits until all tuples were shown."""
         return self._news if self._repeats else not self.is_empty
 
     def save(self) -> Any:

@@ -119,7 +119,7 @@ class KeyedWindows:
         make: makes an empty window that keeps its segments on a shelf.
         quantum_ms: see ``DueKeys``; for the times at which windows are due.
         idle_ms: a key that got no tuple for this long is forgotten. None: no key is forgotten for being idle.
-        repeats: whether a window may fire for ever without new tuples.
+        repeats: whether a window may fire repeatedly without new tuples.
     """
 
     def __init__(

@@ -157,7 +157,7 @@ def _each_time(
             try:
                 numbers[row] = not isinstance(value, datetime)
                 time_ms = _milliseconds(value, unit)
-            except BaseException as error:  # noqa: BLE001  a zone of the user's own may raise anything
+            except BaseException as error:  # noqa: BLE001  a user's own zone may raise anything
                 good[row] = False
                 counts.failures[row] = failure_of(error)
                 continue

@@ -17,7 +17,7 @@ class WaterMarkEventGenerator:
         streams: the names of all input streams.
         lag_ms: how far out of order events may arrive, in milliseconds.
         idle_timeout_ms: a stream that was silent for this long no longer holds the watermark back. None: a silent
-            stream holds it back for ever, as in Storm.
+            stream holds it back without a limit, as in Storm.
         now_ms: when the silence of every stream begins to count.
 
     >>> marks = WaterMarkEventGenerator(["a", "b"], lag_ms=5)
@@ -68,7 +68,7 @@ class WaterMarkEventGenerator:
         Args:
             stream: the stream.
             until_ms: the progress of all sources that are not fully read; negative if one of them had no event yet,
-                so that there is no watermark; None if no source is still to be read.
+                so that there is no watermark; None if all sources are fully read.
             unread: whether a source has events that are not read yet: the stream is then not silent.
             ended: whether all sources are read to their ends: the stream then holds back no other.
 

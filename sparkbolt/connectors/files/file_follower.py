@@ -61,7 +61,7 @@ class Follower:
         """The live files without a whole line, while new files are met."""
         self._gone: dict[str, FollowedFile] = {}
         self._changed: list[FollowedFile] = []
-        """Files that are gone or were emptied, as this look has found; a copy may continue them."""
+        """Files that are gone or emptied at this look; a copy may continue them."""
         self._generations: dict[tuple[int, int], int] = {}
         """The last generation of each file, by inode and time of creation."""
         self._known: set[str] = set()

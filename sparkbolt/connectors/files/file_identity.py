@@ -71,7 +71,7 @@ class FileId:
 
     @property
     def is_mark(self) -> bool:
-        """Whether it stands for a file that had no whole line when it was seen."""
+        """Whether its file had no whole line when it was seen."""
         return self.digest == _NO_DIGEST
 
     @classmethod

@@ -107,7 +107,7 @@ class FilePlanner:
 
         Args:
             patterns: which files to read.
-            follow: whether files may grow and new ones may come.
+            follow: whether files may grow and new ones may appear.
             parallelism: the number of tasks.
             clock: returns seconds and never goes back.
             in_order: whether each file is read to its end before the next one begins.

@@ -27,7 +27,7 @@ _ENDINGS = (re.compile(r"[._-]\d+$"), re.compile(r"\.[^./]*$"))
 
 
 def inode_of(path: str) -> Inode | None:
-    """Return where the file at a path is, whatever its names are; None if there is none."""
+    """Return the place of the file at a path, which does not depend on its names; None if there is none."""
     try:
         found = os.stat(path)
     except OSError:

@@ -136,7 +136,7 @@ def _blocks(source: ByteSource, start: int, end: int, rules: LineRules) -> Itera
 def _rest_of_line(
     source: ByteSource, position: int, length: int, end: int, rules: LineRules
 ) -> tuple[bytes | None, int, bool]:
-    """Read on to the end of a line of which ``length`` bytes are already read.
+    """Read to the end of a line whose first ``length`` bytes are already read.
 
     Returns:
         A triple. First the missing bytes with the newline (without one at the end of the source), or None if the line

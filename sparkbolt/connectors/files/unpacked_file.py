@@ -139,7 +139,7 @@ def _extension(path: str) -> str:
 
 
 def tell_if_packed(path: str, head: bytes) -> None:
-    """Log a WARNING if a file that is read as it is begins as a compressed one does."""
+    """Log a WARNING if a file that is read unchanged begins like a compressed one."""
     if is_compressed(path):
         return
     for extension, magic in (*((name, one.magic) for name, one in _FORMATS.items()), (".zip", _ZIP)):

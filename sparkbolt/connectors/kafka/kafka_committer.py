@@ -154,7 +154,7 @@ class KafkaCommitter:
         The consumer reads only committed offsets, so it waits for an offset whose transaction is about to end. An admin
         client can ask for it, too, but librdkafka 2.16 then ends the process, and does not list a first offset at all.
 
-        A broker that was killed may have lost the end of that transaction, and then keeps the offset for ever, until
+        A broker that was killed may have lost the end of that transaction, and then keeps the offset until
         the next transaction of this id commits. If this process never began to commit ``txid``, it is not
         the one, and goes on: the others before it have returned.
         """
@@ -197,7 +197,7 @@ class KafkaCommitter:
         return self._last.has(txid, len(messages), f"the group {self.group}", mend)
 
     def _is_lost(self, txid: int, topic: str, messages: Sequence[Message]) -> bool:
-        """Decide where there is no marker: it may have been forgotten; return whether to skip the messages."""
+        """Decide without a marker, which may have been forgotten; return whether to skip the messages."""
         age_secs = self._wall() - min(message[0] for message in messages) / 1000
         if age_secs < self._retention_secs():
             return False  # a marker of theirs would still be there

@@ -87,7 +87,7 @@ class KafkaSpout(PicklesArguments, ColumnSource):
     is ``group`` (the consumer group ``group``), ``file:PATH``, or ``ZooKeeperOffsets``; finished offsets are stored
     there after each commit.
 
-    If offsets are gone, ``out_of_range`` decides: go on at the ``earliest`` offset that exists, at the ``latest``, at
+    If offsets are gone, ``out_of_range`` decides: continue at the ``earliest`` existing offset, at the ``latest``, at
     the nearest (``match``), or ``fail``. Skipped offsets are reported in an ERROR line and counted.
 
     ``guarantee`` is ``at-least-once``, ``at-most-once`` (offsets are stored before their messages are read) or
@@ -237,7 +237,7 @@ class KafkaSpout(PicklesArguments, ColumnSource):
         """Plan the next offsets of each kafka_partition that has messages.
 
         Raises:
-            ConfigError: Reading cannot go on: offsets are gone and ``out_of_range`` is ``fail``, for example.
+            ConfigError: Reading cannot continue: offsets are gone and ``out_of_range`` is ``fail``, for example.
         """
         assert self._watcher is not None
         if self._watcher.look.problem is not None:

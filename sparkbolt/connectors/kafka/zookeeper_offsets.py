@@ -102,7 +102,7 @@ class ZooKeeperOffsets(PicklesArguments):
                 raise result
 
     def _answer(self, question: str, *arguments: Any, of: Any = None) -> Any:
-        """Return the servers' answer with a time limit; kazoo itself waits for ever if no server answers.
+        """Return the servers' answer with a time limit; kazoo itself waits without a limit if no server answers.
 
         Raises:
             ZooKeeperAwayError: No server answers in time.

@@ -137,7 +137,7 @@ class Lookup(PicklesArguments):
         self._process = os.getpid()
         self._cache: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
         self._waiting: dict[Hashable, asyncio.Future[Any]] = {}
-        """By key that is being fetched for ``get``, who gets the answer."""
+        """By key that is being fetched for ``get``, the future of the answer."""
         self._wanted: list[Any] = []
         """Keys of ``_waiting`` whose fetch has not begun."""
         self._fetching: set[asyncio.Future[None]] = set()
@@ -184,7 +184,7 @@ class Lookup(PicklesArguments):
                 if not self._wanted:
                     loop.call_soon(self._fetch_wanted)  # after all coroutines that are ready now have asked
                 self._wanted.append(key)
-            known = (await asyncio.shield(self._waiting[key]),)  # who waits may be cancelled; the others wait on
+            known = (await asyncio.shield(self._waiting[key]),)  # one caller may be cancelled; the others still wait
         value = known[0]
         if isinstance(value, BaseException):
             raise value
@@ -251,7 +251,7 @@ class Lookup(PicklesArguments):
         try:
             fetched = await asyncio.get_running_loop().run_in_executor(self._threads, self._called, keys)
             answers = self._keep(keys, fetched)
-        except BaseException as error:  # noqa: BLE001  those who wait raise it
+        except BaseException as error:  # noqa: BLE001  the waiting callers raise it
             answers = dict.fromkeys(keys, error)
         for key in keys:
             future = waiting.pop(key)

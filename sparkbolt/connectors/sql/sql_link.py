@@ -65,7 +65,7 @@ def checked_url(who: str, url: Any) -> str:
     """Return a database URL whose driver is installed.
 
     Raises:
-        ConfigError: It is no such URL, or one of a database that only one process can see.
+        ConfigError: It is not such a URL, or the database is visible to one process only.
     """
     sqlalchemy = library()
     try:
@@ -105,7 +105,7 @@ def check_transactions(who: str, url: str, options: Mapping[str, Any]) -> None:
         ConfigError: They do.
     """
     levels = [part.get("isolation_level") for part in (options, options.get("execution_options") or {})]
-    # The text of a URL reaches some drivers as it is, and "false" is true for them.
+    # Some drivers get the text of a URL unchanged, and "false" is true for them.
     commits = "autocommit" in parsed_url(url).query or (options.get("connect_args") or {}).get("autocommit")
     if commits or "AUTOCOMMIT" in [str(level).upper() for level in levels]:
         raise ConfigError(
@@ -130,7 +130,7 @@ def place_of(url: str) -> str:
 
 
 def without_zone(value: Any) -> Any:
-    """Return a datetime or a time with a zone in UTC and without its zone, and any other value as it is.
+    """Return a datetime or a time with a zone in UTC and without its zone, and any other value unchanged.
 
     Raises:
         ValueError: the offset of a time from UTC depends on the day.

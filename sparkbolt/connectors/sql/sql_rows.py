@@ -98,7 +98,7 @@ class RowInserter:
             whole: wait for a column that any row needs; by default such rows are refused if others can be written.
 
         Raises:
-            Unavailable: the table lacks a column, or can take no row as it is written here.
+            Unavailable: the table lacks a column, or cannot accept any row in this form.
             DBAPIError: the database is unavailable, judged by its answers to these rows and others.
         """
         groups: dict[tuple[str, ...], list[int]] = {}

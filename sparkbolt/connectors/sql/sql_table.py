@@ -91,7 +91,7 @@ class Target:
         self._texts = frozenset(column.name for column in table.columns if isinstance(column.type, sa.String))
         self._jsons = frozenset(column.name for column in table.columns if isinstance(column.type, sa.JSON))
         self._checks = {column.name: check_of(column.type, dialect) for column in table.columns}
-        # SQLite stores NaN as NULL. Elsewhere it stays: a sum with it is NaN for ever, and it is newer than all.
+        # SQLite stores NaN as NULL. Other databases keep it: a sum with it stays NaN, and it is newer than all.
         ways = [name for name, way in settings.combine if way in ("add", "min", "max")]
         self._numbers = self.columns if dialect == "sqlite" else frozenset([*ways, settings.newest])
         self._as_is = {

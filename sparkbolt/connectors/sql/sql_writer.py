@@ -75,7 +75,7 @@ class SqlWriter:
         """Whether the last ``write`` ended because the database was unavailable: then the next one does not wait."""
         self._in_doubt = False
         self._failures = 0
-        """How often the transaction at hand has failed although the database answers, or may answer."""
+        """How often the present transaction has failed although the database answers, or may answer."""
         self._postponed = False
         """Whether the last failure was one that a search for a row at fault may explain."""
         self.place = f"table {settings.table.name} at {place_of(settings.url)}"

@@ -47,7 +47,7 @@ class FrameKeeper(ColumnBolt, CommittingBolt):
     _schema: TableSchema | None = None
     """The columns; None if they follow the values."""
     _otherwise = "give the sink schema= with a type that holds it, or emit a str"
-    """Advice for a value of which no column type can be found."""
+    """Advice for a value without a column type."""
 
     def _unfit(self, fields: Sequence[str]) -> str | None:
         return None if self._schema is None else self._schema.unfit(fields)
@@ -98,7 +98,7 @@ class TableCommitter(FrameKeeper):
         """Store the columns; None if they follow the values of each micro-batch.
 
         Raises:
-            ConfigError: ``schema`` is no schema.
+            ConfigError: ``schema`` is not a schema.
         """
         self._schema = schema_of(schema)
 
@@ -289,7 +289,7 @@ def fitting(rows: pa.Table, table: str, columns: pa.Schema, *, more: bool) -> pa
 
 
 def _holds(column: pa.DataType, values: pa.DataType) -> bool:
-    """Whether a column can hold values of a type as they are; whole numbers are checked one by one when they are cast.
+    """Whether a column can hold values of a type unchanged; whole numbers are checked one by one when they are cast.
 
     >>> _holds(pa.int32(), pa.int64()), _holds(pa.string(), pa.int64()), _holds(pa.int32(), pa.float64())
     (True, False, False)

@@ -65,7 +65,7 @@ class TableSchema:
         """Read the columns.
 
         Raises:
-            ConfigError: it is no schema, or has a type that is not supported.
+            ConfigError: it is not a schema, or has a type that is not supported.
         """
         if isinstance(given, pa.Schema):
             fields = [field.with_type(_with_room(field.type)) for field in given]
@@ -86,7 +86,7 @@ class TableSchema:
         """Bring a frame into the columns; a column without a field is null.
 
         Raises:
-            TypeError: a field is no column, a value does not fit its column, or null is where it must not be.
+            TypeError: a field is not a column, a value does not fit its column, or a null is not allowed.
         """
         for name in batch.schema.names:
             if self.arrow.get_field_index(name) < 0:
@@ -130,7 +130,7 @@ def columns_of(what: str, given: str | Sequence[str] | None) -> list[str]:
     """Return names of columns that a user has given, one or several.
 
     Raises:
-        ConfigError: they are no names.
+        ConfigError: they are not names.
     """
     if given is None:
         return []
@@ -366,7 +366,7 @@ class _Reader:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
     def _skips(self, word: str) -> bool:
-        """Go on behind a word if it is the next one."""
+        """Move past a word if it is the next one."""
         is_next = self._peek().lower() == word
         self._at += is_next
         return is_next

@@ -48,7 +48,7 @@ class OpenFiles(Protocol):
         """Return the files below a path or URL; with ``write`` they may be changed.
 
         Raises:
-            WrongUseError: there is no such directory, or it is no checkpoint.
+            WrongUseError: there is no such directory, or it is not a checkpoint.
         """
 
 
@@ -227,7 +227,7 @@ class LetterFolder:
             open_files: opens the checkpoint.
 
         Raises:
-            WrongUseError: there is no such directory, or it is no checkpoint.
+            WrongUseError: there is no such directory, or it is not a checkpoint.
         """
         self._client = client
         above, _, name = directory.rstrip("/").rpartition("/")
@@ -313,7 +313,7 @@ class LetterFolder:
 
 @dataclass(frozen=True)
 class LetterLocation:
-    """The location of dead letters, as it is given on the command line."""
+    """The location of dead letters, in the form of the command line."""
 
     where: str
     client_config: str | None = None

@@ -25,7 +25,7 @@ def client_properties(path: str) -> dict[str, str]:
     """Read properties from a file with a line ``key=value`` for each, as Kafka's tools do; ``#`` begins a comment line.
 
     Raises:
-        WrongUseError: the file cannot be read, or a line is no property. The line is not shown, since it may contain a
+        WrongUseError: the file cannot be read, or a line is not a property. Lines are never shown: they may contain a
             secret.
     """
     found: dict[str, str] = {}

@@ -149,7 +149,7 @@ class Display:
             self._snapshots.popleft()
 
     def look(self, running: RunningTopology) -> None:
-        """Read how far the running micro-batch has come; called a few times per second."""
+        """Read the progress of the running micro-batch; called a few times per second."""
         self.progress = running.progress()
         self.waits_for = running.waits_for
         self.outages = tuple(running.outages)

@@ -30,7 +30,7 @@ from sparkbolt.faces.ui.operator_calls import Asking
 LOOK_SECS = 2.0
 """How often a stream looks for changes."""
 HEARTBEAT_SECS = 15.0
-"""How long a stream is silent at most, so that both sides notice when the other is gone."""
+"""How long a stream is silent at most, so that both sides notice a lost connection."""
 RETRY_MS = 3000
 STREAMS_MAX = 200
 
@@ -150,7 +150,7 @@ class _Stream(StreamingResponse):
         streams.add(self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the changes until one side has gone."""
+        """Send the changes until one side disconnects."""
         try:
             await super().__call__(scope, receive, send)
         finally:

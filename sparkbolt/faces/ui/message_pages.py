@@ -31,7 +31,7 @@ from sparkbolt.faces.ui.pages import (
 TREE_STATES = {"failed": "Failed", "late": "Late", "open": "Open, by holder", "acked": "Traced"}
 """The lists of trees, by the names in URLs."""
 OPEN_MAX = 2000
-"""So many open trees are grouped by who holds them."""
+"""How many open trees are grouped by their holders."""
 LETTER_LISTS = {"waiting": "Waiting", "all": "All"}
 RAW_CHARACTERS_MAX = 20_000
 RAW = "raw-value"
@@ -198,7 +198,7 @@ def raw_text(value: Any) -> str:
         ((_, text),) = value.items()
         try:
             value = base64.b64decode(str(text), validate=True).decode("utf-8", "backslashreplace")
-        except ValueError:  # not base64: it is shown as it is
+        except ValueError:  # not base64: it is shown unchanged
             value = text
     text = "none" if value is None else str(value)
     return text if len(text) <= RAW_CHARACTERS_MAX else text[:RAW_CHARACTERS_MAX] + CUT
@@ -211,7 +211,7 @@ async def letter_of(request: Request, id_: str, letter_id: str) -> dict[str, Any
     """One letter by its id.
 
     Raises:
-        HTTPException: there is none.
+        HTTPException: there is no such letter.
     """
     found: dict[str, Any] | None = await asking_of(request).ask(id_, "letter", letter=letter_id)
     if found is None:

@@ -98,13 +98,13 @@ class Asking:
         """The entry of an id, or of a name: then of the one that runs, or else of the newest.
 
         Raises:
-            UnknownTopology: there is none.
+            UnknownTopology: there is no such topology.
             AmbiguousTopology: two of that name run.
         """
         return (await self._find(topology))[0]
 
     async def document(self, topology: str) -> TopologyDocument:
-        """As ``Operator.document``, with the entry's id as it is listed."""
+        """As ``Operator.document``, with the id from the list."""
         entry, _ = await self._find(topology)
         document = cast(TopologyDocument, await self.ask(topology, "document"))
         if document["entry"]["id"] == entry["id"]:

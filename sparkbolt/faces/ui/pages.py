@@ -94,7 +94,7 @@ def chosen(request: Request, name: str, among: Mapping[str, Any]) -> str:
 
 
 def asking_of(request: Request) -> Asking:
-    """Whom handlers ask."""
+    """The ``Asking`` of the handlers."""
     asking: Asking = request.app.state.asking
     return asking
 

@@ -71,10 +71,10 @@ class DeniedRequest(Exception):  # noqa: N818  it is an answer
 
 
 class Sessions:
-    """Sessions of browsers: cookies that only who knows the token can make. Nothing is kept, so a restart ends none."""
+    """Sessions of browsers: cookies that only the token can make. Nothing is stored, so a restart ends no session."""
 
     def __init__(self, token: str, *, clock: Callable[[], float] = time.time) -> None:
-        """Make and check sessions of those who know ``token``; another token ends all of them.
+        """Make and check the sessions of ``token``; another token ends all of them.
 
         Raises:
             ConfigError: the token is too short.
@@ -276,7 +276,7 @@ async def json_body(request: Request) -> Any:
     """The JSON of a request's body; an empty object without one, or for a form, which has a CSRF token only.
 
     Raises:
-        HTTPException: 400; it is no JSON.
+        HTTPException: 400; it is not JSON.
     """
     text = await request.body()
     if not text or request.state.form:
@@ -291,7 +291,7 @@ def form_fields(body: bytes) -> dict[str, str]:
     """The fields of a form; of one that is given twice the last.
 
     Raises:
-        DeniedRequest: it is no form.
+        DeniedRequest: it is not a form.
     """
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX))

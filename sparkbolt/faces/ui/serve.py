@@ -137,7 +137,7 @@ def server_config(app: Starlette, host: str, port: int) -> uvicorn.Config:
 
 
 class PatientProtocol(H11Protocol):
-    """uvicorn's HTTP, with an end to its patience: it waits for ever for a request's head."""
+    """uvicorn's HTTP with a timeout for a request's head, for which uvicorn waits without a limit."""
 
     _head: asyncio.TimerHandle | None = None
 
@@ -196,7 +196,7 @@ def kept_token(directory: Path | None) -> str:
     """
     if directory is None:
         return secrets.token_urlsafe(32)
-    path = directory / f"ui-token-{getpass.getuser()}"  # a shared home has users who cannot read each other's
+    path = directory / f"ui-token-{getpass.getuser()}"  # users of a shared home cannot read each other's files
     LocalFiles(str(directory), private=True).create(path.name, f"{secrets.token_urlsafe(32)}\n".encode())
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as file:
         if os.fstat(file.fileno()).st_mode & 0o077:

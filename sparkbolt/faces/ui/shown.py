@@ -103,7 +103,7 @@ def span(value: float | None) -> str:
 
 
 def utc(time_ms: float | None) -> datetime | None:
-    """A moment, or None if there is none, or if no calendar has it."""
+    """A moment, or None if there is none, or if it is outside of the calendar."""
     if time_ms is None:
         return None
     try:

@@ -163,7 +163,7 @@ def _scaled(numbers: Any, shares: dict[str, float]) -> Any:
 
 
 def empty_window(window: str) -> WindowDocument:
-    """A window of which nothing is known."""
+    """A window without data."""
     return salvage(WindowDocument, {"window": window})
 
 

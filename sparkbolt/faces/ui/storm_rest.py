@@ -120,7 +120,7 @@ async def _documents(request: Request) -> list[TopologyDocument]:
 
 
 async def cluster_summary(request: Request) -> Json:
-    """The sums of all topologies. A worker is a slot; Spark starts workers as they are needed, so none is free."""
+    """The sums of all topologies. A worker is a slot; Spark starts workers on demand, so none is free."""
     documents = await _documents(request)
     tasks = sum(head_of(each, 0)["tasksTotal"] for each in documents)
     workers = [worker for each in documents for worker in workers_of(each)]

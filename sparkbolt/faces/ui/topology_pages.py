@@ -229,7 +229,7 @@ async def component_page(request: Request) -> Response:
 
 
 def readers_of(document: TopologyDocument, component: str) -> list[tuple[str, StreamSubscription]]:
-    """Who subscribes to a component: (bolt, subscription)."""
+    """The subscribers of a component: (bolt, subscription)."""
     return [
         (other["id"], way)
         for other in document["components"]

@@ -134,7 +134,7 @@ class AcksAreDurable(Checker):
             self._failed |= set(verdict.failed) | (acked & self._letters)
 
     def told(self, driver: Driver) -> None:
-        """Check the verdicts of which spouts are about to be notified."""
+        """Check the verdicts that spouts are about to receive."""
         if not driver.coordinator.lane.tracked:
             return
         for number, buffer in driver.coordinator.buffers.items():

@@ -71,7 +71,7 @@ class Facts:
     fails: Mapping[int, Fail] = field(default_factory=dict)
     """For each failed tree of the last committed micro-batch the fail; of several, the one that the acker reports."""
     left_out: dict[int, Exclusion] = field(default_factory=dict)
-    """By micro-batch of a transactional topology: the trees that failed in it, of which nothing may be left."""
+    """By micro-batch of a transactional topology: the trees that failed in it, which must leave nothing behind."""
     outages: Outages = field(default_factory=Outages)
     """The bolts that are unavailable after the last commit, whatever drivers have died since."""
     in_vain: dict[str, int] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class Checker:
         """Called when a micro-batch is promoted, by the driver that has committed it."""
 
     def idle(self, driver: Driver, now_ms: int, due_ms: int | None) -> None:
-        """Called when there is nothing to do now; the engine would sleep until ``due_ms``, or for ever if None."""
+        """Called when there is nothing to do now; the engine would sleep until ``due_ms``, without a limit if None."""
 
     def ended(self, driver: Driver) -> None:
         """Called when everything is finished."""

@@ -44,7 +44,7 @@ _OWN_OPTIONS = ("--detach", "--log-dir")
 
 
 def start_detached(topology: Topology, given: Sequence[str], log_dir: str | None, log_format: LogFormat) -> int:
-    """Start a topology in a process of its own, wait until it is up or has failed, and say which.
+    """Start a topology in a separate process, wait until it is up or has failed, and report which.
 
     Args:
         topology: the topology.

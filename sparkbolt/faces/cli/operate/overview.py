@@ -103,7 +103,7 @@ def top_sheet(entries: Sequence[TopologyEntry], now_ms: int) -> Sheet:
 
 
 def top_line(entry: TopologyEntry, now_ms: int) -> str:
-    """One topology as a plain line, for output that is no terminal."""
+    """One topology as a plain line, for output that is not a terminal."""
     gist = entry["gist"]
     lag = "unknown" if gist["lag"] is None else f"{gist['lag']:,}"
     return (

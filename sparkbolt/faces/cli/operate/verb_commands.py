@@ -72,7 +72,7 @@ def await_end(
 
 
 def _is_leaving(entry: TopologyEntry) -> bool:
-    """Whether a topology has ended and the command that ran it has not: its exit code is still to come."""
+    """Whether a topology has ended but its command has not, so that the exit code is not known yet."""
     ours = bool(entry["command"]) and entry["exit_code"] is None
     return ours and gone(process_of(entry)) is False
 
