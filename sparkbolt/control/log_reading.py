@@ -63,7 +63,7 @@ class Wanted:
     def is_wanted(self, line: LogLine) -> bool:
         """Whether a line is about the component, if one is given, and contains the text.
 
-        A line that names no component is about it if its text does, as ``count[1] reported``.
+        A line without a component counts if its text names the component, as in ``count[1] reported``.
         """
         component = self._component
         if component is not None and line["component"] != component:

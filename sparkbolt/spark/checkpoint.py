@@ -69,7 +69,7 @@ def module_of(jvm: Any, name: str) -> Any:
 def local_files(directory: str) -> LocalFiles:
     """The files of a checkpoint in a directory, made if it is missing, without temporary files of dead processes.
 
-    If somebody removes the directory afterwards, writes fail: a topology must not go on with half a checkpoint.
+    If somebody removes the directory afterwards, writes fail: a topology must not continue with half a checkpoint.
     """
     make_folder(directory)
     files = LocalFiles(directory, keeps_root=False)
@@ -283,7 +283,7 @@ class Checkpoint:
     def _has_empty_state(self, micro_batch_id: int) -> bool:
         """Whether a file with the state of a commit is empty; if one is missing, Spark reports it.
 
-        On the file system of a cluster this is not checked: there a file exists only as it was closed.
+        On the file system of a cluster this is not checked: there a file is visible only after it was closed.
         """
         if not isinstance(self.files, LocalFiles):
             return False

@@ -199,7 +199,7 @@ def add(context: Any, path: str) -> None:
 def _let_planner_see() -> None:
     """Let Spark's planner find the sent files.
 
-    Spark gives the planner a folder below the folder of the files, and never fills it: a link makes them the same.
+    Spark gives the planner an empty folder below the folder of the files: a link makes them the same.
     """
     from pyspark import SparkFiles
 

@@ -150,7 +150,7 @@ def staged() -> Iterator[None]:
 def _collect(*, full: bool) -> None:
     """Collect cyclic garbage, and hide the rest from PySpark's own ``gc.collect()`` after each spark_task.
 
-    That is a full one, and would look at all cached state each time.
+    PySpark's collection is a full one, which would scan all cached state each time.
     """
     if full:
         gc.unfreeze()

@@ -186,8 +186,8 @@ def columns_of(spout: InletSpout) -> list[str]:
 def rows_of_inlets(frame: DataFrame, lane: Lane, inlets: Sequence[InletFrame]) -> DataFrame:
     """Add the rows of inlets to those of the lane's own source.
 
-    The lane's source stays the last: the plan's offset in Spark's log is the last of its line, and Spark
-    has asked all others for news when it asks for a plan.
+    The lane's source stays the last: the plan's offset in Spark's log is the last line, and Spark
+    requests a plan only after the latest offsets of all other sources.
     """
     whole: DataFrame | None = None
     for inlet in inlets:

@@ -305,10 +305,10 @@ def _start_hook(master: str) -> Iterator[None]:
 
 @contextmanager
 def _jvm_ends_with_its_start() -> Iterator[None]:
-    """Kill the JVM if its start is broken off, as by Ctrl-C.
+    """Kill the JVM if its start is interrupted, for example by Ctrl-C.
 
-    PySpark then removes the folder into which the JVM is to write where it listens. A JVM that cannot do so neither
-    ends nor listens to the pipe by which it would notice the end of this process.
+    PySpark then removes the folder for the file with the JVM's port. A JVM that cannot write this file neither
+    ends nor reads the pipe that signals the end of this process.
     """
     begun: list[subprocess.Popen[bytes]] = []
 
@@ -332,8 +332,8 @@ def _jvm_ends_with_its_start() -> Iterator[None]:
 def _keep_to_the_log(context: SparkContext) -> None:
     """Send errors of PySpark's accumulator connection to the log.
 
-    If a job is cancelled, this connection may break, and PySpark would print a traceback beside the sentence that tells
-    how the run ended. Nothing is lost by it.
+    If a job is cancelled, this connection may break, and PySpark would print a traceback beside the sentence about
+    the end of the run. No data is lost.
     """
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:

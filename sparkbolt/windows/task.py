@@ -142,7 +142,7 @@ class WindowTask(BoltRuntime):
     def _come_back(self) -> None:
         """Count the silence of streams from now on if the task ran late by more than the idle timeout.
 
-        While it did not run it could not receive anything, so its streams may not have been silent.
+        A task that did not run received nothing, so its streams may not have been silent.
         """
         now_ms, idle = self._context.now_ms, self._windowing.idle_timeout
         if self._marks is not None and idle is not None and now_ms - self._next_due_ms > ms(idle):

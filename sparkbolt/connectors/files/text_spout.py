@@ -88,7 +88,7 @@ class TextSpout(PicklesArguments, ColumnSource):
     side. With ``in_order=True`` each file is read to its end before the next one begins, in the order of their paths:
     for files that follow one another in time, such as one for each day.
 
-    With ``follow=True`` the spout goes on like ``tail -F``. It reads growing files up to their last newline and looks
+    With ``follow=True`` the spout works like ``tail -F``. It reads growing files up to their last newline and looks
     for new files once a second. Every plan asks the system for the size of every file, at about 2 us each. A file is
     identified by its inode, its time of creation and its beginning. So a renamed file is read to its end
     once, under its new name in the same directory or among the patterns; the file that takes its old name is read from

@@ -152,11 +152,11 @@ class KafkaCommitter:
         """Return the last txid that is committed; None if there is no marker.
 
         The consumer reads only committed offsets, so it waits for an offset whose transaction is about to end. An admin
-        client can ask for it, too, but librdkafka 2.16 then ends the process, and does not list a first offset at all.
+        client can request it, too, but librdkafka 2.16 then ends the process, and does not list a first offset at all.
 
         A broker that was killed may have lost the end of that transaction, and then keeps the offset until
-        the next transaction of this id commits. If this process never began to commit ``txid``, it is not
-        the one, and goes on: the others before it have returned.
+        the next transaction of this id commits. If this process never began to commit ``txid``, the open
+        transaction is an earlier one, whose commit has returned, so the committer continues.
         """
         kafka = client_library()
         try:

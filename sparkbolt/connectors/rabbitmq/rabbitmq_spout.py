@@ -40,7 +40,7 @@ class RabbitMQSpout(QueueSpout):
     is given up or cannot be decoded is rejected: the queue's dead letter exchange takes it if there is one, otherwise
     RabbitMQ drops it; an ERROR line reports it. With ``retry=None`` each failure puts the message back into the queue,
     without a limit. When a connection is lost, the broker delivers its open messages again; the spout reconnects and
-    goes on.
+    continues.
 
     >>> jobs = RabbitMQSpout("amqp://ann:secret@localhost:5672/", queue="jobs", value="json", outputs=["id", "task"])
     >>> print(jobs, jobs.outputs)

@@ -33,8 +33,8 @@ class IcebergBolt(TableAppender):
     Other writers may append at the same time.
 
     A tuple that does not fit ``schema`` fails alone. Without a schema types follow the values of each micro-batch; they
-    are cast to the columns of the table, and the topology stops if they cannot be. While the catalog or the storage is
-    away, the topology waits. The table, and its namespace, are created with the first rows, if there is none. The
+    are cast to the columns of the table, and the topology stops if they do not fit. If the catalog or the storage is
+    down, the topology waits. The table, and its namespace, are created with the first rows, if there is none. The
     simulator and ``TopologyTestDriver`` record rows instead of writing them (``TopologyTestDriver.unsent``).
 
     >>> catalog = {"type": "sql", "uri": "sqlite:///catalog.db", "warehouse": "file:///srv/lake"}
@@ -105,7 +105,7 @@ class IcebergBolt(TableAppender):
         """Driver: write a snapshot of the table.
 
         The library does not retry a commit that meets another writer's: that writer may have been an older driver with
-        the same micro-batch, so the table is asked first.
+        the same micro-batch, so it reads the table first.
         """
         self._opened.metadata.properties["commit.retry.num-retries"] = "0"  # it is not written to the table
         with self._opened.transaction() as transaction:

@@ -19,8 +19,8 @@ class SparkSpout(InletSpout):
 
     The DataFrame may be a stream, of any source that Structured Streaming can read; or a table, which is read once:
     the spout then ends. A row is tracked like a line of a file: its tree is acked, or it is emitted again by the retry
-    policy, and at last becomes a dead letter. How far Spark has read is committed with the micro-batch; what is not
-    acked yet is kept, by value, in the state of the spout's tasks, and never read again.
+    policy, and finally becomes a dead letter. Spark's progress is committed with the micro-batch; a row that is not
+    acked yet is kept, by value, in the state of the spout's tasks, and is never read again.
 
     >>> SparkSpout(lambda spark: spark.readStream.format("rate").load(), outputs=["value"], message_id="value").outputs
     ['value']

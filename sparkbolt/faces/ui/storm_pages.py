@@ -49,7 +49,7 @@ STATUS = {
     TopologyState.FAILED: "FAILED",
     TopologyState.DEAD: "DEAD",
 }
-"""Storm's word for each state. It has none for the last two: they are no word of its own, so that nobody takes them for
+"""Storm's word for each state. It has none for the last two: they have words of ours, so that nobody takes them for
 well."""
 
 Json = dict[str, Any]
@@ -90,8 +90,8 @@ def window_hint(window: str) -> str:
 def listed(entries: Iterable[TopologyEntry]) -> list[TopologyEntry]:
     """The topologies that Storm would list: those that run, and those that should run.
 
-    These are, of a name of which none runs, the newest if it is dead or has failed: a check that asks what runs would
-    not miss it otherwise.
+    If no topology of a name runs, the newest of that name should run if it is dead or has failed: a monitoring check
+    would not notice otherwise that it is missing.
     """
     entries = list(entries)
     running = [entry for entry in entries if TopologyState.of(entry["state"]).runs]
@@ -109,8 +109,8 @@ def listed(entries: Iterable[TopologyEntry]) -> list[TopologyEntry]:
 def window_of(document: TopologyDocument, window: str, series: SeriesDocument) -> WindowDocument:
     """The sums of a window that the document has not, from the history over it.
 
-    What components emitted, executed, acked and failed is counted from the history. How that is shared among
-    streams and tasks, what was transferred, and latencies are taken from the smallest of Storm's windows around it.
+    The emitted, executed, acked and failed tuples of components come from the history. Their distribution over
+    streams and tasks, transferred tuples and latencies come from the smallest of Storm's windows around it.
     """
     around = document["windows"].get(_around(window)) or document["windows"].get(ALL_TIME) or empty_window(window)
     shares: dict[str, dict[str, float]] = {}

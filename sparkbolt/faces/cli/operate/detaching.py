@@ -117,7 +117,7 @@ def _show_end(name: str, directory: str, out: str, code: int) -> None:
 def await_word(pipe: int, timeout_secs: float) -> str | None:
     """The message of a detached process: ``up``, ``finished``, ``stopped`` or ``failed``, and a text.
 
-    It is empty if the process has died, and None if it has said nothing in time.
+    It is empty if the process has died, and None if there is no message in time.
     """
     until, said = time.monotonic() + timeout_secs, b""
     while b"\n" not in said:
