@@ -41,7 +41,7 @@ class Verb(Row):
 
     CONTEXT = ("steering", "by", "_by", "letters")
     effect: str = ""
-    """What it does, in a sentence or two that a person reads before confirming."""
+    """Its effect, in a sentence or two that a person reads before confirming."""
     title: str = ""
     """On pages; by default its name."""
     button: str = ""
