@@ -1,7 +1,4 @@
-"""Built-in bolts: they print tuples or write them to files, databases, Kafka or RabbitMQ; and lookups.
-
-Read ``part_files`` first: it explains why a micro-batch that runs again leaves no duplicate rows.
-"""
+"""Built-in bolts: they print tuples, write them to files, databases, Kafka or RabbitMQ, or look up values."""
 
 from sparkbolt.connectors.files.dead_letter_files import FileDeadLetters, read_letters
 from sparkbolt.connectors.files.json_lines_bolt import JsonLinesBolt

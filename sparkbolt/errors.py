@@ -1,6 +1,6 @@
 """Errors: the errors that Sparkbolt raises.
 
-Rule: a message names the component or setting, the expected and the actual value, and the likely mistake.
+A message names the component or setting, the expected and the actual value, and the likely mistake.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class UnknownNameError(KeyError):
     """
 
     def __str__(self) -> str:
-        """The message as it is; a plain ``KeyError`` would show its repr."""
+        """The message itself; a plain ``KeyError`` would show its repr."""
         return str(self.args[0]) if len(self.args) == 1 else super().__str__()
 
 
@@ -92,7 +92,7 @@ class ReportedFailedException(FailedException):
     """User code of a ``BasicBolt`` raises it to fail the input tuple and to report the error (Storm's name)."""
 
 
-class Unavailable(SparkboltError):  # noqa: N818  a state of the world, as its users say it
+class Unavailable(SparkboltError):  # noqa: N818  users read it as a state
     """A bolt raises it in ``execute``, ``flush`` or ``prepare`` while something that it depends on is unavailable.
 
     The tuple fails, but the failure does not count as an attempt: its message is retried until the dependency is
@@ -105,14 +105,14 @@ class PrepareError(SparkboltError):
     """``prepare`` or ``init_state`` of a component raised an exception; it is called again for the next input."""
 
 
-class Reject(SparkboltError):  # noqa: N818  what a bolt does
+class Reject(SparkboltError):  # noqa: N818  a bolt's action
     """A bolt raises it for a tuple that can never be processed.
 
     The tuple's message is not retried, whatever the retry policy is: it becomes a dead letter at once.
     """
 
 
-class SourceUnavailable(SparkboltError):  # noqa: N818  a state of the world, as its users say it
+class SourceUnavailable(SparkboltError):  # noqa: N818  users read it as a state
     """A ``PartitionedSpout`` raises it in ``read`` or ``open`` while its source is unavailable.
 
     Raised in ``read``: the rest of the range is read again later, with the backoff of the spout's retry policy. It
@@ -178,7 +178,7 @@ class CheckpointError(SparkboltError):
 
 
 class FencedError(CheckpointError):
-    """Another driver has taken over the checkpoint, so this driver ends; nothing that it does counts any more."""
+    """Another driver has taken over the checkpoint, so this driver ends; its work does not count any more."""
 
 
 class OutdatedLifeError(SparkboltError):

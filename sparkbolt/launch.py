@@ -1,4 +1,4 @@
-"""The places of what the core calls in the packages above it; a module is imported at the first call.
+"""The import paths of the upper packages that lower ones call; a module is imported at the first call.
 
 A program that only builds a topology needs no Spark.
 """
@@ -22,7 +22,7 @@ PLACES = {
 
 
 def load(name: str) -> Any:
-    """Import what ``name`` stands for in ``PLACES``, and return it.
+    """Import the object of ``name`` in ``PLACES``, and return it.
 
     Raises:
         EngineError: it needs Spark, and the installed PySpark is not supported.

@@ -46,9 +46,9 @@ def is_asked_for() -> bool:
 
 
 def sink_for(topology: Topology, telemetry: Telemetry | None) -> TelemetrySink | None:
-    """Return the sink of a topology that starts: of the given telemetry, otherwise as the environment says.
+    """Return the sink of a topology that starts: of the given telemetry, otherwise by the environment.
 
-    What is wrong with the environment does not keep a topology from starting: it is logged.
+    An error in the environment is logged, and the topology starts anyway.
 
     Raises:
         ConfigError: the given telemetry cannot be used.
@@ -63,6 +63,6 @@ def sink_for(topology: Topology, telemetry: Telemetry | None) -> TelemetrySink |
         return OpenTelemetry().build(topology)
     except ImportError as error:
         log.info("the environment asks for traces, which need sparkbolt[otel]: there are none (%s)", error)
-    except Exception as error:  # noqa: BLE001  libraries read the environment in their own ways
+    except Exception as error:  # noqa: BLE001  libraries may raise anything about the environment
         log.error("the environment asks for traces, and they cannot be sent: %s; there are none", error)
     return None

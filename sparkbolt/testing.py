@@ -220,7 +220,7 @@ class TopologyTestDriver:
             self._closed = True
             self._engine.close()
 
-    # What a test does.
+    # Actions of a test.
 
     @folded
     def feed(
@@ -250,7 +250,7 @@ class TopologyTestDriver:
                 for any other.
 
         Raises:
-            KeyError: there is no such spout, stream or field; the message lists those that exist.
+            KeyError: the spout, stream or field does not exist; the message lists those that do.
             ValueError: the number of values is wrong, there is no such task, or ``direct_to`` does not fit the stream.
         """
         spec = self._spout(component)
@@ -296,7 +296,7 @@ class TopologyTestDriver:
     def advance(self, duration: timedelta) -> None:
         """Run until idle, then move the time forward; everything that becomes due meanwhile runs at its due time.
 
-        Messages that were fed before are processed before the time moves. Tick tuples come one by one, at their times.
+        Messages that were fed before are processed before the time moves. Each tick tuple is processed at its own time.
         A tree times out as on Spark: after ``message_timeout_secs``, at most a thirtieth of it later.
 
         Args:
@@ -320,16 +320,16 @@ class TopologyTestDriver:
 
     @outside_of_loops
     def restart(self) -> None:
-        """Kill the driver and its worker as ``kill -9`` would, and start again from what is durable.
+        """Kill the driver and its worker as ``kill -9`` would, and start again from the durable state.
 
         State and the ledger's log survive. Messages that were fed and have not finished are lost; they are neither
         acked nor failed. A spout of a queue loses its messages in the same way when its connection breaks, and the
         queue delivers them again. To test that, read ``pending`` before the restart and feed those messages again.
-        What was emitted, acked, failed and reported before stays available to the test.
+        All earlier emissions, acks, fails and reports stay available to the test.
         """
         self._engine.restart()
 
-    # What a test checks.
+    # Checks of a test.
 
     @property
     def now(self) -> datetime:
@@ -339,7 +339,7 @@ class TopologyTestDriver:
     def emitted(self, component: str, stream: str = DEFAULT_STREAM) -> list[list[Any]]:
         """The values of every tuple that a component emitted on a stream, in the order of emission.
 
-        If the component has several tasks, their tuples come in the order in which the tasks ran, and each task's
+        If the component has several tasks, their tuples are in the order in which the tasks ran, and each task's
         tuples in its own order. A spout's tuple is included once it was sent to its subscribers, not when it was fed.
         Streams without subscribers are included too.
 
@@ -351,7 +351,7 @@ class TopologyTestDriver:
             One list of values for each tuple, in the order of the stream's fields.
 
         Raises:
-            KeyError: there is no such component or stream; the message lists those that exist.
+            KeyError: the component or stream does not exist; the message lists those that do.
         """
         self._component(component)
         self._stream(component, stream)
@@ -459,7 +459,7 @@ class TopologyTestDriver:
             told = deque(message_id for message_id in spout.failed if message_id not in self._given_up[number])
             for tree in promotion.failed:
                 if (tree.component, tree.task) != (component, index) or tree.outcome == MessageOutcome.RETRY:
-                    continue  # what a bolt could not process (``Unavailable``) is pending, and is retried
+                    continue  # input of an unavailable bolt (``Unavailable``) is pending, and is retried
                 message_id = (
                     self._given_up_now(number, tree) if tree.outcome == MessageOutcome.DEAD_LETTER else told.popleft()
                 )

@@ -1,3 +1,3 @@
-"""The version, for whoever tells it."""
+"""The version of Sparkbolt."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""What of a connector travels to other processes: its arguments, and nothing that is open."""
+"""Pickles a connector for other processes: its arguments, and nothing that is open."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PicklesArguments:
         """Begin with nothing open."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what belongs to one process."""
+        """Leave out everything that belongs to one process."""
         opened = self._opened
         if opened is None:
             return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}

@@ -1,4 +1,4 @@
-"""When to connect again after a failure, and how often to say why."""
+"""Decides when to connect again after a failure, and how often to log the reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Backoff:
         """Begin with the shortest pause.
 
         Args:
-            name: what is connected to, as the log names it.
+            name: the name of the server in the log.
             secs_max: the longest pause.
         """
         self._name, self._secs_max = name, secs_max

@@ -1,4 +1,4 @@
-"""A source that is read as columns; its rows are made of them."""
+"""Reads a source as columns, and makes rows from them."""
 
 from __future__ import annotations
 

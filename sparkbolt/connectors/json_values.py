@@ -1,6 +1,6 @@
-"""How values of tuples become JSON, for each sink that writes it.
+"""Converts values of tuples to JSON for every sink that writes it.
 
-Nothing of a value is lost: a value that JSON cannot hold is a ``TypeError`` or ``ValueError`` that shows it.
+A value that JSON cannot hold without loss raises a ``TypeError`` or ``ValueError`` that shows the value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def json_of(value: Any) -> bytes:
 
     Raises:
         TypeError: JSON has no type for a value, or two keys of an object would be the same text.
-        ValueError: a number is NaN or an infinity, or a text is no Unicode.
+        ValueError: a number is NaN or an infinity, or a text is not valid Unicode.
 
     >>> json_of({"at": np.datetime64("2024-02-29T12:00:00.000000000"), "name": "né"}).decode()
     '{"at":"2024-02-29T12:00:00","name":"né"}'
@@ -56,7 +56,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 
 def _python(value: np.generic) -> Any:
-    """Return a value of NumPy as one of Python; a time that Python has no type for stays as it is."""
+    """Return a value of NumPy as one of Python; a time without a type in Python is unchanged."""
     item = value.item()
     if not isinstance(value, np.datetime64 | np.timedelta64) or not isinstance(item, int):
         return item

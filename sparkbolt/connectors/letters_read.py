@@ -1,4 +1,4 @@
-"""What a store of dead letters holds."""
+"""The contents of a store of dead letters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Place = TypeVar("Place", int, str)
 
 @dataclass
 class LettersRead(Generic[Place]):
-    """The letters of a store, and what else is in it."""
+    """The letters of a store, and the other entries in it."""
 
     letters: list[DeadLetter] = field(default_factory=list)
     """Each id once, in the order of the store."""

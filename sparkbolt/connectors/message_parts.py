@@ -1,4 +1,4 @@
-"""The parts of a message that a bolt makes of a tuple, as bytes."""
+"""Makes the parts of a message from a tuple, as bytes."""
 
 from __future__ import annotations
 

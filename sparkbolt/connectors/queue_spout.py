@@ -1,10 +1,10 @@
-"""QueueSpout: what all queue spouts have in common.
+"""QueueSpout: the base of all queue spouts.
 
 Rule 1: a message is confirmed only after its tree is complete and its work is committed.
 Rule 2: when a connection is lost, the queue takes back the messages that were open on it. The acks and fails of their
 tuples are dropped and counted.
-Rule 3: at most ``max_spout_pending`` messages are open, and the spout takes no more than the topology can process
-soon, since the queue delivers all open messages again when the driver dies.
+Rule 3: at most ``max_spout_pending`` messages are open, and the spout takes no more than the topology can process soon,
+since the queue delivers all open messages again when the driver dies.
 Rule 4: with a ``retry`` policy the engine retries a message from its memory, and the queue is notified when the message
 is done or given up. Without a policy each failure puts the message back into the queue.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RECEIVE_MAX = 1000
-"""The most messages that one call of ``receive`` is asked for: acks wait for the same thread."""
+"""The most messages that one call of ``receive`` requests: acks wait for the same thread."""
 RETRY = DEFAULT
 """The default retry policy of the spouts in this package. It is limited, because with unlimited retries a message that
 always fails would be retried at once each time."""
@@ -85,7 +85,7 @@ class QueueSpout(PicklesArguments, Spout):
     def receive(self, limit: int) -> Iterable[tuple[Hashable, Sequence[Any]] | BadMessage]:
         """Take the messages that have arrived, at most ``limit``, as (message id, values of stream ``default``).
 
-        It is called again and again. It must return at once when there is no message, and must never block for long.
+        It is called repeatedly. It must return at once when there is no message, and must never block for long.
         When a new connection has replaced an old one, call ``lost`` before you yield messages of the new one. An
         exception is reported, and the call is repeated after a pause; messages that it yielded before the exception
         count.
@@ -153,7 +153,7 @@ class QueueSpout(PicklesArguments, Spout):
         return self._dropped
 
     def next_tuple(self, collector: SpoutCollector) -> None:
-        """Emit the messages that have arrived, as far as there is room."""
+        """Emit the messages that have arrived, while there is room."""
         self._room = min(collector.room, self._open_max - len(self._open))
         if self._room < 1:
             return

@@ -1,4 +1,4 @@
-"""What a target notes of a component and a checkpoint: the last micro-batch that it has."""
+"""The note of the last micro-batch that a target has, for a component and a checkpoint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sparkbolt.errors import CheckpointError
 
 
 class CommitRefusedError(Exception):
-    """A micro-batch cannot be committed, and waiting does not mend it."""
+    """A micro-batch cannot be committed, and waiting does not help."""
 
 
 class TxidNote(NamedTuple):
@@ -20,16 +20,16 @@ class TxidNote(NamedTuple):
 
     txid: int
     rows: int | None = None
-    """How many rows it has; None if the target does not tell."""
+    """How many rows it has; None if the target does not report it."""
 
     def has(self, txid: int, rows: int, where: str, mend: str) -> bool:
         """Whether the target has a micro-batch with so many rows.
 
         Args:
             txid: the micro-batch.
-            rows: how many rows are to be written.
+            rows: the number of rows to write.
             where: the target.
-            mend: what to do if an older copy of the checkpoint was put back on purpose.
+            mend: the remedy if an older copy of the checkpoint was restored on purpose.
 
         Raises:
             CheckpointError: the target has a later micro-batch, or this one with other rows.

@@ -1,8 +1,8 @@
 """Books: the newest errors and events of a topology, kept in its driver.
 
-Rule 1: errors that are alike (same component, same text) are one entry with a count; of each component the newest
-``ERRORS_MAX`` are kept, so that one with many errors hides none of another one.
-Rule 2: the newest ``EVENTS_MAX`` events are kept, in the file ``events`` of the checkpoint too, one JSON object a line.
+Equal errors of a component are one entry with a count. The newest ``ERRORS_MAX`` of each component are kept, so that a
+component with many errors hides no errors of the others, and the newest ``EVENTS_MAX`` events, which are also in the
+file ``events`` of the checkpoint, one JSON object a line.
 """
 
 from __future__ import annotations

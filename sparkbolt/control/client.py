@@ -1,7 +1,7 @@
 """Client: asks a running topology.
 
-Rule 1: an answer comes within ``secs``, or ``NoAnswerError`` says why it did not; nothing here waits longer.
-Rule 2: what comes back is JSON of at most ``ANSWER_BYTES_MAX``; nothing is ever unpickled.
+An answer arrives within ``secs``, or ``NoAnswerError`` gives the reason. It is JSON of at most ``ANSWER_BYTES_MAX``;
+nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TCP = re.compile(r"tcp://(?:\[(.+)\]|([^:\[\]]+)):(\d+)")
 
 
 class NoAnswerError(SparkboltError):
-    """A topology did not answer in time, or nobody listens at its address."""
+    """A topology did not answer in time, or nothing listens at its address."""
 
 
 class NotAllowedError(SparkboltError):
@@ -44,9 +44,9 @@ def ask(
 
     Args:
         address: ``unix:PATH`` or ``tcp://HOST:PORT``.
-        verb: what is asked for, such as ``document``.
+        verb: the verb, such as ``document``.
         arguments: of the verb.
-        by: who asks.
+        by: the user who asks.
         token: the secret, for TCP.
         secs: how long it may take in all.
 

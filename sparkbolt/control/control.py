@@ -2,10 +2,10 @@
 
 Rule 1: a request is one line of JSON, ``{"verb": ..., "by": ..., "token": ..., "arguments": {...}}``, and so is its
 answer, ``{"answer": ...}`` or ``{"error": ..., "kind": ...}``. Nothing is ever unpickled.
-Rule 2: by default it is a Unix socket of mode 0600 in a folder of mode 0700, and the system tells who asks: this user
-or root. Only if ``SPARKBOLT_CONTROL=tcp://HOST:PORT`` says so it is TCP, on loopback if HOST is left out; then each
-request must have the token, which is compared in constant time.
-Rule 3: a limit on everything: ``REQUEST_BYTES_MAX``, ``CONNECTIONS_MAX``, ``REQUEST_SECS`` for a request to come in.
+Rule 2: by default the server listens on a Unix socket of mode 0600 in a folder of mode 0700, and the system identifies
+the caller: this user or root. With ``SPARKBOLT_CONTROL=tcp://HOST:PORT`` it listens on TCP, on loopback if HOST is left
+out; then each request must have the token, which is compared in constant time.
+Rule 3: everything has a limit: ``REQUEST_BYTES_MAX``, ``CONNECTIONS_MAX``, and ``REQUEST_SECS`` to receive a request.
 
 Prior art: the control sockets of PostgreSQL and HAProxy.
 """
@@ -36,7 +36,7 @@ CONTROL_ENV = "SPARKBOLT_CONTROL"
 REQUEST_BYTES_MAX = 64 << 10
 CONNECTIONS_MAX = 32
 REQUEST_SECS = 5.0
-"""How long a request may take to come in, and its answer to be taken."""
+"""How long the server waits to receive a request, and to send its answer."""
 LINGER_SECS = 0.5
 SOCKET_PATH_MAX = 100
 """The system allows paths of sockets of 103 to 107 characters."""
@@ -46,7 +46,7 @@ log = logging.getLogger("sparkbolt")
 
 
 class Asks(Protocol):
-    """What the server asks for an answer: ``Steering.ask``."""
+    """Returns the answer to a request: ``Steering.ask``."""
 
     def __call__(self, verb: str, arguments: Mapping[str, Any], by: str) -> Any:
         """Return the answer, which is JSON."""
@@ -85,14 +85,14 @@ class ControlServer:
         token: str | None = None,
         host: Callable[[], str] = socket.gethostname,
     ) -> None:
-        """Open the socket and begin to answer, in threads of its own.
+        """Open the socket and begin to answer, in separate threads.
 
         Args:
             ask: returns the answer to a request; it must return within a second.
-            folder: a private folder for the socket; None: one is made. The server removes only what it has made.
-            tcp: host and port, if it is to be TCP.
+            folder: a private folder for the socket; None: a new one, which the server removes at its end.
+            tcp: host and port for TCP.
             token: the secret that requests over TCP must have.
-            host: the name by which other machines know this one.
+            host: the name of this machine for other machines.
 
         Raises:
             OSError: the address cannot be used.
@@ -182,7 +182,7 @@ class ControlServer:
         try:
             lines = _Lines(connection)
             while not self._closed.is_set() and (line := lines.next()) is not None:
-                if _has_gone(connection):  # it was told that there was no answer, and would not expect it to be done
+                if _has_gone(connection):  # the client has given up, and does not expect the change any more
                     log.warning("dropped a request, because its client no longer waits for the answer")
                     return
                 connection.settimeout(REQUEST_SECS)
@@ -236,7 +236,7 @@ class ControlServer:
 
 
 class _Lines:
-    """The lines that come in over a connection."""
+    """The lines that a connection receives."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -246,7 +246,7 @@ class _Lines:
         """The next line; None if the other end has closed the connection.
 
         Raises:
-            NotAdmittedError: it is too long, or does not come in time.
+            NotAdmittedError: it is too long, or does not arrive in time.
         """
         until = time.monotonic() + REQUEST_SECS
         while b"\n" not in self._rest:
@@ -283,7 +283,7 @@ def _send(connection: socket.socket, body: Mapping[str, Any]) -> None:
 
 
 def _send_last(connection: socket.socket, body: Mapping[str, Any]) -> None:
-    """Send, and read on a little: with unread data, closing would take the answer away from the other end."""
+    """Send, and read on a little: closing with unread data would discard the answer at the other end."""
     connection.settimeout(LINGER_SECS)
     _send(connection, body)
     connection.shutdown(socket.SHUT_WR)
@@ -325,7 +325,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _peer(connection: socket.socket) -> int | None:
-    """The user at the other end of a Unix socket; None if the system does not tell."""
+    """The user at the other end of a Unix socket; None if the system does not report it."""
     if not sys.platform.startswith("linux"):
         return None
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

@@ -1,6 +1,6 @@
-"""Describe: the parts of a topology's document, made from what the driver knows.
+"""Describe: makes the parts of a topology's document from the driver's data.
 
-Rule: functions of their arguments alone; nothing here waits, locks or reads a clock.
+The functions depend on their arguments alone; nothing here waits, locks or reads a clock.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _STORM_GROUPINGS = {
 
 
 def components_of(lane: Lane) -> list[ComponentDocument]:
-    """The components as they are declared and laid out, and the acker, if anything is tracked."""
+    """The components with their declaration and layout, and the acker, if anything is tracked."""
     topology = lane.topology
     depths = lane.depths
     found = [
@@ -85,12 +85,12 @@ def type_of(spec: ComponentSpec) -> str:
 
 
 def fields_of(grouping: Grouping) -> list[str]:
-    """The fields by which a grouping chooses; none if it does not look at any."""
+    """The fields by which a grouping chooses; empty if it uses none."""
     return list(grouping.fields) if isinstance(grouping, FieldsGrouping | PartialKeyGrouping) else []
 
 
 def _plain_settings(config: Any) -> dict[str, Any]:
-    """The settings as JSON: what has no form there is printed."""
+    """The settings as JSON; values without a JSON form become text."""
     found = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -138,7 +138,7 @@ def now_of(
     memory: Sequence[MemoryDocument] = (),
     slowest: dict[str, Any] | None = None,
 ) -> NowDocument:
-    """What is so at this moment."""
+    """The present state."""
     progress, metrics = look.progress, look.metrics
     micro_batch = None
     if progress.micro_batch_id is not None:

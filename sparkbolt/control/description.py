@@ -1,6 +1,6 @@
-"""Description: what a checkpoint tells of a topology's shape, for those who look when it has ended.
+"""Description: the shape of a topology, for operators who look after it has ended.
 
-Rule: it is the file ``description`` of the checkpoint, written at each start.
+Each start writes it to the file ``description`` of the checkpoint.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Documents: the state and the numbers of a topology as JSON values.
 
-Rule 1: one shape for a topology that runs and for one that has ended: unknown values are None or empty, never missing.
-Rule 2: times are milliseconds since the epoch, names end in ``_ms``; durations in milliseconds too; sizes in bytes.
-Rule 3: counts of a window are sums over that window; the window ``all`` is since the first start with the checkpoint.
+Running and ended topologies have the same shape: unknown values are None or empty, never missing. Times (milliseconds
+since the epoch) and durations have names that end in ``_ms``; sizes are bytes. Counts of a window are sums over that
+window; the window ``all`` starts with the first start with the checkpoint.
 """
 
 from __future__ import annotations

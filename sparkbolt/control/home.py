@@ -3,16 +3,12 @@
 It lists the topologies that run, that have ended, and that died without notice.
 
     HOME/topologies/ID.json   the entry of one run (``TopologyEntry``), rewritten every few seconds while it runs
-    HOME/tokens/ID            the secret that who asks it over TCP must know
+    HOME/tokens/ID            the secret that a client needs to ask the topology over TCP
 
-Rule 1: an entry is a claim. A reader checks it: on the same machine, whether the process lives; elsewhere, whether the
-entry was rewritten within ``BEAT_LOST_SECS``. A topology that died without a word is dead, whatever its entry says.
-Rule 2: clocks of machines differ. So a reader that looks again counts by its own clock since when the entry has not
-changed, and a first look compares times of one clock, that of the file system, where it can.
-Rule 3: nobody waits for a home: what a file system does not answer within ``READ_SECS`` is taken from the last look.
-A home that is gone is no home without topologies: those of the last look stay, ``trouble`` says why, and nobody is
-taken for dead because of it.
-Rule 4: what cannot be read as an entry is not one, and is passed over: half of a disk may be lost in a power cut.
+An entry is a claim that a reader checks: on the same machine, whether the process lives; elsewhere, whether the entry
+was rewritten within ``BEAT_LOST_SECS``. Nobody waits for a home longer than ``READ_SECS``: if its file system does not
+answer, or the home is gone, the last look counts and ``trouble`` gives the reason. Files that are not valid entries are
+skipped.
 """
 
 from __future__ import annotations
@@ -53,9 +49,9 @@ ENDED_DAYS_MAX = 30
 ENTRY_BYTES_MAX = 1 << 20
 IDS_TRIED_MAX = 1000
 TAKEN_SECS = 3600.0
-"""After so long, an id that was taken and has no entry belongs to a process that has died."""
+"""After so long, a reserved id without an entry belongs to a dead process."""
 _TAKEN = b"{}\n"
-"""The content of the file by which an id is taken."""
+"""The content of the file that reserves an id."""
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -68,7 +64,7 @@ class UnknownTopologyError(SparkboltError):
 
 
 class AmbiguousTopologyError(SparkboltError):
-    """Several topologies of that name run: one of their ids says which is meant."""
+    """Several topologies of that name run: use the id of one of them."""
 
 
 def default_home() -> str:
@@ -109,12 +105,12 @@ def no_gist() -> Gist:
 
 @dataclass
 class _Watched:
-    """What this reader has seen of one entry."""
+    """This reader's observations of one entry."""
 
     stamp: Stamp
     entry: TopologyEntry
     since_s: float
-    """When this reader saw it first as it is, on its own monotonic clock."""
+    """When this reader first saw its present state, on its own monotonic clock."""
     changed: bool = False
     """Whether this reader has seen it change."""
 
@@ -165,7 +161,7 @@ class Home:
     # For readers.
 
     def entries(self) -> list[TopologyEntry]:
-        """All registered topologies, judged: those that run first, then those that have ended, the newest first.
+        """All registered topologies, judged: running ones first, then ended ones, the newest first.
 
         Raises:
             HomeError: the home has never answered this reader, and does not now.
@@ -187,7 +183,7 @@ class Home:
 
     @property
     def trouble(self) -> str | None:
-        """Why the last look failed, or has not come back, in a sentence; ``entries`` are of an earlier one then."""
+        """Why the last look failed, or has not returned, in a sentence; ``entries`` are then of an earlier look."""
         reading = self._reading
         if reading is not None and not reading.done():
             return f"the home {self.place} does not answer"
@@ -205,11 +201,11 @@ class Home:
                     watched[name] = one
             self._watched, self._last = watched, [one.entry for one in watched.values()]
             self._trouble, self._looked_s = None, self._mono()
-        except Exception as error:  # noqa: BLE001  any file system may be gone in its own way
+        except Exception as error:  # noqa: BLE001  a file system may raise anything
             self._trouble = f"{type(error).__name__}: {error}"
 
     def _is_gone(self) -> bool:
-        """Whether the home, or what it held, is there no more; then the last look stays as it is."""
+        """Whether the home or its content is gone; then the last look stays."""
         if self._last:
             if self.files.exists(FOLDER):
                 return False
@@ -249,7 +245,7 @@ class Home:
         return dead
 
     def _silent_secs(self, entry: TopologyEntry) -> float:
-        """The seconds since an entry was last rewritten, as this reader has seen (rule 2)."""
+        """The seconds since an entry was last rewritten, by one clock if possible: clocks of machines differ."""
         watched = self._watched.get(f"{entry['id']}.json")
         blind = self._mono() - self._looked_s if self.trouble is not None else 0.0
         own = self._mono() - blind - watched.since_s if watched is not None else 0.0
@@ -257,7 +253,7 @@ class Home:
             return own
         modified_ms = watched.stamp.modified_ns // 1_000_000
         age = time.time() - blind - max(entry["beat_ms"], modified_ms) / 1000
-        if age > BEAT_LOST_SECS:  # the clocks may differ: what does the clock of the file system say?
+        if age > BEAT_LOST_SECS:  # the clocks may differ, so ask the clock of the file system
             now_ms = self.files.now_ms()
             age = age if now_ms is None else (now_ms - modified_ms) / 1000
         return max(own, age)
@@ -331,7 +327,7 @@ class Home:
     def prune(self) -> None:
         """Remove the entries of topologies that ended long ago, and all but the newest ``ENDED_MAX``.
 
-        Also what processes left that died: unfinished files, and ids that were taken and have no entry.
+        Also the remains of dead processes: unfinished files, and reserved ids without an entry.
         """
         ended = [entry for entry in self.entries() if not TopologyState.of(entry["state"]).runs]
         ended.sort(key=lambda entry: entry["ended_ms"] or entry["beat_ms"], reverse=True)
@@ -348,7 +344,7 @@ class Home:
 
 
 def safe(name: str) -> str:
-    """A name as part of an id: it may stand in a URL and be a file's name.
+    """A name as part of an id, which is valid in a URL and as a file's name.
 
     >>> safe("word count/2"), safe("../x")
     ('word_count_2', '_._x')

@@ -1,9 +1,8 @@
-"""Intent: what operators have asked of a topology, and what outlives its process.
+"""Intent: the operators' requests that outlive a topology's process.
 
-Rule 1: it is the file ``control`` of the checkpoint, one JSON object, written before a request is answered as done.
-Rule 2: a value is checked when it is asked for and again when it is read: a file of another version, or one that was
-edited by hand, changes what it can, and the rest is passed over.
-Rule 3: there is a limit on everything: ``TRACES_MAX`` messages are traced, the oldest wish makes room.
+They are in the file ``control`` of the checkpoint, one JSON object, which is written before a request is answered as
+done. Values are checked both when an operator asks and when the file is read; invalid values in the file are skipped.
+At most ``TRACES_MAX`` messages are traced; a further one replaces the oldest.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ class Setting:
     """A setting that can be changed while a topology runs."""
 
     about: str
-    """What it means, in a sentence."""
+    """Its meaning, in a sentence."""
     expected: str
-    """What a value must be, in words."""
+    """The valid values, in words."""
     parse: Callable[[str], Any]
-    """Returns the value of a text; raises ``ValueError`` if it is none."""
+    """Returns the value of a text; raises ``ValueError`` if the text is invalid."""
     field: str
     """Its name in ``Config``."""
     of_component: bool = False
@@ -123,7 +122,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Intent:
-    """What operators have asked for, and what has not been undone.
+    """The operators' requests that are still in force.
 
     >>> intent = Intent().with_setting("max-spout-pending", "lines", 10)
     >>> Intent.loads(intent.dumps()) == intent
@@ -132,7 +131,7 @@ class Intent:
 
     active: bool = True
     by: str = ""
-    """Who has activated or deactivated it last; empty: nobody has."""
+    """The user who activated or deactivated it last; empty: nobody has."""
     since_ms: int = 0
     """When that was, in milliseconds since the epoch."""
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -161,7 +160,7 @@ class Intent:
         return replace(self, traces=tuple(one for one in self.traces if one.message != message))
 
     def overrides(self, topology: Topology) -> Overrides:
-        """What applies instead of the topology's settings; values for components that are gone are left out."""
+        """The values that replace the topology's settings; those for components that are gone are left out."""
         return Overrides(
             max_spout_pending=self._by_component("max-spout-pending", pending_components(topology)),
             micro_batch_target_ms=self.settings.get("micro-batch-target", {}).get(""),
@@ -215,7 +214,7 @@ class Intent:
 
 
 def pending_components(topology: Topology) -> list[str]:
-    """The components for which ``max-spout-pending`` says something: spouts, and bolts that start trees."""
+    """The components to which ``max-spout-pending`` applies: spouts, and bolts that start trees."""
     starters = [spec.id for spec in topology.bolts if getattr(spec.component, "starts_trees", False)]
     return [*(spec.id for spec in topology.spouts), *starters]
 
@@ -226,11 +225,11 @@ def retrying_components(topology: Topology) -> list[str]:
 
 
 def checked_setting(topology: Topology, key: str, value: str, component: str | None) -> tuple[str, str, Any]:
-    """A setting as it is stored: its name, the component (or an empty text), and the value (``RESET`` undoes it).
+    """A stored setting: its name, the component (or an empty text), and the value (``RESET`` undoes it).
 
     Raises:
-        ConfigError: the setting cannot be changed while the topology runs, the value is none, or the component has no
-            such setting. The message says what can be.
+        ConfigError: the setting is fixed while the topology runs, the value is invalid, or the component has no
+            such setting. The message lists the valid ones.
     """
     name = key.strip().lower().replace("_", "-").removesuffix("-ms").removesuffix("-secs")
     setting = SETTINGS.get(name)

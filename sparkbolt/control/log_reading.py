@@ -1,8 +1,7 @@
-"""Log reading: the newest lines of a log, and those that come.
+"""Log reading: the newest lines of a log, and the lines that follow.
 
-Rule 1: files are read backwards from their end, and of no more than ``SEARCHED_BYTES_MAX`` bytes, so that a log of any
-size answers in a moment.
-Rule 2: files may be rotated at any time while they are read: no line is skipped, and none is read twice.
+Files are read backwards from their end, at most ``SEARCHED_BYTES_MAX`` bytes, so that a log of any size answers at
+once. Files may be rotated during reading: no line is skipped or read twice.
 """
 
 from __future__ import annotations
@@ -59,12 +58,12 @@ class Wanted:
         self._component = component
         self._search = search.casefold()
         self._plain = not (set(f"{component or ''}{search}") & set('"\\\n\t'))
-        """Whether JSON contains what is searched for as it is."""
+        """Whether JSON contains the searched text unchanged."""
 
     def is_wanted(self, line: LogLine) -> bool:
         """Whether a line is about the component, if one is given, and contains the text.
 
-        A line that names no component is about it if its text does, as ``count[1] reported``.
+        A line without a component counts if its text names the component, as in ``count[1] reported``.
         """
         component = self._component
         if component is not None and line["component"] != component:
@@ -79,7 +78,7 @@ class Wanted:
         further: list[str] = []
         for one in written:
             if not one and not further:
-                continue  # what stands behind the last line feed
+                continue  # the rest after the last line feed
             further.append(one)
             if not _may_be_head(one):
                 continue
@@ -101,7 +100,7 @@ class Wanted:
             if self._search and self._search not in whole.casefold():
                 return None
         line = read_line(self._topology, whole)
-        if line is None and len(written) > 1:  # JSON, and below it what another program has written
+        if line is None and len(written) > 1:  # JSON, followed by lines of another program
             line = read_line(self._topology, written[0])
             if line is not None:
                 line["text"] = "\n".join([line["text"], *written[1:]])

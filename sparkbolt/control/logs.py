@@ -1,13 +1,12 @@
-"""Logs: what a topology says, in files with rotation.
+"""Logs: the log of a topology, in files with rotation.
 
-Rule 1: a log belongs to one topology and one process; a second process is refused. ``DIRECTORY/NAME.log`` is written;
-older lines are in ``NAME.log.1`` and so on, the oldest files are removed.
-Rule 2: every line has a time, and says which component, task, micro-batch and tree it is about, where that is known.
-No text that is logged or printed can look like the head of a line: in text its further lines are indented.
-Rule 3: a log never fails a topology: if the disk is full, that is said once on standard error, and lines are lost.
-Rule 4: files are readable by their owner only (mode 0600).
+The log belongs to one topology and one process, and a second process is refused. ``DIRECTORY/NAME.log`` is written;
+older lines are in ``NAME.log.1`` and so on, and the oldest files are removed. Files have mode 0600. If the disk is
+full, lines are lost, which is reported once on standard error; the topology runs on.
 
-Engine and users give a log record its fields with ``extra=``: ``component``, ``task``, ``micro_batch`` and ``root``.
+Every line has a time and, if known, component, task, micro-batch and tree. Further lines of a text are indented, so
+that no logged text can look like the head of a line. Engine and users give a log record its fields with ``extra=``:
+``component``, ``task``, ``micro_batch`` and ``root``.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ PRINTED = "PRINT"
 PRINTED_NUMBER = 25
 """Its number among the levels of ``logging``."""
 INDENT = "    "
-"""Stands before the further lines of a text."""
+"""The indent of the further lines of a text."""
 ENGINE = "sparkbolt"
 """The logger of the engine."""
 _EXPLAINED = ("py4j",)
@@ -58,7 +57,7 @@ class LogFormat(Word):
 
 
 class LogFields(TypedDict, total=False):
-    """What a line is about, as ``extra=`` of a log record."""
+    """The subject of a line, as ``extra=`` of a log record."""
 
     component: str
     task: int
@@ -205,7 +204,7 @@ def line_of(record: logging.LogRecord, topology: str) -> LogLine:
 
 
 class _Files(RotatingFileHandler):
-    """The files: only their owner reads them; an error is said once."""
+    """The files: only their owner reads them; an error is reported once."""
 
     def _open(self) -> io.TextIOWrapper:
         return open(  # type: ignore[return-value]
@@ -234,7 +233,7 @@ class _Files(RotatingFileHandler):
             return True
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  the name is that of ``logging``
-        """Say on the process's own standard error, which may be redirected into this log, that lines are lost."""
+        """Report lost lines on the process's own standard error, which may be redirected into this log."""
         if not self.said:
             self.said = True
             text = f"the log {self.baseFilename} cannot be written, and lines are lost: {sys.exc_info()[1]}\n"
@@ -356,9 +355,9 @@ class TopologyLog:
 
     @contextmanager
     def prints_taken(self, *, shown: bool = True) -> Iterator[None]:
-        """Inside of the block: take what this process prints, too; ``shown`` says whether it is also shown as ever.
+        """Inside of the block, log also the output of this process; with ``shown`` it is still printed, too.
 
-        What is printed in ``not_taken`` is shown only.
+        Output inside of ``not_taken`` is only printed.
         """
         if isinstance(sys.stdout, _Lines):  # they are taken already
             yield
@@ -378,7 +377,7 @@ class TopologyLog:
 
     @contextmanager
     def not_taken(self) -> Iterator[None]:
-        """Inside of the block, in this thread: what is printed is not taken, since it was logged already."""
+        """Inside of the block, do not log this thread's output, since it was logged already."""
         self._shown.only = True
         try:
             yield
@@ -387,12 +386,12 @@ class TopologyLog:
 
     @property
     def takes(self) -> bool:
-        """Whether what this thread prints is taken."""
+        """Whether this thread's output is logged."""
         return not getattr(self._shown, "only", False)
 
 
 class _Lines(io.TextIOBase):
-    """A standard output whose whole lines go to a log, and everything, as it comes, to another stream if there is one.
+    """A standard output that copies whole lines to a log, and everything at once to another stream, if there is one.
 
     Each thread has its own unfinished line, so that lines of several threads are not mixed.
     """

@@ -1,7 +1,7 @@
-"""Operable: what a running topology must be able to do so that it can be operated from outside.
+"""Operable: the interface through which a running topology is operated from outside.
 
-Rule: ``look`` and ``state`` never wait for a micro-batch. The others may wait: ``steering`` calls them in a thread of
-its own.
+``look`` and ``state`` never wait for a micro-batch. The other methods may wait: ``steering`` calls them in a separate
+thread.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from sparkbolt.observe.measurements import Flow, FlowCounts
 
 @dataclass(frozen=True)
 class TopologyView:
-    """What a running topology shows at a moment."""
+    """The numbers of a running topology at a moment."""
 
     state: TopologyState
     why: str | None = None
-    """Why it is in this state, or what is wrong; None if all is well."""
+    """The reason of its state, or a problem; None if all is well."""
     metrics: TopologyMetrics = field(default_factory=TopologyMetrics)
     """As of the last micro-batch that was promoted, if ``fresh`` is False."""
     fresh: bool = False
@@ -46,7 +46,7 @@ class Places:
 
 
 class Operable(Protocol):
-    """A running topology, for those who operate it. All methods may be called from any thread."""
+    """A running topology, for its operators. All methods may be called from any thread."""
 
     @property
     def lane(self) -> Lane:
@@ -64,7 +64,7 @@ class Operable(Protocol):
         """Where it runs."""
 
     def look(self, patience_secs: float) -> TopologyView:
-        """What it shows now; waits at most ``patience_secs`` for fresh numbers, and then gives the last ones."""
+        """Its present numbers; waits at most ``patience_secs`` for fresh ones, and then returns the last ones."""
 
     def history(self) -> History | None:
         """The history as it is now; None if there is none. It waits for nothing."""
@@ -93,7 +93,7 @@ class Operable(Protocol):
         """
 
     def override(self, overrides: Overrides) -> None:
-        """Let changed settings apply, in this life and those that follow.
+        """Apply changed settings, in this life and those that follow.
 
         Raises:
             EngineError: the topology was stopped.

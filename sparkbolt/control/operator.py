@@ -1,9 +1,8 @@
-"""Operator: the one way to ask about topologies, and to change them, from outside.
+"""Operator: the one interface through which the command line, REST and UI ask about topologies and change them.
 
-Rule 1: command line, REST and UI ask here and nowhere else.
-Rule 2: a topology that runs is asked; if it does not answer within ``ANSWER_SECS``, or has ended, its registration and
-its checkpoint answer. Nothing here waits for a micro-batch.
-Rule 3: nothing here raises for a topology in trouble: what cannot be known is None, empty, or a sentence in ``why``.
+A topology that runs is asked; if it does not answer within ``ANSWER_SECS``, or has ended, its registration and its
+checkpoint answer. Nothing here waits for a micro-batch, and nothing raises for a topology in trouble: an unknown value
+is None, empty, or a sentence in ``why``.
 """
 
 from __future__ import annotations
@@ -62,14 +61,14 @@ class Operator(Views):
         Args:
             home: where topologies are registered.
             open_files: opens the checkpoint of a path or URL for reading; with ``write=True`` for changes.
-            client_config: a file with properties of Kafka's client, for dead letters that go to Kafka or come from it.
+            client_config: a file with properties of Kafka's client, for dead letters in Kafka.
         """
         self.home = Home(home)
         self._open_files, self._client_config = open_files, client_config
         self._lock = threading.Lock()
         self._pasts: OrderedDict[str, Past] = OrderedDict()
 
-    # What is known. TOPOLOGY is an id, a name (then the newest of that name, one that runs before others), or the
+    # Questions. TOPOLOGY is an id, a name (then the newest of that name, one that runs before others), or the
     # path of a checkpoint.
 
     @question("")
@@ -298,7 +297,7 @@ class Operator(Views):
     # Changes. Each is written to the topology's events with ``by``.
 
     def change(self, topology: str, verb: str, /, *, by: str, **arguments: Any) -> Answer:
-        """Do what a row of ``VERBS`` says.
+        """Perform a row of ``VERBS``.
 
         A topology that does not run refuses it, unless the verb is about dead letters.
         """
@@ -316,7 +315,7 @@ class Operator(Views):
         return cast(Answer, answer) if isinstance(answer, dict) else refused(why or "there is no answer")
 
     def _asked(self, entry: TopologyEntry, verb: str, arguments: dict[str, Any], by: str) -> tuple[Any, str | None]:
-        """The answer of a topology, or None and a sentence about why there is none."""
+        """The answer of a topology, or None and a sentence with the reason."""
         address = entry["control"]
         if address is None:
             return None, f"topology {entry['id']} cannot be reached: it has not registered an address"
@@ -327,7 +326,7 @@ class Operator(Views):
             return None, str(error) + self._elsewhere(entry, address)
         except (NotAllowedError, WrongRequestError) as error:
             return None, str(error)
-        except Exception as error:  # noqa: BLE001  rule 3: the home may be gone in its own way
+        except Exception as error:  # noqa: BLE001  the file system of the home may raise anything
             return None, line_of(error)
 
     @staticmethod
@@ -351,7 +350,7 @@ class Operator(Views):
             answer: Answer = act(self._letters_of(past))
         except SparkboltError as error:
             return refused(str(error))
-        except Exception as error:  # noqa: BLE001  a full disk: who asked is told
+        except Exception as error:  # noqa: BLE001  such as a full disk: the answer reports it
             return refused(line_of(error))
         if not answer["refused"]:
             self._note(entry, past, answer["text"], by)
@@ -361,7 +360,7 @@ class Operator(Views):
         return TopologyLetters(past.directory, past.description(), self._open_files, self._client_config)
 
     def _note(self, entry: TopologyEntry, past: Past, text: str, by: str) -> None:
-        """Note what was done with dead letters: the topology does, or the checkpoint if it has ended or is ending."""
+        """Note an action on dead letters: in the topology, or in the checkpoint if it has ended or is ending."""
         if TopologyState.of(entry["state"]).runs:
             answer, _ = self._asked(entry, "note", {"kind": "letters", "text": text}, by)
             if answer is not None and not answer["refused"]:
@@ -385,7 +384,7 @@ class Operator(Views):
                 return known
         try:
             past = Past(checkpoint, self._open_files(checkpoint))
-        except Exception as error:  # noqa: BLE001  rule 3
+        except Exception as error:  # noqa: BLE001  trouble is part of the answer
             log.debug("checkpoint %s cannot be opened: %s", checkpoint, line_of(error))
             return None
         with self._lock:

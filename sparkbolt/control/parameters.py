@@ -1,6 +1,6 @@
 """Parameters of verbs and questions, declared once for the command line, REST, forms and the control socket.
 
-Rule: every entrance reads a value through its parameter, ``of_text`` or ``of_json``, which checks it.
+Each of them reads a value through its parameter, ``of_text`` or ``of_json``, which checks it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BOOLEANS = {"0": False, "false": False, "1": True, "true": True}
 
 
 def duration_secs(text: str) -> float | None:
-    """A duration such as ``30s``, ``5m`` or ``1.5h``, in seconds; None if the text is none.
+    """A duration such as ``30s``, ``5m`` or ``1.5h``, in seconds; None if the text is not a duration.
 
     >>> duration_secs("5m"), duration_secs("0"), duration_secs("soon")
     (300.0, 0.0, None)
@@ -85,7 +85,7 @@ class Parameter:
 
     @property
     def picks(self) -> tuple[str, ...]:
-        """What a form offers to choose from; empty if any text may be typed."""
+        """The choices of a form; empty if you may type any text."""
         return ("false", "true") if self.plain_kind is bool else self.choices
 
     @property
@@ -117,7 +117,7 @@ class Parameter:
         """The value of a text.
 
         Raises:
-            MismatchError: the text is none of the values that it allows.
+            MismatchError: the text is not an allowed value.
         """
         return self._checked(self._value_of(text), text)
 
@@ -137,7 +137,7 @@ class Parameter:
         """A value of JSON.
 
         Raises:
-            MismatchError: it has another type, or is none of the values that it allows.
+            MismatchError: it has another type, or is not an allowed value.
         """
         try:
             found = coder(self.kind).decode(value)
@@ -162,7 +162,7 @@ def _whole(text: str) -> int | None:
 
 
 class _Names(dict[str, Any]):
-    """The names of a module; those that it imports for types only mean anything."""
+    """The names of a module; a name that it imports only for types means ``Any``."""
 
     def __missing__(self, name: str) -> Any:
         return Any
@@ -175,7 +175,7 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def parameters_of(function: Callable[..., Any], context: Collection[str] = ()) -> tuple[Parameter, ...]:
-    """The parameters that a function's docstring describes, with what a ``Parameter`` in their annotations says.
+    """The parameters that a function's docstring describes, with the ``Parameter`` in their annotations.
 
     Those in ``context`` are left out.
 
@@ -213,7 +213,7 @@ def parameters_of(function: Callable[..., Any], context: Collection[str] = ()) -
 
 
 def _phrases_in(docstring: str) -> dict[str, str]:
-    """By parameter, what the section ``Args`` of a docstring says."""
+    """By parameter, its description in the section ``Args`` of a docstring."""
     section = re.search(r"^Args:\n((?: {4}.*\n?)+)", docstring, re.MULTILINE)
     pairs = re.findall(r"^ {4}(\w+): ((?:.+\n?)(?: {8}.*\n?)*)", section[1] if section else "", re.MULTILINE)
     return {name: " ".join(phrase.split()).removesuffix(".") for name, phrase in pairs}
@@ -221,7 +221,7 @@ def _phrases_in(docstring: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Row:
-    """What verbs and questions have in common; it follows from a function."""
+    """The base of verbs and questions; it follows from a function."""
 
     name: str
     about: str
@@ -229,7 +229,7 @@ class Row:
     parameters: tuple[Parameter, ...]
     act: Callable[..., Any]
     CONTEXT: ClassVar[tuple[str, ...]] = ()
-    """Parameters of the function that are no arguments."""
+    """Parameters of the function that are not arguments."""
 
     @classmethod
     def of(cls, function: Callable[..., Any], **more: Any) -> Self:
@@ -243,7 +243,7 @@ class Row:
         return name.rstrip("_")
 
     def read(self, arguments: object) -> dict[str, Any]:
-        """Check arguments that come as JSON, and add defaults.
+        """Check arguments from JSON, and add defaults.
 
         Raises:
             MismatchError: an argument is missing, unknown or wrong.

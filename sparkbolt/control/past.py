@@ -1,8 +1,7 @@
-"""Past: what a checkpoint tells of a topology, whether it runs or not.
+"""Past: the data of a topology that its checkpoint holds, whether the topology runs or not.
 
-Rule 1: it only reads, and it never raises: a checkpoint that is damaged or gone tells nothing, and ``trouble`` says so.
-Rule 2: a ledger is loaded again only when the checkpoint has changed, and a large one less often: loading takes a fifth
-of the time at most.
+It only reads, and it never raises: for a checkpoint that is damaged or gone, ``trouble`` gives the reason. A ledger is
+loaded again only after the checkpoint has changed, and loading takes a fifth of the time at most.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Past:
                     self._signature = signature
                     self._rests_until_s = time.monotonic() + REST * (time.monotonic() - began_s)
                 self.trouble = None
-            except Exception as error:  # noqa: BLE001  rule 1: a file system may be gone in its own way
+            except Exception as error:  # noqa: BLE001  a file system may raise anything
                 self._reader, self._signature = None, None
                 self.trouble = str(error) if isinstance(error, SparkboltError) else line_of(error)
             return self._reader
@@ -71,7 +70,7 @@ class Past:
     def _told(self, ask: Callable[[], Any], otherwise: Any) -> Any:
         try:
             return ask()
-        except Exception as error:  # noqa: BLE001  rule 1
+        except Exception as error:  # noqa: BLE001  a damaged checkpoint may raise anything
             self.trouble = str(error) if isinstance(error, SparkboltError) else line_of(error)
             return otherwise
 
@@ -110,7 +109,7 @@ class Past:
         files.write(EVENTS_FILE, book.dumps())
 
     def errors(self) -> list[ErrorDocument]:
-        """The errors that failed trees, as far as their stories are kept, as an ``ErrorBook`` keeps them."""
+        """The errors that failed trees with a kept story, as an ``ErrorBook`` keeps them."""
         reader, book = self.reader(), ErrorBook("")
         for tree in reader.failed_trees() if reader is not None else ():
             fail = tree.fail

@@ -1,8 +1,7 @@
-"""Presence: all by which a running topology is seen and steered from outside, from its start to its end.
+"""Presence: registration, control socket and beats of a running topology, from its start to its end.
 
-Rule 1: nothing here may fail a topology: a home that cannot be written to, or a socket that cannot be made, is logged,
-and the topology runs without.
-Rule 2: the entry tells how the topology ended before the process is allowed to end.
+Nothing here fails a topology: if the home cannot be written to, or the socket cannot be made, that is logged, and the
+topology runs without it. The process ends only after the entry says how the topology ended.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ log = logging.getLogger("sparkbolt")
 
 
 class Presence:
-    """One topology in this process, as it is seen from outside."""
+    """One topology in this process, for observers outside."""
 
     def __init__(
         self, name: str, checkpoint: str | None, *, directory: str | None = None, log_directory: str | None = None
@@ -56,23 +55,23 @@ class Presence:
             entry["log_directory"] = log_directory
             self._registration = Registration(self._home, entry, self._news)
             self._registration.begin()
-        except Exception as error:  # noqa: BLE001  rule 1
+        except Exception as error:  # noqa: BLE001  operators never fail a topology
             log.warning("topology %r is not registered: %s", name, _text(error))
 
     @property
     def entry(self) -> TopologyEntry | None:
-        """The entry as it was told last; None if the topology is not registered."""
+        """The last written entry; None if the topology is not registered."""
         return self._registration.entry if self._registration is not None else None
 
     def attach(self, operable: Operable, folder: str | None = None) -> Steering:
-        """Let operators steer a topology that is about to process: what they asked for earlier applies from now on.
+        """Let operators steer a topology that is about to process: their earlier requests apply from now on.
 
         Args:
             operable: the topology.
             folder: a private folder for the socket, if its path is short enough; None: one is made.
 
         Raises:
-            SparkboltError: what was asked for earlier cannot apply, since the topology was stopped meanwhile.
+            SparkboltError: earlier requests cannot apply, since the topology was stopped meanwhile.
         """
         steering = Steering(operable, entry=lambda: self.entry or _unregistered(operable))
         steering.apply_first()
@@ -128,7 +127,7 @@ class Presence:
             try:
                 if server is not None and server.address.startswith("tcp:"):
                     self._home.remove_token(self._registration.entry["id"])
-            except Exception as error:  # noqa: BLE001  rule 1
+            except Exception as error:  # noqa: BLE001  operators never fail a topology
                 log.debug("a token cannot be removed: %s", _text(error))
 
     def exits(self, exit_code: int) -> None:

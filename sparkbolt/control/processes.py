@@ -1,8 +1,8 @@
-"""Processes: which process is this, and does that one still live?
+"""Processes: identifies a process, and decides whether it still lives.
 
-Rule 1: a process number says nothing by itself: it counts only within one boot of one machine (in one container), and
-it is used again. So a note has the number, when the process was started, and the space in which the number counts.
-Rule 2: what cannot be known is not guessed: then ``gone`` is None.
+A pid is unique only within one boot of one machine (or container), and the system reuses it. So a note has the pid, the
+start time of the process, and the space in which the pid counts. If a process cannot be judged from here, ``gone`` is
+None.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ProcessNote:
-    """What identifies a process from outside."""
+    """Identifies a process from outside."""
 
     host: str
     pid: int
@@ -33,7 +33,7 @@ def this_process() -> ProcessNote:
 
 @cache
 def pid_space() -> str:
-    """The boot of this machine and the process namespace of this process; empty if the system does not tell."""
+    """The boot of this machine and the process namespace of this process; empty if the system does not report them."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
@@ -44,7 +44,7 @@ def pid_space() -> str:
 def started_of(pid: int) -> float | None:
     """When a process was started, in seconds since the machine's boot; None if there is none, or it has ended.
 
-    A process that has ended and whose parent has not asked for its end yet counts as ended.
+    A process counts as ended even if its parent has not waited for it yet.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

@@ -1,6 +1,6 @@
-"""Questions: what can be asked about topologies, one method of ``Operator`` each.
+"""Questions: what you can ask about topologies, one method of ``Operator`` each.
 
-REST with its schema follows from the row in ``QUESTIONS`` that the decorator makes.
+The decorator adds a row to ``QUESTIONS``, from which REST and its schema follow.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Registration: a running topology tells the home that it lives.
+"""Registration: a running topology reports to the home that it lives.
 
-Rule 1: it has a thread of its own. Whatever the home does (it is gone, full, or does not answer), the engine never
-waits for it; a failure is logged once, and the entry is written again as soon as that is possible.
-Rule 2: each beat writes the whole entry, so an entry that somebody has removed comes back.
-Rule 3: the last entry, which tells how the topology ended, is waited for, but for ``LAST_SECS`` at most.
+A separate thread writes the entry, so the engine never waits for the home. A failure is logged once, and the entry is
+written again as soon as possible. Each beat writes the whole entry, so an entry that somebody has removed is restored.
+The end of a topology waits for its last entry, for ``LAST_SECS`` at most.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ log = logging.getLogger("sparkbolt")
 
 
 class News(TypedDict, total=False):
-    """What has changed about a topology since the last beat; what is missing is as it was."""
+    """The changes of a topology since the last beat; missing fields are unchanged."""
 
     state: str
     why: str | None
@@ -137,7 +136,7 @@ class Registration:
 
     @property
     def entry(self) -> TopologyEntry:
-        """The entry as it was told last."""
+        """The last written entry."""
         with self._lock:
             return self._entry
 
@@ -211,7 +210,7 @@ class Registration:
         entry = self.entry
         try:
             self._home.write(entry, durable=durable)
-        except Exception as error:  # noqa: BLE001  any file system may be gone in its own way
+        except Exception as error:  # noqa: BLE001  a file system may raise anything
             if self._trouble is None:
                 log.warning(
                     "topology %s cannot be registered in %s (%s): it continues to run, but `sparkbolt list` may show "

@@ -1,10 +1,9 @@
-"""Steering: what becomes of a request to a running topology.
+"""Steering: carries out the requests to a running topology.
 
-Rule 1: what is asked for is durable in the checkpoint (``intent``) before it applies, so that it also holds after a
-crash. ``kill`` and ``restart`` are not remembered: a topology that was killed runs when it is started again.
-Rule 2: requests are carried out one after another, by one thread. A request waits ``WAIT_SECS`` for it; if the thread
-is not done then, since the engine is busy, the answer says that it was accepted, and it is carried out later.
-Rule 3: ``document`` waits for nothing: what the engine does not show at once is as of the last micro-batch.
+A request is durable in the checkpoint (``intent``) before it applies, so that it also holds after a crash; only
+``kill`` and ``restart`` are not remembered. One thread carries out the requests in order. A request waits ``WAIT_SECS``
+for it; if the engine is busy for longer, the answer says that the request was accepted, and it is carried out later.
+``document`` never waits: its values may be those of the last micro-batch.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def _read(operable: Operable, name: str) -> bytes | None:
     """A file of the checkpoint that nothing depends on; None if it cannot be read."""
     try:
         return operable.read(name)
-    except Exception as error:  # noqa: BLE001  a file system may fail in its own way
+    except Exception as error:  # noqa: BLE001  a file system may raise anything
         log.warning(
             "%s of checkpoint %s cannot be read (%s): a new file replaces it", name, operable.checkpoint, line_of(error)
         )
@@ -78,7 +77,7 @@ class Steering:
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         wait_secs: float = WAIT_SECS,
     ) -> None:
-        """Read what operators have asked for earlier; ``apply_first`` lets it apply.
+        """Read the operators' earlier requests; ``apply_first`` applies them.
 
         Args:
             operable: the topology.
@@ -101,18 +100,18 @@ class Steering:
 
     @property
     def intent(self) -> Intent:
-        """What operators have asked for."""
+        """The operators' requests."""
         return self._intent
 
     @property
     def topology(self) -> Topology:
-        """The topology as it is declared."""
+        """The declared topology."""
         return self.operable.lane.topology
 
     # The life of it.
 
     def apply_first(self) -> None:
-        """Let apply what was asked for in earlier runs; called once, before the topology processes anything."""
+        """Apply the requests of earlier runs; called once, before the topology processes anything."""
         intent = self._intent
         self.apply()
         self.note("started", self._started_text())
@@ -139,7 +138,7 @@ class Steering:
         self._thread.start()
 
     def end(self) -> None:
-        """Carry out what was accepted, write the events, and end; waits a little for it."""
+        """Carry out accepted requests, write the events, and end; waits a little for it."""
         self._ended.set()
         try:
             self._jobs.put_nowait(None)
@@ -183,10 +182,10 @@ class Steering:
         return {**gist, "rate": round(self._rate.seen(gist["acked"], time.monotonic()), 3)}
 
     def last_gist(self) -> Gist | None:
-        """The numbers with which the topology ends; None if they cannot be told."""
+        """The numbers with which the topology ends; None if they are unknown."""
         try:
             return {**self.gist(self.operable.look(0.0)), "rate": 0.0}
-        except Exception as error:  # noqa: BLE001  it ends all the same
+        except Exception as error:  # noqa: BLE001  it ends anyway
             log.debug("the last numbers of topology %r cannot be read: %s", self.topology.name, line_of(error))
             return None
 
@@ -256,7 +255,7 @@ class Steering:
         return " after restarts" if self.operable.checkpoint is not None else " until it ends (it has no checkpoint)"
 
     def apply(self) -> None:
-        """Let apply what operators have asked for."""
+        """Apply the operators' requests."""
         self.operable.override(self._intent.overrides(self.topology))
         self._set_level(self._intent.log_level)
 
@@ -306,7 +305,7 @@ class Steering:
             act, answer = job
             try:
                 result = act()
-            except Exception as error:  # noqa: BLE001  a full disk, a lost JVM: who asked is told
+            except Exception as error:  # noqa: BLE001  a full disk, a lost JVM: the answer reports it
                 text = str(error) if isinstance(error, SparkboltError) else line_of(error)
                 log.error("a request of an operator failed: %s", text)
                 result = refused(f"the request failed: {text}")
@@ -315,7 +314,7 @@ class Steering:
             answer.set_result(result)
 
     def remember(self, intent: Intent) -> None:
-        """Make durable what operators have asked for; the deed of a verb calls it before it changes anything."""
+        """Make the operators' requests durable; the deed of a verb calls it before it changes anything."""
         self.operable.write(CONTROL_FILE, intent.dumps())
         self._intent = intent
 

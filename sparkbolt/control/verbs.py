@@ -1,7 +1,7 @@
-"""Verbs: what operators can ask of a topology, one function each.
+"""Verbs: the actions that operators can request of a topology, one function each.
 
-The command line, REST with its schema, the pages' forms, the control socket and the running topology follow from the
-row in ``VERBS`` that its decorator makes: from its name, its docstring, its parameters, and what the decorator says.
+The decorator adds a row to ``VERBS``, from the function's name, docstring, parameters and the decorator's arguments.
+The command line, REST with its schema, the pages' forms, the control socket and the running topology follow from it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NOTE_CHARACTERS_MAX = 64_000
 WAIT = ("-w", "--wait")
 Deed = Callable[[], Answer]
-"""What the thread of ``Steering`` does for a verb."""
+"""The work of the thread of ``Steering`` for a verb."""
 F = TypeVar("F", bound=Callable[..., Answer | Deed])
 log = logging.getLogger("sparkbolt")
 
@@ -41,7 +41,7 @@ class Verb(Row):
 
     CONTEXT = ("steering", "by", "_by", "letters")
     effect: str = ""
-    """What it does, in a sentence or two that a person reads before confirming."""
+    """Its effect, in a sentence or two that a person reads before confirming."""
     title: str = ""
     """On pages; by default its name."""
     button: str = ""
@@ -139,7 +139,7 @@ def _switch(steering: Steering, by: str, *, active: bool) -> Answer:
         return done(f"the topology is already {word}, and stays {word}{steering.how_long()}")
     act = "activated" if active else "deactivated"
     steering.note(act, "its spouts emit" if active else "its spouts stop", by)
-    steering.flush()  # before anybody sees the new state: the events of a driver that is killed then say who did it
+    steering.flush()  # before anybody sees the new state: so even a killed driver's events name the user
     switch()
     log.warning("topology %r is %s by %s", steering.topology.name, act, by)
     text = "its spouts emit" if active else "its spouts emit nothing, and open trees finish"

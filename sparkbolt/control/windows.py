@@ -1,8 +1,8 @@
 """Windows and series: the history of a topology as documents.
 
-Rule 1: counts of ``ALL_TIME`` are the ledger's, exact also over crashes. Its percentiles and capacities, and all other
-windows, are the history's, which may lack the last seconds before a crash, and goes back a month.
-Rule 2: only sums and quotients; nothing here reads a clock or a file.
+The counts of ``ALL_TIME`` come from the ledger and are exact across crashes. All other numbers come from the history,
+which may lack the last seconds before a crash, and covers a month. The functions only compute; nothing here reads a
+clock or a file.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _NOTHING = Histogram()
 
 @dataclass(frozen=True)
 class Shape:
-    """What of a topology's declaration a window needs."""
+    """The parts of a topology's declaration that a window needs."""
 
     parallelism: Mapping[str, int]
-    """By component, those that have done nothing too."""
+    """By component, including those that have done nothing."""
     spouts: frozenset[str]
     first_stream: Mapping[str, str]
     """By spout: the stream on which its trees are shown, as Storm shows them by stream."""
 
     @classmethod
     def of(cls, components: Iterable[ComponentDocument]) -> Shape:
-        """The shape of components as they are described."""
+        """The described shape of components."""
         own = [one for one in components if one["kind"] != "system"]
         spouts = {one["id"]: list(one["streams"]) for one in own if one["kind"] == "spout"}
         first = {
@@ -164,7 +164,7 @@ def numbers_of(component: str, bucket: Bucket, sums: FlowCounts, tasks: Iterable
 
 
 def _acker_numbers(bucket: Bucket) -> Numbers:
-    """The acker combines reports of whole frames, so it has no tuples of its own, only the share of time it takes."""
+    """The acker combines reports of whole frames, so it has no tuples, only its share of the time."""
     numbers = numbers_of(ACKER, bucket, FlowCounts(), ())
     numbers["execute_ms"] = bucket.parts_ms["acker"]
     numbers["capacity"] = bucket.parts_ms["acker"] / (bucket.secs * 1000) if bucket.secs else None
@@ -220,7 +220,7 @@ def _stream_numbers(key: tuple[str, str, str], counts: FlowCounts, bucket: Bucke
 CAPACITY_SECS = 60
 """Over how much time the capacities of a series are taken, since work counts when its micro-batch ends."""
 SERIES_MS = 3_600_000
-"""How far back a series goes if nothing else is said."""
+"""How far back a series goes by default."""
 
 
 def span_of(since_ms: int | None, until_ms: int | None, now_ms: int) -> tuple[int, int]:

@@ -1,1 +1,1 @@
-"""What people and programs use from outside: the command line, the pages and REST, and drawings."""
+"""The interfaces for people and programs: the command line, the pages and REST, and drawings."""

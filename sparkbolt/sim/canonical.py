@@ -1,4 +1,4 @@
-"""Canonical bytes: compare values by their content, whatever objects in them are the same."""
+"""Canonical bytes: compare values by their content, whichever objects in them are identical."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Driver: a driver process of the simulator, and the state that survives its death.
 
-Rule: everything in a ``Driver`` is lost when it dies; everything in ``Durable`` survives.
+Everything in a ``Driver`` is lost when it dies; everything in ``Durable`` survives.
 """
 
 from __future__ import annotations

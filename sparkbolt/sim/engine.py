@@ -1,7 +1,7 @@
 """LocalEngine: a shell of the driver machine that runs a topology in one process, without faults.
 
-Rule: no rules here. ``core.driver.machine`` decides what happens in which order; this file performs its effects, with
-really encoded frames, and commits each micro-batch as soon as it is staged.
+Rule: no rules here. ``driver.machine`` decides what happens in which order; this file performs its effects, with really
+encoded frames, and commits each micro-batch as soon as it is staged.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from sparkbolt.worker.worker import Worker
 class LocalEngine:
     """Runs a topology micro-batch by micro-batch; the caller advances the time.
 
-    What is durable on Spark is durable here: ``stores`` (the segments of each task, by its dest), ``files`` (the
+    The same things are durable as on Spark: ``stores`` (the segments of each task, by its dest), ``files`` (the
     checkpoint's) and ``last_commit``. Everything else is lost with ``restart``.
     """
 
@@ -91,7 +91,7 @@ class LocalEngine:
         self._capture, self._letter_sink = capture, letter_sink
         self._rehearsal_directory = rehearsal_directory
         self._emitted: list[tuple[str, int, str, Sequence[Column]]] = []
-        """What the running execution of a transactional micro-batch has emitted."""
+        """The emissions of the running execution of a transactional micro-batch."""
         self.files = MemoryFiles()
         self.last_commit = -1
         """The last micro-batch that is committed."""
@@ -102,7 +102,7 @@ class LocalEngine:
         self.committed: dict[str, list[Any]] = {}
         """The rows that each committer has got."""
         self._dead_spouts: list[Mapping[str, PartitionedSpout]] = []
-        """The spouts of drivers that died: what they hold is released when the engine is closed."""
+        """The spouts of drivers that died: their messages are released when the engine is closed."""
         self._begin_life()
 
     def _make_environment(self) -> WorkerEnvironment:
@@ -116,7 +116,7 @@ class LocalEngine:
         return environment
 
     def _note(self, component: str, index: int, stream: str, columns: Sequence[Column]) -> None:
-        """Keep what is emitted until it is known whether this execution counts."""
+        """Keep the emissions until it is known whether this execution counts."""
         self._emitted.append((component, index, stream, columns))
 
     def _begin_life(self) -> None:
@@ -174,7 +174,7 @@ class LocalEngine:
         return number
 
     def perform_all(self, steps: Steps[T]) -> T:
-        """Perform what the machine does for an event; return its value."""
+        """Perform the machine's effects of an event; return its value."""
         return perform_all(steps, self.perform)
 
     def perform(self, effect: Effect) -> Any:
@@ -214,7 +214,7 @@ class LocalEngine:
         return gather(data for _, data in self.run(effect.plan, effect.exclusion))
 
     def run(self, plan: MicroBatchPlan, exclusion: Exclusion = NOTHING_EXCLUDED) -> list[Row]:
-        """Return the rows that leave the lane for a plan, without what is excluded."""
+        """Return the rows that leave the lane for a plan, without excluded messages."""
         moment = Moment(plan.micro_batch_id, plan.now_ms)
         rows = self.first_rows(plan)
         for piece in chain.from_iterable(self.machine.planner.shares(plan, self._cores)):
@@ -237,7 +237,7 @@ class LocalEngine:
         return self.coordinator.next_due_ms(self.now_ms, self.mono_s)
 
     def reports(self) -> list[ErrorReport]:
-        """Return what spout tasks raised or reported in this life since the last call."""
+        """Return the errors that spout tasks raised or reported in this life since the last call."""
         found = []
         for spout in self.spouts.values():
             found += spout.reports

@@ -1,7 +1,7 @@
 """Executors: worker processes that keep instances, run spark_tasks in attempts, and die.
 
 An attempt works on a copy of the committed segments, and its rows arrive in any order. If it breaks off, it leaves
-nothing behind except what its worker keeps in memory.
+nothing behind except its worker's memory.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class MicroBatchOutcome:
     made: list[tuple[str, Row]] = field(default_factory=list)
     """(name of the spark_task, row) of every row that was created on the way."""
     healths: dict[str, Health] = field(default_factory=dict)
-    """What each bolt did with its input, once the feedback is gathered."""
+    """The result of each bolt for its input, once the feedback is gathered."""
     letters: list[bytes] = field(default_factory=list)
     """The dead letters for the checkpoint, once they are gathered."""
     kept: list[KeptRows] = field(default_factory=list)
@@ -68,7 +68,7 @@ class MicroBatchOutcome:
     repeats: list[tuple[str, list[Row], list[Row]]] = field(default_factory=list)
     """For each spark_task that ran twice: its name, and its rows of each run."""
     exclusion: Exclusion = NOTHING_EXCLUDED
-    """In a transactional topology: what the execution that counts has left out."""
+    """In a transactional topology: the exclusion of the execution that counts."""
 
 
 class Executors:
@@ -118,10 +118,10 @@ class Executors:
 
         Args:
             plan: The plan of the micro-batch.
-            shares: What each spark_task of the source reads.
-            pending: The faults to come.
-            random_: Decides the orders, and which worker runs what.
-            exclusion: What this execution leaves out.
+            shares: The share of each spark_task of the source.
+            pending: The faults that have not happened yet.
+            random_: Decides the orders, and the worker of each spark_task.
+            exclusion: The messages that this execution leaves out.
         """
         outcome = MicroBatchOutcome()
         moment = Moment(plan.micro_batch_id, plan.now_ms)

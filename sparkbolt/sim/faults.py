@@ -1,8 +1,8 @@
-"""Faults: what may go wrong, where, and how it is written as text.
+"""Faults: the possible faults, their steps, and their form as text.
 
-Rule 1: a fault belongs to a step of a micro-batch and happens once, the next time that step is reached.
-Rule 2: faults are drawn before the first micro-batch, from random numbers that nothing else uses. So one fault can be
-left out, and all the others still happen as before.
+A fault belongs to a step of a micro-batch and happens once, the next time that step is reached. Faults are drawn before
+the first micro-batch, from random numbers that nothing else uses. So one fault can be left out, and all the others
+still happen as before.
 
     ask         Spark asks for the next offset
     plan        the plan is created; it is not yet in the offset log
@@ -45,7 +45,7 @@ class Step(Word):
 
 
 class FaultKind(Word):
-    """What goes wrong."""
+    """The kinds of faults."""
 
     DRIVER_DIES = "driver-dies"
     QUERY_DIES = "query-dies"
@@ -144,7 +144,7 @@ class Fault:
     step: Step
     kind: FaultKind
     place: int
-    """Selects the spark_task and how far it runs; each step interprets the number in its own way."""
+    """Selects the spark_task and its progress; the meaning of the number depends on the step."""
 
     def __str__(self) -> str:
         """Return the form that ``parse`` reads."""
@@ -198,7 +198,7 @@ class Pending:
     """The faults that have not happened yet."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
-        """Start with all faults still to come."""
+        """Start with all faults pending."""
         self._waiting: dict[tuple[int, Step], list[Fault]] = {}
         self.happened: list[Fault] = []
         for fault in faults:
@@ -215,7 +215,7 @@ class Pending:
 
 
 def history_of(texts: str | Sequence[str | Fault]) -> tuple[Fault, ...]:
-    """Parse faults as they are given to ``simulate``: a comma-separated str, or a sequence.
+    """Parse the faults of ``simulate``: a comma-separated str, or a sequence.
 
     >>> [str(fault) for fault in history_of("0:run:slow:0,1:plan:driver-dies:0")]
     ['0:run:slow:0', '1:plan:driver-dies:0']

@@ -1,4 +1,4 @@
-"""Loops: runs a topology in a thread of its own if an event loop runs in the caller's."""
+"""Loops: runs a topology in a separate thread if an event loop runs in the caller's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 def outside_of_loops(act: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """A function that does as ``act``, in a thread of its own if an event loop runs in the caller's."""
+    """A function like ``act``, which runs in a separate thread if an event loop runs in the caller's."""
 
     @wraps(act)
     def moved(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:

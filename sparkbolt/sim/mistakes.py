@@ -1,4 +1,4 @@
-"""Mistakes: what a topology does wrong by itself, without any fault, and which messages it would have sent.
+"""Mistakes: errors of the topology itself that show without any fault, and the messages that it would have sent.
 
 A mistake is not a broken promise: the engine works as promised, but the topology will not work as expected.
 """
@@ -28,7 +28,7 @@ VALUES_KEPT_MAX = 1_000_000
 
 
 class MistakeKind(StrEnum):
-    """What a topology does wrong."""
+    """The kinds of a topology's mistakes."""
 
     NEVER_ACKED = "never acked"
     FAILED = "failed"
@@ -47,9 +47,9 @@ class Mistake:
     messages: int
     """How many messages are affected; for the kind ``CHANGED`` how many values, for ``RAISED`` how many calls."""
     example: str
-    """The first affected message: where it comes from, and what happened to it."""
+    """The first affected message: its origin, and its outcome."""
     likely: str
-    """The likely cause, and what to do."""
+    """The likely cause, and the remedy."""
 
     @property
     def words(self) -> str:
@@ -125,7 +125,7 @@ class _Mishaps(Checker):
                 self._note(MistakeKind.CHANGED, change.component, cause, object(), change.example, held=False)
 
     def told(self, driver: Driver) -> None:
-        """Record what the methods of spouts raised."""
+        """Record the exceptions of spouts' methods."""
         for task in driver.spouts.values():
             for report in task.reports:
                 self._note(MistakeKind.RAISED, report.component, MistakeKind.RAISED, object(), report.text, held=False)
@@ -230,7 +230,7 @@ _LIKELY: Mapping[str, str] = {
 
 
 def _message(tree: FailedTree) -> Any:
-    """Return what all attempts at one message have in common."""
+    """Return the key that all attempts at one message share."""
     task, sequence = split_key(tree.key)
     return (
         (tree.component, tree.source, tree.position) if tree.source is not None else (task, tree.message_id, sequence)

@@ -1,7 +1,7 @@
-"""AttemptObserver: records what an attempt of a spark_task does, and ends it where a fault demands it.
+"""AttemptObserver: records the work of an attempt of a spark_task, and ends it at a fault.
 
-Rule 1: what an attempt did is recorded separately from all others, so that it can be discarded with the attempt.
-Rule 2: deliveries are identified by their edges but never XORed: two deliveries with the same edge count as two.
+Each attempt is recorded separately, so that its record can be discarded with it. Deliveries are identified by their
+edges but never XORed: two deliveries with the same edge count as two.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TreeStep:
 
 @dataclass
 class Sightings:
-    """What one attempt of one spark_task did."""
+    """The work of one attempt of one spark_task."""
 
     micro_batch_id: int
     started: list[U64] = field(default_factory=list)
@@ -84,7 +84,7 @@ class _DyingRows(Rows):
 
 
 class AttemptObserver:
-    """Records what the current attempt does; implements the ``Observer`` protocol of ``worker.environment``."""
+    """Records the work of the current attempt; implements the ``Observer`` protocol of ``worker.environment``."""
 
     def __init__(self, lane: Lane, *, stories: bool = False, trails: bool = False) -> None:
         """Start with nothing recorded.
@@ -105,7 +105,7 @@ class AttemptObserver:
         self._changes = Changes()
 
     def begin(self, micro_batch_id: int, *, rows_left: int | None = None, trees_left: int | None = None) -> Sightings:
-        """Start a new attempt; return the record of what it does.
+        """Start a new attempt; return its record.
 
         Args:
             micro_batch_id: The micro-batch of the attempt.
@@ -124,7 +124,7 @@ class AttemptObserver:
     # Called by stages.
 
     def emits(self, output: Output) -> None:
-        """Record which task is created, and watch what it emits."""
+        """Record which task is created, and watch its emissions."""
         self.preparing = output.component
         if self._stories:
             self._changes.watch(output)
@@ -146,7 +146,7 @@ class AttemptObserver:
         return dying
 
     def worked(self, work: Work) -> None:
-        """Record what a task did, and which values it has changed."""
+        """Record the work of a task, and the values that it has changed."""
         if self._stories and work.output is not None:
             self._changes.sending(work)
         for keys in work.started:

@@ -1,7 +1,7 @@
 """Rehearsal: the directory for files and messages of a topology that is only rehearsed.
 
 It is removed with its rehearsal, or at the end of the process. A process that starts another one and will kill it
-creates the other's directory, and removes it.
+creates and removes the other's directory.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class SimulationReport:
     ok: bool
     """Whether every promise was kept."""
     story: str
-    """What happened, as lines of text; for a failure also the tree, and how to reproduce it."""
+    """The result as lines of text; for a failure also the tree, and how to reproduce it."""
     seed: int
     promise: str | None = None
     """The broken promise; None if every promise was kept."""
@@ -47,7 +47,7 @@ class SimulationReport:
     micro_batches: int = 0
     """How many micro-batches were run; one that ran again counts again."""
     mistakes: tuple[Mistake, ...] = ()
-    """What the topology does wrong by itself, without any fault; this breaks no promise."""
+    """The topology's own mistakes, which need no fault; they break no promise."""
     unsent: Mapping[str, int] = field(default_factory=dict)
     """How many messages each component would have sent to a server; a simulation sends nothing."""
 
@@ -91,7 +91,7 @@ def difference(one: Trail, other: Trail) -> str | None:
 
 
 def side_by_side(one: tuple[Trail, Details], other: tuple[Trail, Details]) -> str:
-    """Show what two runs did where they first differ, one line each; empty if they do not differ.
+    """Show the first difference of two runs, one line each; empty if they do not differ.
 
     >>> print(side_by_side(([("a", 1)], [("a[0] sent [1] to b[0]",)]), ([("a", 2)], [("a[0] sent [2] to b[0]",)])))
       the first time:  a[0] sent [1] to b[0]
@@ -113,7 +113,7 @@ def side_by_side(one: tuple[Trail, Details], other: tuple[Trail, Details]) -> st
 
 
 def trail_of(subject: Subject, seed: int, faults: Sequence[Fault] | None, *, told: bool) -> tuple[Trail, Details]:
-    """Return what each task does in a seed, for comparison with another run; ``told``: in words too, at some cost."""
+    """Return the work of each task in a seed, for comparison with another run; ``told``: in words too, at some cost."""
     run = run_seed(subject, seed, faults, trails=True, stories=told)
     return run.trail, run.details
 
@@ -234,7 +234,7 @@ def simulate(
 
     Args:
         topology: The result of ``TopologyBuilder.build``; or a builder, which is built.
-        seed: Determines which faults happen, in which order frames arrive, and which worker runs what.
+        seed: Determines the faults, the order of frames, and the worker of each spark_task.
         feed: By spout (or ``"spout/stream"``) the values of its messages, in order or by field. A fed ``Spout`` stands
             for a queue, which delivers a message again if it failed or its connection was lost.
         messages_max: How many messages are read from a spout that is not fed.

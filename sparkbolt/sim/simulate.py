@@ -23,7 +23,7 @@ STAND_IN = (
     "context.rehearsal_directory is not None"
 )
 RAISED = -1
-"""In a trail, the checksum of an exception that ended the run; it comes last."""
+"""In a trail, the checksum of an exception that ended the run; it is the last one."""
 UNFINISHED = "everything finishes"
 ENGINE = "the engine goes on"
 
@@ -42,7 +42,7 @@ class Run:
     stopped: str | None
     """Why the topology stopped itself (``on_error="stop"``); None if it did not."""
     away: str | None
-    """A bolt that stays unavailable for ever, at which the run ended; None if there is none."""
+    """A permanently unavailable bolt, at which the run ended; None if there is none."""
     trail: tuple[tuple[str, int], ...]
     """(component, checksum of one of its actions), in order, if trails were recorded. An exception that ended the run
     has the checksum RAISED; its component is empty if it is unknown."""
@@ -79,7 +79,7 @@ def run_seed(
         seed: Determines everything that is random.
         faults: Faults that replace those of the seed.
         stories: Record the story of the tree of the first violation; costs time.
-        trails: Record what each task did, to compare it with another run; costs time.
+        trails: Record the work of each task, to compare it with another run; costs time.
         state: Compare state with a run without faults, which costs time; None: for every eighth seed.
         watch: Creates one more checker, in addition to those of the promises.
     """
@@ -128,7 +128,7 @@ def run_seed(
 
 
 def _in_words(error: Exception, preparing: str) -> str:
-    """Describe what ended a run; if ``preparing`` is set, while that component's task was prepared."""
+    """Describe the end of a run; if ``preparing`` is set, it ended while that component's task was prepared."""
     if isinstance(error, PrepareError):
         return str(error)
     place = traceback.extract_tb(error.__traceback__)[-1]

@@ -95,7 +95,7 @@ def _read(spout: PartitionedSpout, range_: Range, share: int) -> tuple[list[int]
 
 
 def _chunks(spout: PartitionedSpout, range_: Range) -> Iterator[Any]:
-    """Yield what the spout reads of the whole range, in as many reads as it takes."""
+    """Yield the records of the whole range, in as many reads as the spout needs."""
     while True:
         try:
             yield from spout.read_columns(range_)

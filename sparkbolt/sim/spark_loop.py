@@ -1,10 +1,10 @@
-"""Spark's loop: what a query asks its source, in which order, and which answers are durable.
+"""Spark's loop: the calls that a query makes to its source, their order, and which answers are durable.
 
-Rule 1: no rules of Sparkbolt here. This is what Spark's ``MicroBatchExecution`` does with a Python source that has
-``latestOffset(start, limit)``; ``tests/sim/test_spark_loop.py`` compares it with recorded runs of Spark.
+Rule 1: no rules of Sparkbolt here. This is the behaviour of Spark's ``MicroBatchExecution`` with a Python source that
+has ``latestOffset(start, limit)``; ``tests/sim/test_spark_loop.py`` compares it with recorded runs of Spark.
 Rule 2: an offset is text. Spark compares the text of an end with that of the start, and keeps nothing else of it.
 
-What Spark does:
+Spark's behaviour:
 
 * The last micro-batch in the offset log runs again unless the commit log has it. Its partitions are requested before
   any ``latestOffset``.
@@ -31,7 +31,7 @@ class ConcurrentLogError(Exception):
 
 
 class Query(Protocol[Parts]):
-    """What the loop calls: the planner of a source, and the code that runs a micro-batch."""
+    """The code that the loop calls: the planner of a source, and the code that runs a micro-batch."""
 
     def initial_offset(self) -> Mapping[str, Any]:
         """``initialOffset()``."""
@@ -72,7 +72,7 @@ class SparkLog:
 
 
 class MicroBatchLoop(Generic[Parts]):
-    """One start of a query, from what the logs hold."""
+    """One start of a query, from the contents of the logs."""
 
     def __init__(self, log: SparkLog, query: Query[Parts]) -> None:
         """Read the logs; the source is not asked yet."""
@@ -80,7 +80,7 @@ class MicroBatchLoop(Generic[Parts]):
         self._query = query
         self._start: str | None = None
         self._end: str | None = None
-        """The end of the micro-batch to run; None if the source must be asked for it."""
+        """The end of the micro-batch to run; None if the source must give it."""
         last = max(log.offsets, default=-1)
         if last < 0 or last in log.commits:
             self.micro_batch_id = last + 1
@@ -130,6 +130,6 @@ class MicroBatchLoop(Generic[Parts]):
 
 
 def _sent(offset: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an offset as it comes back from Spark."""
+    """Return an offset as Spark returns it."""
     sent: Mapping[str, Any] = json.loads(json.dumps(offset))
     return sent

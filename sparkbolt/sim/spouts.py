@@ -29,7 +29,7 @@ class LocalSpout(SpoutTask):
         """Store the arguments; nothing is opened yet."""
         super().__init__(spout, context, output, buffer, tracked=tracked)
         self.reports: list[ErrorReport] = []
-        """What the spout's methods raised, and the errors that the spout reported."""
+        """The exceptions of the spout's methods, and the errors that the spout reported."""
 
     def raised(self, method: str, error: BaseException) -> None:
         """Keep a report."""
@@ -42,7 +42,7 @@ class LocalSpout(SpoutTask):
         self.reports.append(report)
 
     def emitted(self) -> None:
-        """Nobody waits for it."""
+        """Do nothing: nothing waits for it."""
 
     def turn(self, emits: bool) -> None:
         """Open the spout, notify it of its verdicts, and let it emit until it has nothing more or may not."""

@@ -1,12 +1,9 @@
 """Subject: prepares a topology so that it can be simulated many times.
 
-Rule 1: a topology is simulated as it is, with three exceptions. Its sources are replaced (``sources``). The ledger's
-log is compacted every few micro-batches, since a simulation has only a few. A patience of more than a minute becomes a
-minute.
-Rule 2: components are unpickled for each task and life, as on executors; two tasks share nothing.
-Rule 3: files that components write go into a directory of the subject's own (``rehearsal``).
-Rule 4: nothing is taken out of a real queue: a spout that would do so must be fed, or is refused. So is a spout whose
-rows Spark reads.
+The topology is simulated as it is, with three exceptions: its sources are replaced (``sources``), the ledger's log is
+compacted every few micro-batches, and a patience of more than a minute becomes a minute. Components are unpickled for
+each task and life, as on executors, and their files go into a directory of the subject's own (``rehearsal``). A spout
+that would take messages from a real queue, or whose rows Spark reads, must be fed, or is refused.
 """
 
 from __future__ import annotations
@@ -51,10 +48,10 @@ class SimulationError(SparkboltError):
 
 @dataclass
 class Subject:
-    """What all seeds of a topology share."""
+    """The data that all seeds of a topology share."""
 
     topology: Topology
-    """The topology as it is simulated."""
+    """The simulated topology."""
     lane: Lane
     environment: WorkerEnvironment
     """Without stamps and an observer: each world adds its own with ``environment_with``."""
@@ -127,7 +124,7 @@ def subject_of(
 
 
 def _shortened(config: Config) -> Config:
-    """Return the settings with limits for what would take too long in a simulation."""
+    """Return the settings with limits for times that are too long for a simulation."""
     patience_secs = min(config.outage_patience_secs, PATIENCE_SECS_MAX)
     return dataclasses.replace(config, compact_every=COMPACT_EVERY, outage_patience_secs=patience_secs)
 

@@ -61,7 +61,7 @@ class SimulatingProcess:
 
     @property
     def answers(self) -> IO[bytes]:
-        """The pipe that its answers come from."""
+        """The pipe of its answers."""
         assert self._process.stdout is not None
         return self._process.stdout
 

@@ -1,10 +1,11 @@
 """World: a driver, a query and executors in virtual time, with all faults that happen between them.
 
-Rule 1: no rules here. Spark's calls are those of ``spark_loop``; the driver is ``core.driver.machine``, whose effects
-are performed here.
-Rule 2: all randomness comes from the seed, and is drawn anew for each micro-batch, so that leaving out a fault changes
-nothing before it.
-Rule 3: two phases. While faults are on, nothing wrong may happen; then faults are off, and everything must finish.
+Rule 1: no rules here. Spark's calls are those of ``spark_loop``; the driver is ``driver.machine``, whose effects are
+performed here.
+Rule 2: all randomness comes from the seed, and is drawn separately for each micro-batch, so that leaving out a fault
+changes nothing before it.
+Rule 3: there are two phases. While faults are on, nothing wrong may happen; then faults are off, and everything must
+finish.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ RESTARTS_MAX = 20
 """More starts of a query than this without a commit between them count as a failure."""
 
 Ready = tuple[MicroBatchPlan, list[list[Piece]]]
-"""The plan to run, and what each spark_task of the source reads."""
+"""The plan to run, and the share of each spark_task of the source."""
 
 
 class World:
@@ -128,7 +129,7 @@ class World:
         self._quiet_turns = 0
         self._ran: tuple[MicroBatchPlan, MicroBatchOutcome] | None = None
         self._shares: list[list[Piece]] = []
-        """What each spark_task of the source reads in the plan to run."""
+        """The share of each spark_task of the source in the plan to run."""
         self._random = random.Random()
         self._outcome = MicroBatchOutcome()
         """The outcome of the last execution."""
@@ -137,11 +138,11 @@ class World:
         self._staging: tuple[Fault, int] | None = None
         """The fault that happens while the micro-batch is staged, and how many files change before it."""
         self._aborted: tuple[MicroBatchPlan | None, list[Sightings]] = None, []
-        """What was seen of the aborted executions of the newest transactional micro-batch, in all lives."""
+        """The observations of the aborted executions of the newest transactional micro-batch, in all lives."""
         self._late: tuple[MicroBatchPlan, MicroBatchOutcome] | None = None
-        """What a dead driver still commits after the next one has begun."""
+        """The rows that a dead driver still commits after the next one has begun."""
         self._dead: list[Driver] = []
-        """Drivers whose process has died, but not this one: what their spouts hold is closed at the end."""
+        """Simulated drivers that have died: their spouts are closed at the end."""
         self._dies_after_commit = False
         self._cannot_open = False
         """Whether a spout raises in ``open`` when the query starts again."""
@@ -192,7 +193,7 @@ class World:
     def run(self) -> str | None:
         """Run until everything is finished; return why it does not finish, or None.
 
-        The run also ends if the topology stops itself, or if a bolt is unavailable for ever (``Facts.away``).
+        The run also ends if the topology stops itself, or if a bolt is permanently unavailable (``Facts.away``).
         """
         idle = 0
         while self.executions < MICRO_BATCHES_MAX and idle < IDLE_TURNS_MAX:
@@ -220,9 +221,9 @@ class World:
 
     @property
     def _quiet(self) -> bool:
-        """Whether nothing new has come for long, and everything that was read waits only for the topology.
+        """Whether nothing new has arrived for long, and everything that was read waits only for the topology.
 
-        A source that is followed never ends. Without message timeouts a tree that is never acked stays open for ever.
+        A source that is followed never ends. Without message timeouts a tree that is never acked stays open.
         """
         coordinator = self.driver.coordinator
         still = coordinator.drained or (
@@ -253,7 +254,7 @@ class World:
     # One micro-batch.
 
     def _turn(self) -> bool:
-        """Run one micro-batch, as far as faults let it; return False if there is nothing to do now."""
+        """Run one micro-batch, unless a fault ends it; return False if there is nothing to do now."""
         try:
             return self._loop.trigger()
         except DriverDied:
@@ -290,7 +291,7 @@ class World:
     def _still_ours(self) -> None:
         self.driver.tenure.check()
 
-    # What Spark's loop calls.
+    # Spark's loop calls these.
 
     def initial_offset(self) -> Offset:
         """Return the offset before micro-batch 0."""
@@ -320,7 +321,7 @@ class World:
         """Do nothing: the start of the next request has the same information, and has it earlier."""
 
     def spark_partitions(self, start: Offset, end: Offset) -> Ready:
-        """Return the plan that Spark runs, and what each spark_task of the source reads."""
+        """Return the plan that Spark runs, and the share of each spark_task of the source."""
         machine = self.driver.machine
         plan = machine.confirmed(end)
         return plan, machine.planner.shares(plan, self.subject.lane.spark_partitions)
@@ -474,7 +475,7 @@ class World:
                 _happen(fault)
 
     def _commit_outside(self, effect: Commit) -> None:
-        """Let faults happen while a committer gets its rows; a target that is away is waited for."""
+        """Let faults happen while a committer gets its rows; wait for an unavailable target."""
         fault = self._step(effect.txid - 1, Step.COMMITTING)  # txids begin at 1, micro-batches at 0
         kind = fault.kind if fault is not None else None
         if kind == FaultKind.TARGET_AWAY:
@@ -506,7 +507,7 @@ class World:
         return fault
 
     def close(self) -> None:
-        """End all processes; what a topology has open is closed as in a crash."""
+        """End all processes; the topology's connections are closed as in a crash."""
         self.executors.die()
         for driver in (*self._dead, self.driver):
             close_ranged(driver.coordinator.spouts)
@@ -521,7 +522,7 @@ def _happen(fault: Fault) -> None:
 
 
 def _bring_failures(aborted: Iterable[Sightings], counting: Iterable[Sightings]) -> None:
-    """Replace the failures of trees that were left out by those that were seen in aborted executions."""
+    """Replace the failures of excluded trees by those that were seen in aborted executions."""
     fails: dict[int, list[Fail]] = {}
     for seen in aborted:
         for fail in seen.fails:

@@ -1,12 +1,11 @@
-"""Activity pages: where a worker process shows its activity, and the driver reads it.
+"""Activity pages: small files in which worker processes show their activity to the driver.
 
-Rule 1: under a local master each worker process has a page: a small file that the worker maps into memory and the
-driver reads. The working thread notes each activity that it begins. A second thread of the worker observes the working
-thread and writes what it sees twice a second. No thread waits for another.
-Rule 2: on a cluster there are no pages. There the worker's second thread logs a call that hangs, on its executor, and
-the driver only knows Spark's status.
-Rule 3: a page belongs to a process as long as the process holds its lock; the kernel releases the lock when the
-process dies.
+Under a local master each worker maps a page into memory. The working thread notes each activity that it begins; a
+second thread observes it and writes its findings twice a second. No thread waits for another. A page belongs to a
+process as long as the process holds its lock, which the kernel releases when the process dies.
+
+On a cluster there are no pages: the second thread logs a call that hangs, on its executor, and the driver only knows
+Spark's status.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class Page:
         self._memory[:NOTE_BYTES] = data
 
     def keep(self, look: bytes) -> None:
-        """Store a look: what the second thread has seen; it is ignored if it does not fit into the page."""
+        """Store a look: the findings of the second thread; it is ignored if it does not fit into the page."""
         if len(look) <= PAGE_BYTES - _LOOK_AT:
             self._memory[NOTE_BYTES : _LOOK_AT + len(look)] = _LENGTH.pack(len(look)) + look
 
@@ -111,7 +110,7 @@ class LookOut:
             if doing.task == 0 and doing.serial == seen:
                 continue  # nothing has happened
             seen = doing.serial
-            with suppress(RuntimeError):  # the working thread may change what is read
+            with suppress(RuntimeError):  # the working thread may change the data during the read
                 self._show(self._looker.look(time.monotonic()))
 
     def _show(self, look: bytes) -> None:
@@ -138,7 +137,7 @@ class LookOut:
 
 
 def fields_of(doing: Doing, who: Callable[[int], tuple[str, int]]) -> LogFields:
-    """Whom a log line of a process is about that does this; ``who`` returns (component, index) for a task number."""
+    """The subject of a log line during this activity; ``who`` returns (component, index) for a task number."""
     if doing.task == 0:
         return {}
     component, task = who(doing.task)
@@ -164,7 +163,7 @@ def frames_of_threads() -> dict[int, FrameType]:
 
     Python before 3.12 holds a lock of the interpreter while it makes the dict. If cyclic garbage were collected at that
     moment, another thread could run, wait for that lock, and never release the GIL (CPython issue 106883). The process
-    would hang for ever, so the collector is off here.
+    would hang, so the collector is off here.
     """
     with _looking:
         collects = gc.isenabled()
@@ -179,7 +178,7 @@ def frames_of_threads() -> dict[int, FrameType]:
 def line_of(frame: FrameType | None) -> str | None:
     """The innermost line of user code: not of Sparkbolt, the standard library or an installed library.
 
-    The frame's thread goes on meanwhile, and Python 3.11 has been seen to give a dict for the frame behind one.
+    The frame's thread continues meanwhile, and Python 3.11 has been seen to give a dict for the frame behind one.
     """
     while isinstance(frame, FrameType):
         path = frame.f_code.co_filename

@@ -4,14 +4,14 @@
     DIR/ledger       n.entry for each staged micro-batch, n.snapshot for the entries that compaction has replaced
     DIR/plans        plans that are too large for an offset
     DIR/aborts       n: which messages a transactional micro-batch leaves out, while it is not promoted
-    DIR/commits      n.component: the rows that a committer has kept in micro-batch n, while they are not outside
+    DIR/commits      n.component: the rows of micro-batch n for a committer, until they are committed outside
     DIR/dead-letters n.jsonl: the dead letters of micro-batch n, if no other target is set for them
-    DIR/topology     the fingerprint and the placement that the checkpoint was begun with
+    DIR/topology     the fingerprint and the placement of the checkpoint's first start
     DIR/tasks        the component and index of each task number, to read the ledger without the topology
     DIR/identity     the id of the checkpoint, which no other checkpoint has
     DIR/format       the format of the checkpoint
     DIR/lives        the life numbers that were taken
-    DIR/control      what operators have asked for; DIR/events what happened, DIR/description what there is, for them
+    DIR/control      the requests of operators; for them also DIR/events (the timeline) and DIR/description (the shape)
     DIR/spark-version the newest version of Spark that has run on the checkpoint
     DIR/lock         locked by the JVM; the lock ends with the JVM
     DIR/owner        the process that took the lock last, for the error message of the next one
@@ -19,7 +19,7 @@
 Rule 1: files are replaced atomically and durably (``sparkbolt.files``).
 Rule 2: an entry counts only once Spark's ``commits/n`` exists.
 Rule 3: a life number is durable before the life reads or plans anything, so no two lives have the same number.
-Rule 4: Spark does not flush its logs to the disk, so after a power cut the part of them that is left counts. A snapshot
+Rule 4: Spark does not flush its logs to the disk, so after a power cut the remaining part of them counts. A snapshot
 replaces entries only once the commit of its micro-batch is on the disk.
 Rule 5: a life whose number is no longer the newest writes nothing that counts, and removes nothing.
 """
@@ -69,7 +69,7 @@ def module_of(jvm: Any, name: str) -> Any:
 def local_files(directory: str) -> LocalFiles:
     """The files of a checkpoint in a directory, made if it is missing, without temporary files of dead processes.
 
-    If somebody removes the directory afterwards, writes fail: a topology must not go on with half a checkpoint.
+    If somebody removes the directory afterwards, writes fail: a topology must not continue with half a checkpoint.
     """
     make_folder(directory)
     files = LocalFiles(directory, keeps_root=False)
@@ -193,7 +193,7 @@ class Checkpoint:
         return self.tenure.begin(uuid.uuid4().hex)
 
     def identity(self) -> str:
-        """The id of the checkpoint; it is made when it is first asked for, and if its file is missing or damaged."""
+        """The id of the checkpoint; it is made at the first request, and if its file is missing or damaged."""
         found = (self.files.read("identity") or b"").decode("ascii", "replace")
         if _IDENTITY.fullmatch(found) is None:
             found = uuid.uuid4().hex
@@ -283,7 +283,7 @@ class Checkpoint:
     def _has_empty_state(self, micro_batch_id: int) -> bool:
         """Whether a file with the state of a commit is empty; if one is missing, Spark reports it.
 
-        On the file system of a cluster this is not checked: there a file exists only as it was closed.
+        On the file system of a cluster this is not checked: there a file is visible only after it was closed.
         """
         if not isinstance(self.files, LocalFiles):
             return False

@@ -1,6 +1,6 @@
-"""Checkpoint files: the files of a checkpoint, for commands that work on one without its topology.
+"""Checkpoint files: opens the files of a checkpoint for commands that work without its topology.
 
-Rule: for a local directory neither Spark nor Java starts.
+For a local directory neither Spark nor Java starts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The lock of a checkpoint: one driver at a time.
 
-Rule 1: the JVM holds the lock, since the JVM commits: it ends exactly when nothing can be committed any more.
-Rule 2: whoever is refused is told by whom, and what to do.
+Rule: the JVM holds the lock, since the JVM commits: the lock ends exactly when nothing can be committed any more. The
+error of a refused driver names the owner and the remedy.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def refuse_if_in_use(place: str | None) -> None:
     if directory is None:
         return
     file = os.path.join(directory, "lock")
-    if os.path.lexists(file) and not os.path.isfile(file):  # to open a named pipe would wait for ever
+    if os.path.lexists(file) and not os.path.isfile(file):  # opening a named pipe would hang
         raise CheckpointError(f"checkpoint {directory} cannot be locked: {file} is no file; remove it")
     if os.path.exists(file) and not os.access(file, os.W_OK):
         raise CheckpointError(_not_ours(directory, "its lock cannot be written"))
@@ -81,7 +81,7 @@ def lock(spark: SparkSession, directory: str, owner: str) -> Any:
     while True:
         try:
             channel = jvm.java.io.RandomAccessFile(f"{directory}/lock", "rw").getChannel()
-        except Py4JJavaError as error:  # its file belongs to another user, or is none
+        except Py4JJavaError as error:  # its file belongs to another user, or is not a file
             raise CheckpointError(_not_ours(directory, str(error.java_exception.getMessage()))) from None
         try:
             if channel.tryLock() is not None:
@@ -105,7 +105,7 @@ def _not_ours(directory: str, why: str) -> str:
 
 
 def _in_use(directory: str, owner: str, *, held_here: bool) -> str:
-    """A sentence: who uses the checkpoint, and what to do. ``held_here``: the JVM of this process holds the lock."""
+    """A sentence: who uses the checkpoint, and the remedy. ``held_here``: the JVM of this process holds the lock."""
     if held_here and f"(process {os.getpid()}," in owner:
         owner, stop = "this process", "stop the topology that runs with it (running.stop()) first"
     else:

@@ -1,13 +1,12 @@
 """Class archive: the classes that Spark loads at a start, in a file that the next JVM maps into its memory.
 
-A JVM that starts Spark reads, checks and links thousands of classes. Java can write down what it has made of them
-(class data sharing), and the next JVM has it (``scripts/bench start`` measures both). Writing it down takes longer than
-a start, so another process does it, once for each Java and each Spark, while or after the first topology runs.
-Rule 1: an archive is whole, or not used: it gets its name when the JVM that has written it has ended well, and when it
-is on the disk. Java checks that its content is whole and of the same Java and the same jars, and does without it
-otherwise; but an archive whose end is missing would kill Java, so an archive ends with a mark.
-Rule 2: nothing that goes wrong here reaches a topology.
-Rule 3: only a folder that nobody else may write to is used, since what is in an archive is run.
+A JVM that starts Spark reads, checks and links thousands of classes. Java can write the result to an archive (class
+data sharing) for the next JVM; ``scripts/bench start`` measures both. Writing takes longer than a start, so another
+process does it, once for each Java and each Spark, while or after the first topology runs.
+
+An archive gets its name only when it is on the disk and its JVM has ended well; Java ignores one that does not match.
+Nothing that goes wrong here affects a topology. Only a folder that nobody else may write to is used, since Java runs
+the content of an archive.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from sparkbolt.files.local import publish
 
 log = logging.getLogger("sparkbolt")
 CACHE_ENV = "SPARKBOLT_CACHE"
-"""The folder of archives; ``off``: there are none. Not set: ``sparkbolt`` in the user's folder for caches."""
+"""The folder of archives; ``off``: no archives. Not set: ``sparkbolt`` in the user's folder for caches."""
 OFF = "off"
 MAKER = "sparkbolt.spark.class_archive_maker"
 BEGIN_SECS = 20.0
@@ -42,12 +41,12 @@ TRIED_SECS = 24 * 3600.0
 MAKING = ".making-"
 """How the names of folders begin in which archives are made."""
 KEPT_MAX = 3
-"""How many archives are kept: those that were used last."""
+"""How many archives are kept: the most recently used ones."""
 _END = b"sparkbolt: whole"
-"""The mark at the end of an archive (rule 1); Java does not read it."""
+"""The mark at the end of an archive: one without its end would kill Java. Java does not read it."""
 _QUIET = "-Xlog:cds=off -Xlog:class+path=off"
 _OWN = "SharedArchiveFile"
-"""An option of Java: who gives it has an archive of their own."""
+"""An option of Java: a user who sets it has an archive already."""
 
 
 class ClassArchive:
@@ -56,7 +55,7 @@ class ClassArchive:
     def __init__(self, path: str) -> None:
         self.path, self.folder = path, os.path.dirname(path)
         self.log_path = str(Path(self.path).with_suffix(".log"))
-        """What its maker prints: the file is there from its begin until the archive is made."""
+        """The output of its maker: the file exists from its start until the archive is made."""
 
     def option(self) -> str | None:
         """The options with which a JVM uses the archive, as in a shell; None if there is none."""
@@ -83,20 +82,20 @@ class ClassArchive:
         return f'"-XX:ArchiveClassesAtExit={path}" {_QUIET}'
 
     def is_wanted(self) -> bool:
-        """Whether an archive is to be made now: none can be used, nobody makes it, and there is room for it."""
+        """Whether to make an archive now: none can be used, no process makes one, and there is room for it."""
         if self.option() is not None or not is_private(self.folder) or _is_of_today(self.log_path):
             return False
         return shutil.disk_usage(self.folder).free >= DISK_BYTES_MIN and memory_left() >= MEMORY_BYTES_MIN
 
     def make_folder(self) -> None:
-        """Make the folder of archives, if it is not there; remove what a maker that was killed has left in it."""
+        """Make the folder of archives, if it does not exist; remove the remains of killed makers from it."""
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         for left in Path(self.folder).glob(f"{MAKING}*"):
             if not _is_of_today(str(left)):
                 shutil.rmtree(left, ignore_errors=True)
 
     def begin(self) -> None:
-        """Have it made by a process of its own, if it is wanted (rule 2)."""
+        """Start a process that makes it, if it is wanted."""
         try:
             self.make_folder()
             if not self.is_wanted():
@@ -117,7 +116,7 @@ class ClassArchive:
             finally:
                 os.close(said)
             log.info("Spark's classes are written down, once, in the background: later starts take less time")
-        except Exception as error:  # noqa: BLE001  rule 2
+        except Exception as error:  # noqa: BLE001  an archive never fails a topology
             log.debug("no class archive is made: %s", error)
 
     def begin_later(self) -> None:
@@ -134,7 +133,7 @@ class ClassArchive:
         later.start()
 
     def made(self, written: str) -> None:
-        """Give an archive that is complete its name, and remove those that were not used for the longest time."""
+        """Give a complete archive its name, and remove the least recently used ones."""
         os.chmod(written, 0o600)
         with open(written, "ab") as file:
             file.write(_END)
@@ -166,7 +165,7 @@ def archive_for(java: str | None, spark_home: str) -> ClassArchive | None:
 
 
 def is_private(path: str) -> bool:
-    """Whether a file or folder belongs to this user, and nobody else may write to it (rule 3)."""
+    """Whether a file or folder belongs to this user, and nobody else may write to it."""
     found = os.stat(path)
     return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
@@ -196,10 +195,10 @@ def _left_in_container() -> Iterator[int]:
 
 
 def _key(java: str, spark_home: str) -> str:
-    """A name for what an archive depends on.
+    """A name for the versions that an archive depends on.
 
     Raises:
-        OSError: this is no Java as OpenJDK is built, or no Spark.
+        OSError: this is not an OpenJDK, or not a Spark.
     """
     home = Path(os.path.realpath(java)).parents[1]
     parts = [home / "lib/server/libjvm.so", home / "lib/server/classes.jsa", home / "lib/modules"]

@@ -1,9 +1,9 @@
-"""Class archive's maker: a process that runs a small topology, so that its JVM can write down what it has loaded.
+"""Class archive's maker: a process that runs a small topology, so that its JVM can archive the loaded classes.
 
     python -m sparkbolt.spark.class_archive_maker         make it now if there is none, and print its path
     python -m sparkbolt.spark.class_archive_maker PATH    make it in the background, at the lowest priority
 
-Rule: nothing of this process is seen by anybody: its topology is not registered, and its files are gone afterwards.
+Its topology is not registered, and its files are removed afterwards.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def make(archive: ClassArchive, in_background: bool = False) -> None:
     """Run a topology to its end, and then its JVM to its end.
 
     Args:
-        archive: what is to be made.
+        archive: the archive to make.
         in_background: everything else on the machine goes first.
 
     Raises:
@@ -127,7 +127,7 @@ def _weigh_least(pid: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Make the archive, as the head of this module says."""
+    """Make the archive; see the head of this module."""
     archive = ClassArchive(arguments[0]) if arguments else own_class_archive()
     if archive is None:
         print(

@@ -1,12 +1,8 @@
-"""Code shipping: which of the driver's modules are sent to the executors of a cluster.
+"""Code shipping: sends the driver's modules to the executors of a cluster.
 
-Rule 1: installed code is not sent: the standard library, site-packages and Spark. Modules that the program has loaded
-from anywhere else are sent, and packages with all files of their folder. Sparkbolt itself is always sent, so that the
-driver and the executors run the same version.
-Rule 2: an archive's name contains a hash of its content, so the same content is sent once, and changed content gets
-another name.
-
-Under a local master nothing is sent: the executors are on the driver's machine and import from the same folders.
+Installed code is not sent: the standard library, site-packages and Spark. All other modules that the program has loaded
+are sent, packages with all files of their folder. Sparkbolt itself is always sent, so that the driver and the executors
+run the same version. An archive's name contains a hash of its content, so the same content is sent once.
 """
 
 from __future__ import annotations
@@ -147,7 +143,7 @@ def own_archive() -> str:
 
 
 def given_file(path: str) -> str:
-    """What Spark receives for one of ``py_files``: a URL or a file unchanged, a folder as an archive.
+    """The form in which Spark receives one of ``py_files``: a URL or a file unchanged, a folder as an archive.
 
     Raises:
         EngineError: there is no such file, or Python cannot import from it.
@@ -175,7 +171,7 @@ def send(context: Any, files: Iterable[str], *, cluster: bool) -> None:
 
     Args:
         context: the SparkContext.
-        files: what ``given_file`` made of the files, folders and URLs that the user named.
+        files: the results of ``given_file`` for the files, folders and URLs that the user named.
         cluster: whether Sparkbolt and the program's own loaded modules are sent, too.
     """
     paths = list(files)
@@ -203,7 +199,7 @@ def add(context: Any, path: str) -> None:
 def _let_planner_see() -> None:
     """Let Spark's planner find the sent files.
 
-    Spark gives the planner a folder below the folder of the files, and never fills it: a link makes them the same.
+    Spark gives the planner an empty folder below the folder of the files: a link makes them the same.
     """
     from pyspark import SparkFiles
 

@@ -1,8 +1,8 @@
-"""Commit calls: the committers of a topology as the driver calls them.
+"""Commit calls: calls the committers of a topology in the driver.
 
 Rule 1: all calls of one committer come from one thread, one after the other, without the lock (``user_calls``).
-Rule 2: ``Unavailable`` is waited for, with growing pauses, until the topology stops. Nothing else is committed
-meanwhile, so the topology waits with it.
+Rule 2: after ``Unavailable`` the call is repeated, with growing pauses, until the topology stops. Nothing else is
+committed meanwhile, so the topology waits with it.
 Rule 3: any other exception ends the life with ``EngineError``; the rows stay in the checkpoint.
 """
 
@@ -35,9 +35,9 @@ from sparkbolt.worker.worker import context_of
 AWAY = RetryPolicy(max_backoff=timedelta(seconds=5))
 """How long it waits after ``Unavailable``."""
 SAY_AGAIN_SECS = 60.0
-"""How often the log says that a target is still away."""
+"""How often the log repeats that a target is unavailable."""
 _LIBRARIES = tuple(os.path.dirname(module.__file__ or "") for module in (py4j, pyspark))
-"""Folders of code that is neither the user's nor ours."""
+"""Folders of code that belongs neither to the user nor to Sparkbolt."""
 log = logging.getLogger("sparkbolt")
 
 
@@ -72,11 +72,11 @@ class CommitCalls:
         """Which commit waits for its target, and why; None if none does."""
 
     def __call__(self, component: str, txid: int, rows: Rows) -> None:
-        """Commit rows of a component; waits while the target is away. The lock is held, and released meanwhile.
+        """Commit rows of a component; waits for an unavailable target. The lock is held, and released meanwhile.
 
         Raises:
             NotReturned: the topology stops, and the rows are not known to be outside.
-            EngineError: ``begin`` or ``commit`` raised an exception that waiting does not mend.
+            EngineError: ``begin`` or ``commit`` raised an exception other than ``Unavailable``.
         """
         caller = self._callers.setdefault(component, Caller(self._calls, f"commit-{component}"))
         said_s, away_s = 0.0, None
@@ -131,7 +131,7 @@ class CommitCalls:
                 caller.end(f"end of {component!r}", bolt.end if bolt is not None else _nothing)
             except NotReturned as error:
                 log.warning("%s: it is left behind", error)
-            except BaseException as error:  # noqa: BLE001  user code; the others are ended all the same
+            except BaseException as error:  # noqa: BLE001  user code; the others are still ended
                 log.error("end of committer %s raised %s; it is taken for ended", component, line_of(error))
 
 

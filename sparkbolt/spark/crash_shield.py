@@ -1,8 +1,8 @@
-"""Crash shield: how a worker survives a tuple that kills its process.
+"""Crash shield: lets a worker survive a tuple that kills its process.
 
 Rule 1: the first attempt of a spark_task runs in the worker itself. Every further attempt runs in forked children,
 which note their current activity in shared memory. When a child dies, the activity that it noted last is isolated
-(``core.worker.crash_isolation``), and a new child does the same work without it.
+(``worker.crash_isolation``), and a new child does the same work without it.
 Rule 2: a child has its own instances and changes nothing that belongs to the worker. It asks the worker for values of
 Spark's state store, and it returns its writes with its rows; the worker writes them.
 Rule 3: a child dies with its worker, so that no two attempts of one spark_task run at the same time.
@@ -10,7 +10,7 @@ Rule 4: user code may close the files of a child, so that the child cannot send 
 exits before it notes its next activity, so that the activity that closed the files is blamed.
 
 After a child ran, the instances that the worker has kept are stale. The worker detects this: the child's writes have
-changed the stamps of the state (``core.state.task_state``, rule 2).
+changed the stamps of the state (``worker.state.task_state``).
 """
 
 from __future__ import annotations

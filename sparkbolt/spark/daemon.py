@@ -1,9 +1,7 @@
 """The daemon: Spark's process that forks Python workers, with everything imported before it forks.
 
-Rule: this module only imports; it starts no threads, since a fork copies only the thread that forks.
-
-It is apart from everything because Spark starts it by its name.
-The setting ``spark.python.daemon.module`` names it; Spark starts it once per executor.
+It only imports; it starts no threads, since a fork copies only the thread that forks. The setting
+``spark.python.daemon.module`` names it, and Spark starts it once per executor.
 """
 
 from __future__ import annotations

@@ -62,9 +62,9 @@ class LaneReader(DataSourceStreamReader):
         return offset
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """What each spark_task reads for the plan ``end``.
+        """The share of each spark_task in the plan ``end``.
 
-        After a restart, Spark 4.1 asks for the empty range behind what is committed, which it does not run. The first
+        After a restart, Spark 4.1 requests the empty range after the committed part, which it does not run. The first
         micro-batch of a topology may be an empty range, too, and runs.
         """
         if start == end and self._client.ask(Question.IS_COMMITTED, end):

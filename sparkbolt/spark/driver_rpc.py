@@ -1,4 +1,4 @@
-"""Driver RPC: how Spark's planner process asks the driver for plans.
+"""Driver RPC: lets Spark's planner process ask the driver for plans.
 
 Rule 1: the socket is a Unix socket with mode 0600 in a directory with mode 0700. Before any message is read, both ends
 prove that they know a secret, which is stored only in a file beside the socket. So only data of the other end is

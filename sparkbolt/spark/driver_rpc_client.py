@@ -1,6 +1,6 @@
 """Driver RPC client: the planner's end of the driver RPC.
 
-Rule: it is a separate module, since that process must not load the driver's end and its imports.
+It is a separate module, since that process must not load the driver's end and its imports.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Error log: which errors of user code are logged, and how often.
+"""Error log: decides which errors of user code are logged, and how often.
 
-Rule: every kind of trouble is logged: messages that are given up, sources that are unavailable, bolts that are out.
-Repeated errors are logged a few times per interval, and then once with the number of those that were withheld. A line
-has the fields of ``operate.logs``: whom it is about.
+Every kind of trouble is logged: messages that are given up, unavailable sources, bolts that are unavailable. Repeated
+errors are logged a few times per interval, and then once with the number of the withheld ones. A line has the fields of
+``control.logs`` that name its component, task and tree.
 """
 
 from __future__ import annotations

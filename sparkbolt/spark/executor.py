@@ -1,8 +1,7 @@
-"""Executor: what a Python worker process on an executor keeps from one micro-batch to the next.
+"""Executor: the objects that a Python worker process on an executor keeps from one micro-batch to the next.
 
-Rule 1: a process has one ``Worker``, for one run; the worker of another run is cleaned up.
-Rule 2: cyclic garbage is collected between stages, never while a stage runs: with the collector on, a bolt that splits
-lines takes five times as long.
+A process has one ``Worker``, for one run; the worker of another run is cleaned up. Cyclic garbage is collected between
+stages, never while a stage runs: with the collector on, a bolt that splits lines takes five times as long.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ def _environment(bundle: JobBundle) -> WorkerEnvironment:
 
 
 def process_of(pid: int | None) -> Process | None:
-    """A process of this machine and its resident memory; None if it is gone, or the operating system does not tell."""
+    """A process of this machine and its resident memory; None if it is gone, or the system does not report it."""
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:
             pages = int(file.read().split()[1])
@@ -149,9 +148,9 @@ def staged() -> Iterator[None]:
 
 
 def _collect(*, full: bool) -> None:
-    """Collect cyclic garbage, and hide what is left from PySpark's own ``gc.collect()`` behind each spark_task.
+    """Collect cyclic garbage, and hide the rest from PySpark's own ``gc.collect()`` after each spark_task.
 
-    That is a full one, and would look at all cached state each time.
+    PySpark's collection is a full one, which would scan all cached state each time.
     """
     if full:
         gc.unfreeze()
@@ -192,7 +191,7 @@ def batches_of(rows: Sequence[Row]) -> Iterator[pa.RecordBatch]:
 
 
 def _parts_of(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """The rows in order, split as ``batches_of`` says; no part is empty.
+    """The rows in order, split by ``batches_of``; no part is empty.
 
     >>> [len(part) for part in _parts_of([(1, bytes(600_000))] * 5)]
     [2, 2, 1]

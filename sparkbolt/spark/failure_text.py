@@ -1,10 +1,9 @@
-"""Failure text: why a query failed, as data and as a sentence.
+"""Failure text: the cause of a failed query, as data and as a sentence.
 
-Rule 1: the class of an error of Sparkbolt is never guessed from its text. An error that is raised in the driver is kept
-as an object. An error of another process can only come back through Spark as text, so this text contains the error's
-class name and message as JSON behind a mark (``errors_carried``). Nothing that came as text is unpickled or evaluated.
-Rule 2: an exception of Java is identified by its class and by where it was thrown. Only for the other errors of Spark,
-Java and the system the text decides.
+An error that is raised in the driver is kept as an object. An error of another process can only come back through Spark
+as text, so this text contains the error's class name and message as JSON behind a mark (``errors_carried``); nothing in
+it is unpickled or evaluated. An exception of Java is identified by its class and by where it was thrown. Only the other
+errors of Spark, Java and the system are recognised by their text.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _BROKEN_OFF = (
     "a Python worker met the end of its connection to Spark in the midst of a call (EOFError); Spark's log says why"
 )
 _EOF = re.compile(r"^\s*EOFError\s*$", re.MULTILINE)
-"""What a Python worker says if Spark's thread that serves its state has ended, as it does on a full disk."""
+"""The error of a Python worker if Spark's thread that serves its state has ended, as on a full disk."""
 _TIMEOUT = "java.net.SocketTimeoutException"
 _WORKER_FACTORY = "org.apache.spark.api.python.PythonWorkerFactory"
 _NO_WORKER = (

@@ -1,10 +1,8 @@
-"""Found sources: the Python data sources that Spark finds by itself.
-
-Rule: what Spark would find it finds; only where it would look in vain it is told so. Where nobody can say, it looks.
+"""Found sources: saves Spark's search for installed Python data sources if there are none.
 
 With the first Python data source of a JVM, Spark starts a Python process that imports each installed package whose name
 begins with ``pyspark_``, and asks it for a data source. The driver sees at once that there is no such package, if
-Spark's Python is its own.
+Spark's Python is its own. In any other case Spark searches.
 
 Source: PySpark's ``lookup_data_sources``, Spark's ``DataSourceManager``.
 """
@@ -29,7 +27,7 @@ _PREFIX = "pyspark_"
 
 
 def spare_the_search(context: SparkContext) -> bool:
-    """Tell Spark that no data source is installed, if that is so; returns whether it was told."""
+    """Skip Spark's search if no data source is installed; returns whether it is skipped."""
     if not _is_own_python(context):
         return False
     given = (os.environ.get("PYTHONPATH", ""), context.environment.get("PYTHONPATH", ""))
@@ -41,7 +39,7 @@ def spare_the_search(context: SparkContext) -> bool:
         if manager.dataSourceBuilders().isEmpty():
             none = jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap())
             getattr(manager, _SETTER)(jvm.scala.Some(none))
-    except (Py4JError, TypeError) as error:  # another version of Spark; py4j raises a TypeError on what is no class
+    except (Py4JError, TypeError) as error:  # another version of Spark; TypeError: there is no such class
         log.debug("Spark looks for installed data sources: %s", error)
         return False
     return True
@@ -60,7 +58,7 @@ def any_installed(paths: Iterable[str]) -> bool:
 
 
 def _names(path: str) -> list[str]:
-    """What is in a directory, or the modules of an archive; nothing where Python would find nothing, either."""
+    """The names in a directory, or the modules of an archive; empty if Python would find nothing there."""
     if not os.path.isdir(path):
         return [module.name for module in pkgutil.iter_modules([path])]
     try:

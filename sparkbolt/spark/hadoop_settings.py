@@ -1,12 +1,9 @@
-"""Hadoop settings: what Spark sends to its executors with every micro-batch that has state.
+"""Hadoop settings: shrinks the settings that Spark sends to its executors with every stateful micro-batch.
 
-Rule: only where each setting came from is forgotten, which is for people to read; no setting changes.
+Spark broadcasts all of Hadoop's settings, about a thousand, for each stateful level of each micro-batch. Each of them
+carries the name of the file that it came from, compressed by itself. This module drops these names, which are only for
+people to read; no setting changes. If that fails, Spark's default applies.
 
-Spark broadcasts all of Hadoop's settings, about a thousand, for each stateful level of each micro-batch. With each of
-them goes the name of the file that it came from, compressed by itself. Where that cannot be forgotten, all is as Spark
-does it.
-
-It is apart from ``starting``, its only user, because it knows Hadoop and nothing of topologies.
 Source: Hadoop's ``Configuration.write``, Spark's ``BaseStateStoreRDD``.
 """
 
@@ -26,7 +23,7 @@ _SOURCES = "updatingResource"
 
 
 def forget_sources(session: SparkSession) -> bool:
-    """Forget which file each of Hadoop's settings came from; returns whether that succeeded.
+    """Drop the name of the file of each of Hadoop's settings; returns whether that succeeded.
 
     Args:
         session: any session; the settings are those of its Spark, for all sessions.

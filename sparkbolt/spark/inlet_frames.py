@@ -1,14 +1,14 @@
 """Inlets on Spark: the DataFrames of the user as further sources of the lane's query.
 
 Rule 1: all rows of one spark_partition go to one task, in Spark's order; so a spark_task that runs again sends the same
-rows to the same task. Behind a shuffle of the user's Spark may give them in another order; a transactional topology
-leaves out by number what has failed, so there they are sorted by their values.
+rows to the same task. After a shuffle of the user's Spark may return them in another order; a transactional topology
+leaves out failed rows by number, so it sorts them by their values.
 Rule 2: a micro-batch in which only Spark's sources have something new has no plan in its offsets. Its number and time
 come from the driver, with the properties of the job (``MOMENT``).
-Rule 3: Python values are those of PySpark's ``collect``, but for what can be neither compared nor sent alike: a struct
-is a dict, a map is a dict, and a time with a zone is in UTC.
-Rule 4: a DataFrame that is no stream is written beside the checkpoint's other files once, and read from there as a
-stream of files: Spark accepts no other, and the same rows must come after a crash.
+Rule 3: Python values are those of PySpark's ``collect``, except for those that cannot be compared or sent alike: a
+struct is a dict, a map is a dict, and a time with a zone is in UTC.
+Rule 4: a DataFrame that is not a stream is written beside the checkpoint's other files once, and read from there as a
+stream of files: Spark accepts no other, and a crash must not change the rows.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SIMPLE = (
 
 @dataclass(frozen=True)
 class InletFrame:
-    """What one inlet reads."""
+    """The DataFrame that one inlet reads."""
 
     component: str
     frame: DataFrame
@@ -73,10 +73,10 @@ def open_inlets(lane: Lane, spark: SparkSession, directory: str) -> list[InletFr
     Args:
         lane: the topology, laid out.
         spark: its session.
-        directory: where DataFrames that are no streams are written, as a URL.
+        directory: the URL for DataFrames that are not streams.
 
     Raises:
-        EngineError: a DataFrame cannot be made, or does not have what its spout declares.
+        EngineError: a DataFrame cannot be made, or lacks columns that its spout declares.
     """
     return [_opened(lane, name, spark, f"{directory}/{name}") for name in lane.inlets]
 
@@ -135,7 +135,7 @@ def _made(spout: Any, name: str, spark: SparkSession) -> DataFrame:
 
 
 def _streamed(frame: DataFrame, name: str, spark: SparkSession, place: str) -> DataFrame:
-    """Write a DataFrame that is no stream once, and read it as a stream of files."""
+    """Write a DataFrame that is not a stream once, and read it as a stream of files."""
     java: Any = spark._jvm  # pyspark has no public API for files
     done = java.org.apache.hadoop.fs.Path(f"{place}/_SUCCESS")
     if not done.getFileSystem(spark._jsc.hadoopConfiguration()).exists(done):
@@ -166,10 +166,10 @@ def _unsent(type_: sql.DataType) -> str | None:
 
 
 def columns_of(spout: InletSpout) -> list[str]:
-    """The columns of a spout's DataFrame, asked of the active session, or of a new one.
+    """The columns of a spout's DataFrame, from the active session, or from a new one.
 
     Raises:
-        ConfigError: they cannot be asked for.
+        ConfigError: Spark cannot give them.
     """
     try:
         session = SparkSession.getActiveSession() or make_session("sparkbolt")
@@ -186,8 +186,8 @@ def columns_of(spout: InletSpout) -> list[str]:
 def rows_of_inlets(frame: DataFrame, lane: Lane, inlets: Sequence[InletFrame]) -> DataFrame:
     """Add the rows of inlets to those of the lane's own source.
 
-    The own source stays the last: the offset that is read from Spark's log as a plan is the last of its line, and Spark
-    has asked all others for news when it asks for a plan.
+    The lane's source stays the last: the plan's offset in Spark's log is the last line, and Spark
+    requests a plan only after the latest offsets of all other sources.
     """
     whole: DataFrame | None = None
     for inlet in inlets:
@@ -268,7 +268,7 @@ def _column_of_arrow(column: pa.Array) -> Column:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """The Python value of a field, from what Arrow makes of it."""
+    """The Python value of a field, from its Arrow value."""
     if value is None:
         return None
     if pa.types.is_struct(kind):

@@ -1,6 +1,6 @@
-"""Java classes: those of ours, in a JVM that runs.
+"""Java classes: loads Sparkbolt's classes into a running JVM.
 
-Rule: a JVM that cannot have it is no failure; whoever asks does without.
+If a JVM cannot load them, the caller works without them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ log = logging.getLogger("sparkbolt")
 
 SOURCES = sorted((Path(__file__).parent / "java").glob("*.java"))
 JAR = Path(__file__).parent / "java" / "sparkbolt-jvm.jar"
-"""Made of the sources by ``scripts/jar``."""
+"""``scripts/jar`` makes it from the sources."""
 
 
 def java_class(jvm: Any, name: str) -> Any:

@@ -1,7 +1,7 @@
-"""Job bundle: a lane and its components as bytes, as they are sent to executors.
+"""Job bundle: a lane and its components as bytes, which are sent to executors.
 
-Rule: to store or forward a bundle needs no import of what tasks need. Spark starts processes that only inspect a source
-or a processor before any task runs; they forward the bytes, and only ``executor`` unpacks them.
+Storing or forwarding a bundle imports nothing that tasks need. Spark starts processes that only inspect a source or a
+processor before any task runs; they forward the bytes, and only ``executor`` unpacks them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SCHEMA = "dest int, frame binary"
 
 @dataclass(frozen=True)
 class JobBundle:
-    """What ``executor.packed`` makes from a lane."""
+    """The result of ``executor.packed`` for a lane."""
 
     run: str
     """The id of one life of a topology; a restart of the query gets a new one."""

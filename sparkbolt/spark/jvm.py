@@ -1,10 +1,9 @@
 """JVM: starts Spark's JVM in its own session, apart from the terminal, with its output in a log file.
 
-Rule 1: the JVM and its children are in their own process session: neither Ctrl-C nor a signal to the driver's process
-group reaches them. They end with the driver, because their standard input is closed then.
-Rule 2: their standard output and standard error go to a file of limited size. It is a file and not a pipe, so that they
-never block, and never write to a broken pipe, whatever happens to the driver.
-Rule 3: lines that tasks print come to the driver through a named pipe, whole and not mixed with Spark's log.
+Neither Ctrl-C nor a signal to the driver's process group reaches the JVM and its children. They end with the driver,
+because their standard input is closed then. Their output goes to a file of limited size and not to a pipe, so that they
+never block or write to a broken pipe. Lines that tasks print arrive in the driver through a named pipe, whole and not
+mixed with Spark's log.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class JvmOutput:
     def environment(self) -> dict[str, str]:
         """The Spark settings by which the JVM and Python workers on this machine reach one another and this process.
 
-        Workers get the path of the named pipe, and of a folder for what they tell each other; if this process writes a
+        Workers get the path of the named pipe, and of a folder for segments that they share; if this process writes a
         log to files, they also send their log records, and not only the engine's warnings.
         """
         records = {f"spark.executorEnv.{TASK_LOG_ENV}": "1"} if current_log() is not None else {}
@@ -130,7 +129,7 @@ class JvmOutput:
 
     def _end(self) -> None:
         self._ended.set()
-        shutil.rmtree(self.segments, ignore_errors=True)  # it may hold users' data, and only the log is to be kept
+        shutil.rmtree(self.segments, ignore_errors=True)  # it may hold users' data, and only the log stays
         if not self._kept:
             scratch.remove(self._directory)
 
@@ -142,7 +141,7 @@ def bound_file(path: str, bytes_max: int = LOG_BYTES_MAX) -> None:
             shutil.copyfile(path, f"{path}.1")
             os.truncate(path, 0)
     except OSError:
-        pass  # a disk that is full or a file that was removed: the log is not worth an error
+        pass  # the disk is full or the file was removed: no error of the log matters
 
 
 def write_to_stdout(text: str) -> None:

@@ -1,7 +1,7 @@
 """Lane query: the source, the levels and the acker as operators of Spark.
 
-Rule: a stateless level is a shuffle followed by ``mapInArrow``; a stateful level is ``transformWithStateInPandas`` with
-one key per dest. Both shuffle by Spark's hash of ``dest``; the lane has chosen the dests for that hash.
+A stateless level is a shuffle followed by ``mapInArrow``; a stateful level is ``transformWithStateInPandas`` with one
+key per dest. Both shuffle by Spark's hash of ``dest``; the lane has chosen the dests for that hash.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Level task: what a spark_task of a stateful level does with the rows of one dest."""
+"""Level task: processes the rows of one dest in a spark_task of a stateful level."""
 
 from __future__ import annotations
 
@@ -79,5 +79,5 @@ def run(bundle: JobBundle, level: int, dest: int, rows: Iterator[Any], segments:
         files.drop_old()
     for batch in batches_of(out):
         dests, frames = batch.columns
-        # PySpark passes on what is Arrow's already; of a list it would make objects, and of these Arrow's memory.
+        # PySpark forwards Arrow's memory unchanged; a list it would convert to objects, and these to Arrow's memory.
         yield pd.DataFrame({"dest": dests.to_numpy(), "frame": pd.arrays.ArrowExtensionArray(frames)})

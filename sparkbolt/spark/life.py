@@ -1,6 +1,6 @@
 """Life: a shell of the driver machine, between one start of Spark's query and its end.
 
-``core.driver.machine`` decides what happens in which order; this file tells it what Spark asks, and performs its
+``driver.machine`` decides what happens in which order; this file passes Spark's requests to it, and performs its
 effects.
 
 Rule 1: all access to the machine is guarded by one lock, which all lives of a driver share. The lock is released while
@@ -81,7 +81,7 @@ POLL_WAIT_SECS = 0.25
 HELD_OPEN_SECS = 1.0
 """How often a planner's request that is held open looks whether its query has ended."""
 TABLES = "tables"
-"""The folder of a checkpoint with the DataFrames of inlets that are no streams."""
+"""The folder of a checkpoint with the DataFrames of inlets that are not streams."""
 EXECUTOR_ACKER_PAIRS_MIN = 500_000
 """If the previous micro-batch had at least so many (key, xor) pairs, the ackers run on the executors. With fewer the
 driver, to which they are some megabytes, judges them sooner than Spark runs a stage more (``scripts/bench driver``)."""
@@ -89,7 +89,7 @@ log = logging.getLogger("sparkbolt")
 
 
 class LifePhase(IntEnum):
-    """How far a life has come."""
+    """The progress of a life."""
 
     RUNS = 0
     STOPS = 1
@@ -213,7 +213,7 @@ class Life:
             raise
 
     def _committed_end(self) -> Offset:
-        """The end of the last micro-batch that is committed, from Spark's logs: Spark 4.1 does not tell it."""
+        """The end of the last micro-batch that is committed, from Spark's logs: Spark 4.1 does not pass it."""
         logged = self._logged(self._checkpoint.last_commit())
         return dict(BEFORE_THE_FIRST) if logged is None else logged.plan
 
@@ -271,7 +271,7 @@ class Life:
         assert frame is not None
         self._changed.release()
         try:
-            if self.lane.inlets:  # their tasks have no plan that tells them
+            if self.lane.inlets:  # their tasks have no plan with these values
                 self._spark.sparkContext.setLocalProperty(MOMENT, f"{plan.micro_batch_id},{plan.now_ms}")
             if effect.repeats:
                 repetition.prepare(self._spark, frame, self.run_id)
@@ -282,9 +282,9 @@ class Life:
             self._changed.acquire()
 
     def _collected(self, frame: DataFrame) -> Feedback:
-        """Start the Spark action of a micro-batch, and gather what it returns."""
-        # As ``toArrow`` does, which asks the JVM ten times more for a schema and settings that are known.
-        batches = frame._collect_as_arrow()  # type: ignore[operator]  # a column, as far as types tell
+        """Start the Spark action of a micro-batch, and gather its results."""
+        # Like ``toArrow``, which makes ten more calls to the JVM for a known schema and known settings.
+        batches = frame._collect_as_arrow()  # type: ignore[operator]  # typed as a column
         frames = [value.as_buffer() for batch in batches for value in batch.column("frame")]
         self.collected_bytes += sum(len(frame) for frame in frames)
         return gather(frames)
@@ -308,7 +308,7 @@ class Life:
             case AskLag():
                 return self._spout_calls.lag(effect)
             case LetSpoutsEmit():
-                pass  # they have threads of their own
+                pass  # they have separate threads
             case Counts():
                 self._partials = effect.feedback.partials
             case Wait(at_once):
@@ -352,7 +352,7 @@ class Life:
         return {} if self._pages is None or self.machine.running is None else self._pages.sights()
 
     def progress(self) -> Progress:
-        """How far the running micro-batch has come."""
+        """The progress of the running micro-batch."""
         running, query = self.machine.running, self.query
         if running is None:
             return Progress(levels=len(self.lane.levels))

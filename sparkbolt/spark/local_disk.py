@@ -1,11 +1,10 @@
-"""Local disk: how Spark writes the small files of a checkpoint that is on a disk of this machine.
+"""Local disk: writes the small files of a checkpoint that is on a disk of this machine.
 
-Rule 1: Spark by itself starts processes for them (``chmod``, ``readlink``), about a dozen for each micro-batch, and
-does not flush them. A file system of ours, in ``java/``, starts none and flushes each file and its folder.
-Rule 2: it is set for the query's own session alone. Executors that are not threads of the driver's JVM are sent the
-class. Where it cannot be had, or users have set a file system or a file manager themselves, all is as Spark does it.
+By default Spark starts processes for them (``chmod``, ``readlink``), about a dozen for each micro-batch, and does not
+flush them. Sparkbolt's file system, in ``java/``, starts none and flushes each file and its folder. It is set for the
+query's own session alone, and executors outside of the driver's JVM receive the class. If its class cannot be loaded,
+or users have set a file system or a file manager themselves, Spark's default applies.
 
-It is apart from ``starting``, its only user, because it knows Hadoop and nothing of topologies.
 Source: Hadoop's ``RawLocalFileSystem`` and Spark's ``CheckpointFileManager``.
 """
 
@@ -20,14 +19,14 @@ FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CLASS = "sparkbolt.SyncedLocalFileSystem"
 _SETTINGS = {
     FILE_SYSTEM: _CLASS,
-    # Hadoop keeps one file system for each scheme, whatever the settings of who asks for it.
+    # Hadoop caches one file system for each scheme, whatever the settings of the caller.
     "fs.file.impl.disable.cache": "true",
     FILE_MANAGER: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
 }
 
 
 def write_synced(session: SparkSession, *, executors: bool = False) -> bool:
-    """Have a query's own session write local files by the class of ours; returns whether it does.
+    """Let a query's own session write local files with Sparkbolt's class; returns whether it does.
 
     Args:
         session: the session of one query.

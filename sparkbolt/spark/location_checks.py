@@ -1,7 +1,7 @@
-"""Locations: whether a checkpoint and a master can be used where they are said to be.
+"""Locations: checks that the checkpoint and the master can be used.
 
-Rule 1: a server that does not answer is reported within seconds; Spark and Hadoop would retry for minutes.
-Rule 2: what needs no Spark to be seen is seen before Spark starts, and changes nothing.
+A server that does not answer is reported within seconds; Spark and Hadoop would retry for minutes. Checks that need no
+Spark run before Spark starts, and change nothing.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def check_master(master: str) -> None:
 
 
 def check_directory(place: str | None) -> None:
-    """Refuse a checkpoint on this machine that cannot be made or written; what is elsewhere is accepted.
+    """Refuse a checkpoint on this machine that cannot be made or written; any other is accepted.
 
     Raises:
-        CheckpointError: something on its path is no directory, or may not be written by this process.
+        CheckpointError: a part of its path is not a directory, or this process may not write to it.
     """
     directory = None if place is None else local_directory(place)
     if directory is None:

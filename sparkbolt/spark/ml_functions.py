@@ -1,11 +1,9 @@
-"""ML functions: what Spark registers for machine learning whenever a session is made.
+"""ML functions: delays the functions that Spark registers for machine learning in each new session.
 
-Rule 1: nothing is missing: a function is registered when it is asked for first.
-Rule 2: where others bring extensions of that kind, or a Spark is made otherwise, all is as Spark does it.
-
-Spark's part for machine learning registers three internal functions with each new session. They are written with
-Scala's reflection, which nothing else needs: to load it took a fifth of the time until there was a session. A class of
-ours stands for the functions until somebody asks for one of them.
+Spark's part for machine learning registers three internal functions with each new session. They use Scala's reflection,
+which nothing else needs: loading it took a fifth of the time until there was a session. A class of ours registers a
+function when it is first requested. If there are other extensions of that kind, or a Spark is built differently,
+Spark's default applies.
 
 Source: Spark's ``SparkSession.applyAndLoadExtensions`` and ``InternalFunctionRegistration``.
 """
@@ -30,7 +28,7 @@ _APPLY = f"{_SESSION.replace('.', '$')}$$applyExtensions"
 
 
 def session_without(context: SparkContext) -> bool:
-    """Make the session that PySpark takes when it is asked for one next; returns whether there is such a session.
+    """Make the session that PySpark returns at the next request; returns whether there is such a session.
 
     Args:
         context: of the JVM, which has no session yet.
@@ -48,14 +46,14 @@ def session_without(context: SparkContext) -> bool:
         sessions = jvm.org.apache.spark.sql.classic.SparkSession
         session = sessions(java_context.sc(), nothing, nothing, extensions, no_settings, no_settings)
         sessions.setDefaultSession(session)
-    except (Py4JError, TypeError) as error:  # another version of Spark; py4j raises a TypeError on what is no class
+    except (Py4JError, TypeError) as error:  # another version of Spark; TypeError: there is no such class
         log.debug("Spark's functions for machine learning are registered at the start: %s", error)
         return False
     return True
 
 
 def _only_ml(jvm: Any) -> bool:
-    """Whether what extends each session is Spark's machine learning, and nothing else."""
+    """Whether Spark's machine learning is the only extension of each session."""
     found = jvm.java.lang.Thread.currentThread().getContextClassLoader().getResources(_PROVIDERS)
     places = []
     while found.hasMoreElements():

@@ -1,10 +1,8 @@
-"""Processor: a stateful level as Spark's ``transformWithState`` calls it.
+"""Processor: a stateful level in the form that Spark's ``transformWithState`` calls.
 
-Rule 1: a task's segments are one ``MapState``, which Spark commits with the micro-batch.
-Rule 2: before the query, Spark also makes a processor in a separate process, to ask which states it declares. This
-module imports nothing that only tasks need, so that this is fast; ``level_task`` does the work.
-
-It is apart from ``lane_query``, its only user, because of rule 2.
+A task's segments are one ``MapState``, which Spark commits with the micro-batch. Before the query, Spark also makes a
+processor in a separate process, to ask which states it declares. So this module imports nothing that only tasks need;
+``level_task`` does the work.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ class LevelProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
         """Spark calls it for each task that has rows, and for each dest whose rows only pass through this level."""
-        from sparkbolt.spark.level_task import run  # not at the top of the module, because of rule 2
+        from sparkbolt.spark.level_task import run  # not at the top of the module: only tasks need it
 
         return run(self._bundle, self._level, int(key[0]), rows, self._segments)
 

@@ -1,8 +1,7 @@
 """Recording: keeps the history of a running topology in its checkpoint.
 
-Rule 1: nothing waits for it: promotions only add to memory; a thread of its own measures processes, asks Spark for its
-durations, and writes files.
-Rule 2: a history that cannot be written is logged once and tried again; the topology runs on.
+Promotions only add to memory; a separate thread measures processes, asks Spark for its durations, and writes files. A
+history that cannot be written is logged once and tried again; the topology runs on.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Recording:
     """The history of one running topology, over all its lives in this process."""
 
     def __init__(self, files: Files, metrics: TopologyMetrics) -> None:
-        """Load the history of the checkpoint; ``metrics`` are what the ledger has counted so far."""
+        """Load the history of the checkpoint; ``metrics`` are the ledger's counts so far."""
         self._files = files
         self._lock = threading.Lock()
         try:
@@ -51,7 +50,7 @@ class Recording:
         self._workers: dict[tuple[str, int], tuple[int, float]] = {}
         """By (host, pid) of each worker: its memory in bytes, and when it was seen."""
         self.state_rows = self.state_bytes = 0
-        """Spark's state stores, as its last progress told."""
+        """Spark's state stores, from its last progress report."""
         self._spark_seen = -1
         self._failed = False
         self._ended = threading.Event()
@@ -87,7 +86,7 @@ class Recording:
         return [(kind, process) for kind, process in found if process is not None]
 
     def close(self) -> None:
-        """Write what there is, and stop writing."""
+        """Write everything that is pending, and stop writing."""
         self._ended.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(BEAT_SECS)
@@ -98,7 +97,7 @@ class Recording:
             try:
                 self._beat(metrics(), query())
                 self._write()
-            except Exception as error:  # noqa: BLE001  whatever it is: a history is not worth a topology
+            except Exception as error:  # noqa: BLE001  no error of the history fails a topology
                 self._warn(error)
 
     def _beat(self, metrics: TopologyMetrics, query: StreamingQuery | None) -> None:

@@ -1,10 +1,8 @@
 """Relocation: updates the paths in Spark's files after a checkpoint was moved or copied.
 
-Rule 1: only paths change, and only if the new path names an existing file; the rest of Spark's file stays as it is.
-Rule 2: a file that cannot be parsed is not changed: Spark reports what is wrong with it.
-
 Of Spark's files only the metadata of stateful operators contain full paths: those of the schemas of their states
-(Spark's ``StateSchemaV3`` and ``OperatorStateMetadataV2``). Spark cannot start without these schemas.
+(Spark's ``StateSchemaV3`` and ``OperatorStateMetadataV2``). Spark cannot start without these schemas. A path changes
+only if the new one names an existing file, and a file that cannot be parsed is not changed: Spark reports the error.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Repetition: executing a micro-batch once more, within the same call of ``foreachBatch``.
+"""Repetition: executes a micro-batch once more, within the same call of ``foreachBatch``.
 
 Rule 1: the executed plan of a micro-batch names the version and, with format 2 of state checkpoints, the id of the
-state before it. A second job of the same plan loads that state again; a worker's or an executor's later version is not
-used, because its id differs. What the first job has written has an id of its own, and nothing refers to it.
-Rule 2: shuffle files of the first job would be used again, and all stages before the last one would be skipped. So
-they are dropped.
+state before it. A second job of the same plan loads that state again; it does not use a later version of a worker or an
+executor, because its id differs. The writes of the first job have an id of their own, and nothing refers to it.
+Rule 2: Spark would reuse the shuffle files of the first job and skip all stages before the last one. So they are
+dropped.
 Rule 3: the ids of the new state reach Spark's commit log through an accumulator, from which Spark takes the first value
 of each partition. So it is emptied, else the commit would name the state of the aborted execution.
-Rule 4: what changes from one execution to the next travels as a local property of the jobs, since the tasks of the
+Rule 4: values that change from one execution to the next travel as a local property of the jobs, since the tasks of the
 source are packed when the micro-batch is planned.
 """
 
@@ -31,7 +31,7 @@ def announce(spark: SparkSession, exclusion: Exclusion) -> None:
 
 
 def announced() -> Exclusion:
-    """In a task: what its job leaves out."""
+    """In a task: the messages that its job leaves out."""
     context = TaskContext.get()
     return Exclusion() if context is None else Exclusion.of_text(context.getLocalProperty(PROPERTY))
 
@@ -41,7 +41,7 @@ def prepare(spark: SparkSession, frame: DataFrame, name: str) -> None:
 
     Args:
         spark: the session of the query.
-        frame: what ``foreachBatch`` was given.
+        frame: the argument of ``foreachBatch``.
         name: the name of the query.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The reporter: tells of what a topology does: the log, listeners, telemetry, the history, and those who operate it."""
+"""The reporter: passes promotions and errors to the log, listeners, telemetry, the history and operators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sparkbolt.spark.user_calls import Calls, Listeners
 
 
 class Reporter:
-    """Whom one topology tells of its promotions and errors."""
+    """The receivers of one topology's promotions and errors."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Reporter:
         presence: Presence | None,
         telemetry: TelemetrySink | None,
     ) -> None:
-        """Tell ``recording`` and, if there are any, ``presence`` and ``telemetry``, which is closed at the end."""
+        """Report to ``recording`` and, if there are any, ``presence`` and ``telemetry``, which is closed at the end."""
         self._calls = calls
         self._error_log = ErrorLog(config)
         self.listeners = Listeners(calls, self._error_log.listener_raised)
@@ -45,12 +45,12 @@ class Reporter:
         return self._presence.steering if self._presence is not None else None
 
     def note(self, kind: str, text: str) -> None:
-        """Note an event for those who operate the topology."""
+        """Note an event for the topology's operators."""
         if self._steering is not None:
             self._steering.note(kind, text)
 
     def promoted(self, coordinator: Coordinator, promotion: Promotion, metrics: TopologyMetrics) -> None:
-        """Tell of a promotion; called under the lock, which is released while listeners are called.
+        """Report a promotion; called under the lock, which is released while listeners are called.
 
         ``metrics`` are a copy of the counts after it.
         """
@@ -62,7 +62,7 @@ class Reporter:
         self._tell(coordinator, promotion, metrics, metrics.micro_batch_ms or 0.0)
 
     def replayed(self, coordinator: Coordinator, metrics: TopologyMetrics) -> None:
-        """Tell of the last promotion of an earlier driver: twice rather than never."""
+        """Report the last promotion of an earlier driver: twice rather than never."""
         if coordinator.ledger.replayed is not None:
             self._tell(coordinator, coordinator.ledger.replayed, metrics, 0.0)
 
@@ -73,12 +73,12 @@ class Reporter:
         self.listeners.tell(MicroBatchReport(promotion, metrics, elapsed_ms))
 
     def spout_reported(self, metrics: TopologyMetrics, report: ErrorReport) -> None:
-        """Tell of an error that a spout in the driver has reported."""
+        """Report an error that a spout in the driver has reported."""
         self._error_log.report(report)
         self._count(metrics, report)
 
     def spout_raised(self, metrics: TopologyMetrics, failure: SpoutFailure) -> None:
-        """Tell of an exception that a spout in the driver has raised."""
+        """Report an exception that a spout in the driver has raised."""
         fields: LogFields = {"component": failure.component, "task": failure.task}
         self._error_log.error(f"{failure.method} of {failure.component}[{failure.task}]", str(failure), fields)
         self._count(metrics, ErrorReport(failure.component, failure.task, *reason_of(failure.error)))
@@ -98,7 +98,7 @@ class Reporter:
         if self._telemetry is not None:
             try:
                 self._telemetry.close()
-            except Exception as error:  # noqa: BLE001  any library; the checkpoint must be closed all the same
+            except Exception as error:  # noqa: BLE001  any library; the checkpoint must still be closed
                 self._error_log.listener_raised(self._telemetry.close, error)
         self._error_log.tell_withheld(at_once=True)
         self._recording.close()

@@ -1,10 +1,9 @@
-"""The handle of a topology that runs on Spark: for the user who started it, and for those who operate it.
+"""The handle of a topology that runs on Spark: for the user who started it, and for its operators.
 
-Rule 1: metrics, listeners and ``await_...`` continue to work from life to life (``supervisor``).
-Rule 2: ``look`` never waits for the lock longer than the caller allows: the numbers are then those of the last
-micro-batch.
-Rule 3: a change of settings applies between a promotion and the next staging, never in between.
-Rule 4: a kill is carried out by a thread of its own. Whoever waits for the topology sees that it does not run any more.
+Metrics, listeners and ``await_...`` continue to work from life to life (``supervisor``). ``look`` never waits for the
+lock longer than the caller allows: after that it returns the numbers of the last micro-batch. A change of settings
+applies between a promotion and the next staging. A separate thread carries out a kill; after it, callers that wait for
+the topology see that it does not run any more.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class RunningOnSpark(RunningTopology):
         """Begin a life and open the partitioned spouts; ``start`` begins to process.
 
         ``temporary`` is the folder of a checkpoint that is removed at the end, or None. The spouts may take
-        ``open_secs`` to open; None means no limit. ``presence`` shows the topology to those who operate it;
+        ``open_secs`` to open; None means no limit. ``presence`` shows the topology to its operators;
         ``telemetry`` is closed at the end.
 
         Raises:
@@ -85,7 +84,7 @@ class RunningOnSpark(RunningTopology):
         self._closed = threading.Event()
         """Set when everything that runs for the topology has ended."""
         self._folder: str | None = None
-        """Where the socket is by which the topology is operated."""
+        """The address of the topology's control socket."""
         self._places: Places | None = None
         self._supervisor = Supervisor(
             lane,
@@ -175,7 +174,7 @@ class RunningOnSpark(RunningTopology):
             outages=tuple(ledger.outages.sentences(now_ms())),
         )
 
-    # What users observe.
+    # For users: observing.
 
     def on_micro_batch(self, listener: Callable[[MicroBatchReport], None]) -> None:
         self._reporter.listeners.add(listener)
@@ -255,7 +254,7 @@ class RunningOnSpark(RunningTopology):
             waits = self._supervisor.life.commit_waits
             return [*self._coordinator.ledger.outages.sentences(now_ms()), *([waits] if waits is not None else [])]
 
-    # What those observe who operate it.
+    # For operators: observing.
 
     @property
     def checkpoint(self) -> str | None:
@@ -324,7 +323,7 @@ class RunningOnSpark(RunningTopology):
             return {}
         return {"rows": recording.state_rows, "memory_bytes": recording.state_bytes}
 
-    # What changes it.
+    # Changes.
 
     def activate(self) -> None:
         self._lifecycle.order(LifecycleEvent.ACTIVATE, "activated")

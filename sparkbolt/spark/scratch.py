@@ -1,11 +1,9 @@
 """Scratch: the temporary folders of this process, and those that dead processes have left.
 
-Rule 1: a folder is in use as long as the process that made it lives. This process holds a lock on a file in the folder,
-and the kernel releases the lock however the process dies. A folder without such a file is not Sparkbolt's, whatever its
-name is, and stays.
-Rule 2: a folder gets its final name only after its lock is held, so that no other process removes a folder that is
-being made.
-Rule 3: a folder whose content a message has named to a user (Spark's log) stays for some days after its process ended.
+A folder is in use as long as the process that made it lives. This process holds a lock on a file in the folder, and the
+kernel releases the lock however the process dies. A folder gets its final name only after its lock is held, and a
+folder without such a file is never removed. A folder that a message to the user has named (Spark's log) stays for some
+days after its process ended.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from pathlib import Path
 
 PREFIX = "sparkbolt-"
 KEPT_SECS = 7 * 24 * 3600.0
-"""How long a folder stays that a message has named (rule 3)."""
+"""How long a folder that a message has named stays after its process ended."""
 _LOCK = ".sparkbolt-scratch"
 _KEPT = ".kept"
 _held: dict[str, int] = {}

@@ -1,12 +1,12 @@
-"""Segment files: what one Python worker of this machine tells the next one, beside Spark's state store.
+"""Segment files: copies of segments that one Python worker of this machine leaves for the next one.
 
 Rule 1: a key of a segment has a random stamp, and its content never changes (``task_state``); so a file with its name
-needs no other proof. The directory, which has one key for ever, is not kept.
-Rule 2: a file is a copy and may be missing: what cannot be written or read is asked of Spark. Whether a segment counts
-is decided by the directory alone, which always comes from Spark.
-Rule 3: of each task the newest are kept, since another worker lacks only what the last micro-batches wrote. What Spark
-is told to remove is removed here too. The driver makes a folder for each run of a topology and removes it, so that no
-copy of users' data stays when it has ended; a run without that folder keeps nothing.
+needs no other proof. The directory, which always has the same key, is not kept.
+Rule 2: a file is a copy and may be missing: a segment that cannot be written or read comes from Spark. Whether a
+segment counts is decided by the directory alone, which always comes from Spark.
+Rule 3: the newest segments of each task are kept, since another worker lacks only the writes of the last micro-batches.
+A segment that is removed from Spark is removed here too. The driver makes a folder for each run of a topology and
+removes it, so that no copy of users' data stays after its end; a run without that folder keeps nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KEPT_FILES_MAX = 256
 KEPT_BYTES_MAX = 64 << 20
 """Of one task; while a micro-batch runs there may be twice as many."""
 FILE_BYTES_MIN = 4096
-"""Smaller segments come from Spark as fast."""
+"""Spark returns smaller segments equally fast."""
 
 
 class SegmentFiles:
@@ -39,11 +39,11 @@ class SegmentFiles:
 
     @classmethod
     def of(cls, run: str, *task: int) -> SegmentFiles:
-        """Those of a task of this machine.
+        """The files of a task of this machine.
 
         Args:
             run: the id of the run.
-            task: what tells it from all other tasks of the run.
+            task: its unique name within the run.
         """
         root = os.environ.get(FOLDER_ENV)
         return cls(Path(root, run, "-".join(map(str, task))) if root else None)
@@ -81,7 +81,7 @@ class SegmentFiles:
             return
 
     def drop_old(self) -> None:
-        """Drop what is too much, and what dead workers were writing; to be called after the last ``put``."""
+        """Drop surplus files, and unfinished files of dead workers; call it after the last ``put``."""
         if self._folder is None or not self._put_bytes:
             return
         self._put_bytes = 0

@@ -1,6 +1,6 @@
 """Session: Java, Spark's settings, and error messages that explain what to do.
 
-Rule: settings on which the guarantees depend are set here and checked, also in a session that the user has made.
+Settings on which the guarantees depend are set here and checked, also in a session that the user has made.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ SQL_SETTINGS = {
     # the variables of the levels differ from those of the source: there would be two daemons and twice the workers.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-    # Rows are frames of half a megabyte. The JVM's memory for a batch grows by copying, and a large one comes anew from
+    # Rows are frames of half a megabyte. The JVM copies a batch to grow it, and allocates a large one from
     # the kernel each time; a limit on the number of rows alone would allow more than Arrow's offsets can count.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(1 << 20),
 }
@@ -106,7 +106,7 @@ LOCAL_SETTINGS = {
     # that mostly copies bytes; and the default garbage collector is slow with rows of a megabyte.
     JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
     "spark.shuffle.compress": "false",
-    # Each frame would be read twice more by one thread, to say what kind of disk error it was when one came.
+    # Otherwise one thread reads each frame twice more, to diagnose the kind of a disk error.
     "spark.shuffle.checksum.enabled": "false",
     # Where there are few destinations Spark by default writes a file for each, and then all of them into another.
     "spark.shuffle.sort.bypassMergeThreshold": "1",
@@ -305,10 +305,10 @@ def _start_hook(master: str) -> Iterator[None]:
 
 @contextmanager
 def _jvm_ends_with_its_start() -> Iterator[None]:
-    """Kill the JVM if its start is broken off, as by Ctrl-C.
+    """Kill the JVM if its start is interrupted, for example by Ctrl-C.
 
-    PySpark then removes the folder into which the JVM is to write where it listens. A JVM that cannot do so neither
-    ends nor listens to the pipe by which it would notice the end of this process.
+    PySpark then removes the folder for the file with the JVM's port. A JVM that cannot write this file neither
+    ends nor reads the pipe that signals the end of this process.
     """
     begun: list[subprocess.Popen[bytes]] = []
 
@@ -316,7 +316,7 @@ def _jvm_ends_with_its_start() -> Iterator[None]:
         begun.append(subprocess.Popen(*arguments, **options))
         return begun[-1]
 
-    pyspark: Any = java_gateway  # whose name it is not meant to be
+    pyspark: Any = java_gateway  # PySpark does not export the name
     before, pyspark.Popen = pyspark.Popen, begin
     try:
         yield
@@ -332,8 +332,8 @@ def _jvm_ends_with_its_start() -> Iterator[None]:
 def _keep_to_the_log(context: SparkContext) -> None:
     """Send errors of PySpark's accumulator connection to the log.
 
-    If a job is cancelled, this connection may break, and PySpark would print a traceback beside the sentence that tells
-    how the run ended. Nothing is lost by it.
+    If a job is cancelled, this connection may break, and PySpark would print a traceback beside the sentence about
+    the end of the run. No data is lost.
     """
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
@@ -393,7 +393,7 @@ def jvm_lives(session: SparkSession) -> bool:
     """Whether the driver's JVM answers."""
     try:
         session.sparkContext._jvm.java.lang.System.nanoTime()  # type: ignore[union-attr]
-    except Exception:  # noqa: BLE001  py4j raises what its socket raises
+    except Exception:  # noqa: BLE001  py4j raises any error of its socket
         return False
     return True
 
@@ -434,7 +434,7 @@ def cores_of(session: SparkSession) -> int:
 def stage_that_runs(session: SparkSession, group: str) -> tuple[int | None, tuple[int, int] | None]:
     """The stage that runs in the newest job of a group, and how many of its spark_tasks are finished.
 
-    This is Spark's own status: it counts finished spark_tasks, and shows nothing of what a running one does.
+    This is Spark's own status: it counts finished spark_tasks, and shows nothing of a running one.
 
     Returns:
         (number of the stage, counted from 0; (finished spark_tasks, all spark_tasks)), or (None, None) if none runs.
@@ -464,7 +464,7 @@ def _settings_of(master: str, known: Mapping[str, str]) -> dict[str, str]:
 
     Executors on this machine use the driver's module search path, and print to its terminal. Those of a standalone
     cluster find Sparkbolt in their working directory, where Spark puts added files. YARN and Kubernetes set their own
-    Python path, which is not changed: workers there import what they need after they were forked.
+    Python path, which is not changed: workers there import modules after the fork.
     """
     if is_local_master(master):
         path = [START_HOOK, *(entry or os.getcwd() for entry in sys.path)]
@@ -492,7 +492,7 @@ def check_reachable(session: SparkSession, checkpoint: str | None) -> None:
 def await_executors(session: SparkSession, timeout_secs: float = EXECUTORS_WAIT_SECS) -> None:
     """Wait until the executors of a cluster have started, since a new topology is laid out for their cores.
 
-    The wait ends when ``spark.cores.max`` is reached, or when no further executor has come for
+    The wait ends when ``spark.cores.max`` is reached, or when no further executor has appeared for
     ``EXECUTORS_STEADY_SECS``. With dynamic allocation there may be no executors until there is work, so there is no
     wait.
 

@@ -1,6 +1,6 @@
-"""Source task: what a spark_task of the first stage receives, and what it does.
+"""Source task: the input of a spark_task of the first stage, and its work.
 
-Rule: the driver packs a task and the worker unpacks it; the processes between them only see bytes.
+The driver packs a task and the worker unpacks it; the processes between them only see bytes.
 """
 
 from __future__ import annotations

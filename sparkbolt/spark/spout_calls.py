@@ -1,7 +1,7 @@
-"""Spout calls: the partitioned spouts of a life, as the driver calls them; executors read with their own copies.
+"""Spout calls: calls the partitioned spouts of a life in the driver; executors read with their own copies.
 
-Rule 1: all calls of one spout come from one thread, one after the other, without the lock (``user_calls``).
-Rule 2: any thread may ask for the lag, so nobody waits for it longer than ``LAG_SECS``: the last answer counts then.
+All calls of one spout come from one thread, one after the other, without the lock (``user_calls``). Any thread may ask
+for the lag, which waits ``LAG_SECS`` at most; after that it is the last answer.
 """
 
 from __future__ import annotations
@@ -86,5 +86,5 @@ class SpoutCalls:
                 self._callers[component].end(f"close of spout {component!r}", spout.close)
             except NotReturned as error:
                 log.warning("%s: it is left behind, and spout %s is not closed", error, component)
-            except BaseException as error:  # noqa: BLE001  user code; the other spouts are closed all the same
+            except BaseException as error:  # noqa: BLE001  user code; the other spouts are still closed
                 log.error("close of spout %s raised %s; it is taken for closed", component, line_of(error))

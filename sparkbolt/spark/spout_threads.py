@@ -1,7 +1,7 @@
-"""Spout threads: where the tasks of a ``Spout`` live.
+"""Spout threads: run the tasks of a ``Spout`` in the driver.
 
-Rule: all calls of one task come from its own thread. An exception of user code is reported and followed by a pause; it
-never ends the topology.
+All calls of one task come from its own thread. An exception of user code is reported and followed by a pause; it never
+ends the topology.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _THEN = {
     "fail": "what it was told stays told, and the spout goes on after a pause",
     "close": "it is taken for closed",
 }
-"""By method, what happens after an exception; any other method is called again after a pause."""
+"""By method, the consequence of an exception; any other method is called again after a pause."""
 log = logging.getLogger("sparkbolt")
 
 
@@ -50,7 +50,7 @@ class SpoutFailure:
     error: BaseException
 
     def __str__(self) -> str:
-        """The method, the task, the exception, and what happens next."""
+        """The method, the task, the exception, and the consequence."""
         then = _THEN.get(self.method, "it is called again after a pause")
         return f"{self.method} of spout {self.component}[{self.task}] raised {line_of(self.error)}; {then}"
 
@@ -127,7 +127,7 @@ class SpoutThread(SpoutTask):
             output: as in ``SpoutTask``.
             buffer: as in ``SpoutTask``.
             calls: the user calls of the topology; their lock guards the buffer, and is notified when new records wait.
-            lifecycle: the state of the topology, which says whether the spout may emit.
+            lifecycle: the state of the topology, which decides whether the spout may emit.
             tracked: whether the topology has ackers.
             report: called with each exception of user code.
             tell: called with each error that the spout itself reports.
@@ -182,7 +182,7 @@ class SpoutThread(SpoutTask):
         self._pauses.pop(method, None)
 
     def emitted(self) -> None:
-        """Wake who waits for new records."""
+        """Wake the threads that wait for new records."""
         self._calls.wake()
 
     def raised(self, method: str, error: BaseException) -> None:
@@ -196,5 +196,5 @@ class SpoutThread(SpoutTask):
         self._stop.wait(pause)
 
     def reported(self, report: ErrorReport) -> None:
-        """Tell of an error that the spout reports."""
+        """Pass on an error that the spout reports."""
         self._tell(report)

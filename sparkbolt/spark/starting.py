@@ -1,6 +1,6 @@
-"""Starting: what happens between ``topology.start`` and the object that the user holds.
+"""Starting: the steps between ``topology.start`` and the object that the user holds.
 
-Rule: what is refused is refused before anything is written or started.
+Every refusal happens before anything is written or started.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""State lineage: the chain of versions that Spark's state depends on.
+"""State lineage: limits the chain of versions that Spark's state depends on.
 
 Spark writes each version of a state store as the changes since the version before. The header of each such file lists
 the ids of all versions since the last snapshot. This header is a string of at most 65,535 bytes, which has room for 863
 ids. Spark makes snapshots in the background, and only the process that made one begins a new list. So a topology that
-is started often and ends soon each time (because of its schedule, or because it is killed) would reach a version that
-can never be written.
+often starts and soon ends (because of its schedule, or because it is killed) would reach a version that can never be
+written.
 
-Rule: a life whose state depends on more than ``LINEAGE_MAX`` versions writes its first micro-batch as a snapshot, which
-depends on no other version. Then the query is restarted, and a normal life follows.
+A life whose state depends on more than ``LINEAGE_MAX`` versions therefore writes its first micro-batch as a snapshot,
+which depends on no other version. Then the query is restarted, and a normal life follows.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Rule 1: only the checkpoint counts. After a query has failed a new life begins, which loads its ledger from the log as
 after a crash; only the threads of spouts stay, with their connections.
-Rule 2: a query that fails is restarted as long as the restart policy allows it; a restart that was ordered is free.
+Rule 2: a query that fails is restarted as long as the restart policy allows it; a restart that was requested does not
+count.
 """
 
 from __future__ import annotations
@@ -198,7 +199,7 @@ class Supervisor:
             self.life = life
         life.start()
         if self._calls.stopping.is_set() or self._restarts_on_order(life):
-            life.stop_query()  # who wanted it to stop looked for it before it existed
+            life.stop_query()  # the stop was requested before the query existed
 
     def restart(self, why: str) -> bool:
         """End the current life, so that another one begins; False if this is refused."""
@@ -209,7 +210,7 @@ class Supervisor:
         life.stop_query()
         return True
 
-    # What it shows.
+    # Observing.
 
     @property
     def is_alive(self) -> bool:
@@ -227,7 +228,7 @@ class Supervisor:
         return self._collected_before + self.life.collected_bytes
 
     def progress(self) -> Progress:
-        """How far the running, uncommitted micro-batch has come, and which calls have not returned."""
+        """The progress of the running, uncommitted micro-batch, and the calls that have not returned."""
         failed = self._lifecycle.failure is not None
         progress = Progress(levels=len(self._lane.levels)) if failed else self.life.progress()
         return progress.with_calls([*self._calls.sights().values()])

@@ -1,14 +1,12 @@
-"""Task stdout: how a line that a task prints reaches the terminal of the driver.
+"""Task stdout: brings the lines that a task prints to the terminal of the driver.
 
-Rule 1: a write is atomic; the lines of several worker processes are never mixed.
-Rule 2: printing never fails a tuple: if the driver is gone, lines are dropped.
+Under ``local[...]`` each worker's ``sys.stdout`` writes to a named pipe that the driver reads. A write is atomic, so
+that the lines of several workers are never mixed; if the driver is gone, lines are dropped and no tuple fails. On a
+cluster there is no such pipe, and lines are in the executor's own log, as usual in Spark. The engine's warnings in
+workers, and their other log records if the driver writes a log to files, use the pipe too.
 
-Under ``local[...]`` each worker's ``sys.stdout`` writes to a named pipe that the driver reads. On a cluster there is
-no such pipe, and lines are in the executor's own log, as usual in Spark. The engine's warnings in workers come through
-the pipe, too, and are the driver's; if the driver writes a log to files, it also gets the workers' other log records.
-
-In the pipe, a record separator (ASCII 30) and a JSON object stand on a line before the lines of a write, and say which
-task they come from; with ``text`` that is a log record itself.
+In the pipe, a record separator (ASCII 30) and a JSON object are on a line before the lines of a write, and name the
+task that wrote them; with ``text`` the line is a log record itself.
 """
 
 from __future__ import annotations
@@ -140,11 +138,11 @@ class StdoutReader:
         self.path = path
         self.show = show
         os.mkfifo(path, 0o600)
-        # Opened for reading and writing, so that no end of file comes when the last writer closes the pipe.
+        # Opened for reading and writing, so that there is no end of file when the last writer closes the pipe.
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._marks: dict[str, threading.Event] = {}
         self._who: Mapping[str, Any] = {}
-        """Which task has printed the lines that come."""
+        """The task that has printed the next lines."""
         self._warnings = Throttle(WARNINGS_MAX, WARNINGS_SECS)
         threading.Thread(target=self._read, name="sparkbolt-prints", daemon=True).start()
 
@@ -206,7 +204,7 @@ class StdoutReader:
 
 
 def _said(line: str) -> Mapping[str, Any] | None:
-    """What a marked line says; None if a task has printed it."""
+    """The content of a marked line; None if a task has printed it."""
     try:
         found = json.loads(line[1:])
     except ValueError:

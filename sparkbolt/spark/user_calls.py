@@ -28,7 +28,7 @@ from sparkbolt.errors import EngineError
 from sparkbolt.spark.activity_pages import frames_of_threads, line_of
 
 LEAVE_SECS = 0.5
-"""How long a call may still take after the topology stops; then the waiting thread goes on without it."""
+"""How long a call may still take after the topology stops; then the waiting thread continues without it."""
 CLOSE_SECS = 5.0
 """How long a spout may take, after the topology stops, to return from its last call and to close."""
 log = logging.getLogger("sparkbolt")
@@ -110,7 +110,7 @@ class Job:
     quiet: bool = False
     """Whether no thread waits for its end."""
     future: Future[Any] = field(default_factory=Future)
-    """The result; cancelled if the thread that waited for it goes on before the call has begun."""
+    """The result; cancelled if the thread that waited for it continues before the call has begun."""
 
 
 class Caller:

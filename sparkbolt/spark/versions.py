@@ -1,12 +1,12 @@
-"""Versions: with which versions of Spark a topology runs, and what differs between them.
+"""Versions: the supported versions of Spark, and the differences between them.
 
-Rule 1: every name of Spark's JVM that is not public is in ``PRIVATE_CLASSES`` or ``PRIVATE_METHODS``, and that of a
-DataFrame of PySpark in ``PRIVATE_OF_A_DATA_FRAME``; the tests look for each in every supported version.
-Rule 2: a checkpoint is never continued with an older version of Spark than the newest that has run on it. Spark itself
-does not record which version wrote a checkpoint, and refuses only formats that it does not know.
+Every private name of Spark's JVM is in ``PRIVATE_CLASSES`` or ``PRIVATE_METHODS``, and every private name of a PySpark
+DataFrame in ``PRIVATE_OF_A_DATA_FRAME``; the tests look for each in every supported version. A checkpoint never
+continues with an older version of Spark than the newest that has run on it. Spark itself does not record which version
+wrote a checkpoint, and refuses only unknown formats.
 
-What differs between the supported versions: Spark 4.1 calls ``latestOffset`` of a Python data source without the end of
-what is committed, and ``partitions`` once with an empty range after a restart (``data_source``, ``life``).
+Spark 4.1 calls ``latestOffset`` of a Python data source without the end of the committed part, and ``partitions`` once
+with an empty range after a restart (``data_source``, ``life``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PRIVATE_METHODS = {
     "org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper": ("streamingQuery",),
     STATEFUL_OPERATOR: ("checkpointInfoAccumulator",),
 }
-"""By class, what ``repetition`` calls."""
+"""By class, the methods that ``repetition`` calls."""
 PRIVATE_OF_A_DATA_FRAME = ("_collect_as_arrow",)
 
 
@@ -68,7 +68,7 @@ def check_version(version: str, what: str = "the installed PySpark") -> None:
 
     Args:
         version: the version, as it calls itself.
-        what: how the message describes it.
+        what: its description in the message.
 
     Raises:
         EngineError: the version is too old or too new.

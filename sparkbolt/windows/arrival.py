@@ -1,8 +1,8 @@
-"""Windows over tuples in the order in which they come, or in which the watermark passes them.
+"""Windows over tuples in their order of arrival, or in the order in which the watermark passes them.
 
-Such a window is a range of sequences, so it costs the same however many tuples it holds. In event time, a tuple enters
-a window with a count when the watermark passes it, and is counted once. Storm counts from 0 at each watermark and can
-lose such tuples (``docs/differences-from-storm.md``).
+Such a window is a range of sequences, so its cost does not depend on the number of its tuples. In event time, a tuple
+enters a window with a count when the watermark passes it, and is counted once. Storm counts from 0 at each watermark
+and can lose such tuples (``docs/differences-from-storm.md``).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ArrivalWindows(Windower):
             yield from self._expire_early(self._slide)
 
     def _expire_early(self, slide_ms: int) -> Iterator[Fired]:
-        """Tuples that neither the next timer's window nor any later window will hold expire as soon as they come."""
+        """Tuples that neither the next timer's window nor any later window will hold expire on arrival."""
         log = self.log
         if isinstance(self._length, Count):
             begin = log.end - self._length.tuples
@@ -109,13 +109,13 @@ class ArrivalWindows(Windower):
         return None if isinstance(self._slide, Count) or self._is_idle else self._due_ms
 
     def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
-        """See ``Windower``; the remaining tuples are counted as if no others had come."""
+        """See ``Windower``; the remaining tuples are counted as if there had been no others."""
         self._seen, self._shown = _drop_void(self.log, is_void, self._head, self._seen, self._shown)
         self._head = 0
 
     @property
     def waits(self) -> bool:
-        """See ``Windower``; a window whose length is a count fires for ever, and waits until all tuples were shown."""
+        """See ``Windower``; a window whose length is a count always fires, and waits until all tuples were shown."""
         return self._shown < self.log.end if isinstance(self._length, Count) else self._head < self.log.end
 
     def save(self) -> Any:
@@ -148,7 +148,7 @@ class ReleasedWindows(Windower):
         """How long before a window's end the newest time in it is: 0, or 1 ms if windows are closed on the left."""
         self._seen = 0
         self._end_ms = 0
-        """Where the next window ends, if it slides by time."""
+        """The end of the next window, if it slides by time."""
         self._newest_ms = BEFORE_ALL
         self._head = 0
         self._shown = 0
@@ -260,7 +260,7 @@ class ReleasedWindows(Windower):
         self._waiting.release(keep)
 
     def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
-        """See ``Windower``; the remaining tuples are counted as if no others had come."""
+        """See ``Windower``; the remaining tuples are counted as if there had been no others."""
         self._waiting.end_void(is_void, NOTHING)
         self._seen, self._shown = _drop_void(self.log, is_void, self._head, self._seen, self._shown)
         self._head = 0
@@ -311,14 +311,14 @@ def _drop_void(
     """Start a log again with the tuples from ``head`` on that are not void.
 
     Args:
-        log: what the window holds.
+        log: the tuples of the window.
         is_void: bool[roots] of uint64[roots].
         head: the first place that counts.
         seen: how many tuples, up to the end of the log, no window was evaluated for yet.
         shown: the place up to which tuples were shown in a window.
 
     Returns:
-        ``seen`` and ``shown`` in the log as it is now.
+        ``seen`` and ``shown`` in the present log.
     """
     log.end_void(is_void, log.between(head, shown))
     left = [log.select(BEFORE_ALL, AFTER_ALL, max(head, place)).count for place in (log.end - seen, shown)]

@@ -44,7 +44,7 @@ TRIGGER = Check("a TriggerPolicy", lambda value: isinstance(value, TriggerPolicy
 
 @dataclass(frozen=True)
 class LateTuple:
-    """A tuple that came too late: the value of the field ``late_tuple`` of the stream for late tuples.
+    """A tuple that arrived too late: the value of the field ``late_tuple`` of the stream for late tuples.
 
     ``dict(late)`` gives its values by field; ``JsonLinesBolt`` writes it in that form.
 
@@ -160,7 +160,7 @@ class WindowedBolt(RuntimeBolt):
             fields: names of fields that every input stream has.
             idle_timeout: a key that got no tuple for this long, by the micro-batch's clock, is forgotten together with
                 the tuples of its window; a later window of this key shows none of them as expired. None: a key is kept
-                while its window has tuples; a window with a count may have tuples for ever.
+                while its window has tuples; a window with a count may always have tuples.
         """
         return self._with(key=verify("fields", fields, FIELDS), key_idle=idle_timeout)
 
@@ -175,7 +175,7 @@ class WindowedBolt(RuntimeBolt):
 
         Args:
             field: the name of the field.
-            unit: what numbers count: seconds (``"s"``), milliseconds, microseconds or nanoseconds; with a unit, they
+            unit: the unit of numbers: seconds (``"s"``), milliseconds, microseconds or nanoseconds; with a unit, they
                 may have a fraction. Without one, they are whole milliseconds, and a number that seems to count seconds
                 (1,000,000,000 to 9,999,999,999, which is 1970 in milliseconds) fails its tuple for good.
         """
@@ -195,7 +195,7 @@ class WindowedBolt(RuntimeBolt):
     ) -> Bolt:
         """Use event time, and read it with a function of the tuple, which must be picklable.
 
-        The function returns what the field of ``with_timestamp_field`` may hold; ``unit`` is the same, too.
+        The function returns a value like those in the field of ``with_timestamp_field``; ``unit`` is the same, too.
         """
         if self._windowing.timestamp_extractor is not None:
             raise ConfigError("with_timestamp_extractor was called twice, expected one extractor")
@@ -203,7 +203,7 @@ class WindowedBolt(RuntimeBolt):
 
     @checked
     def with_lag(self: Bolt, lag: Annotated[timedelta, duration(0)]) -> Bolt:
-        """Set how far out of order tuples may come: the watermark stays this far behind the newest tuple; default 0.
+        """Set how far out of order tuples may arrive: the watermark stays this far behind the newest tuple; default 0.
 
         Tuples of several files or kafka_partitions need no lag among one another: each of these sources has a newest
         tuple of its own.
@@ -216,7 +216,7 @@ class WindowedBolt(RuntimeBolt):
 
         A tuple whose timestamp is further ahead, for example because it counts microseconds and ``unit`` does not say
         so, fails for good with an error message that names the cause. It does not move the watermark: otherwise every
-        later tuple would be late for ever.
+        later tuple would be late.
         """
         return self._with(max_future=max_future)
 
@@ -247,7 +247,7 @@ class WindowedBolt(RuntimeBolt):
         """Let the watermark ignore an input stream that was silent for this long, by the micro-batch's clock.
 
         It also ignores a followed file, or a kafka_partition, that had nothing to read for this long (by default ten
-        seconds). If all streams are silent, the watermark goes on with the clock, to the end of the last window that
+        seconds). If all streams are silent, the watermark continues with the clock, to the end of the last window that
         holds a tuple; if all sources are read to their ends, it goes there at once.
         """
         return self._with(idle_timeout=timeout)
@@ -255,7 +255,7 @@ class WindowedBolt(RuntimeBolt):
     # Reliability and memory.
 
     def with_ack_on_expiry(self: Bolt) -> Bolt:
-        """Ack tuples when they expire, and anchor what ``execute`` emits to the tuples of the window, as Storm does.
+        """Ack tuples when they expire, and anchor emissions of ``execute`` to the tuples of the window, as Storm does.
 
         A window must then fit into the message timeout, or, if it is a count, into ``max_spout_pending``.
         """
@@ -277,7 +277,7 @@ class WindowedBolt(RuntimeBolt):
         """Keep about ``tuples`` tuples of a task's windows in memory; others are read back when they are needed."""
         return self._with(max_events_in_memory=tuples)
 
-    # What the engine calls.
+    # The engine calls these.
 
     @property
     def _windowing(self) -> Windowing:

@@ -62,7 +62,7 @@ class PolicyWindows(Windower):
         self._in_event_time = in_event_time
         self._repeats = isinstance(eviction, CountEvictionPolicy)
         self._news = False
-        """Whether tuples have come since the last window."""
+        """Whether tuples have arrived since the last window."""
         self._done: list[list[Event] | _Window] = []
         """The expired events and the windows that the manager has reported since the last ``_flush``."""
         self._shown: set[int] = set()
@@ -79,7 +79,7 @@ class PolicyWindows(Windower):
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Turn what a policy raises outside of any tuple into an error that names its method and its line."""
+        """Turn an exception of a policy outside of any tuple into an error that names its method and its line."""
         try:
             yield
         except BaseException as error:
@@ -152,7 +152,7 @@ class PolicyWindows(Windower):
         return self.log.pick(sorted(sequences)) if sequences else NOTHING
 
     def forget(self, is_void: Callable[[U64], npt.NDArray[np.bool_]]) -> None:
-        """See ``Windower``; void tuples stay until the policies expire them, since policies count what they hold."""
+        """See ``Windower``; void tuples stay until the policies expire them, since policies count their tuples."""
 
     def due_ms(self) -> int | None:
         """The time of the trigger's next timer; 0 in event time, where any watermark may trigger a window."""
@@ -165,7 +165,7 @@ class PolicyWindows(Windower):
 
     @property
     def waits(self) -> bool:
-        """See ``Windower``; a window of the last n tuples may fire for ever, and waits until all tuples were shown."""
+        """See ``Windower``; a window of the last n tuples may always fire, and waits until all tuples were shown."""
         return self._news if self._repeats else not self.is_empty
 
     def save(self) -> Any:

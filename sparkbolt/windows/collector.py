@@ -1,7 +1,7 @@
 """The collector of a windowed bolt.
 
-Rule: an emission is anchored to nothing and so starts a new tree; where tuples are acked when they expire, it is
-anchored to all tuples of the window.
+An emission is anchored to nothing and so starts a new tree; if tuples are acked when they expire, it is anchored to all
+tuples of the window.
 """
 
 from __future__ import annotations
@@ -95,6 +95,6 @@ class WindowCollector:
         return [(out, out.mark()) for out in self._output.streams.values()]
 
     def back_to(self, mark: Mark) -> None:
-        """Remove what was emitted since ``mark``."""
+        """Remove the emissions since ``mark``."""
         for out, before in mark:
             out.back_to(before)

@@ -1,7 +1,7 @@
 """Windows over event time, and sessions.
 
-A window ``(end - length, end]`` includes its end, as in Storm. One that is closed on the left, ``[end - length, end)``,
-as in Spark and Flink, is the same window one millisecond earlier: the newest time in it is ``end - 1``.
+A window ``(end - length, end]`` includes its end, as in Storm. A window that is closed on the left, ``[end - length,
+end)``, as in Spark and Flink, is the same window one millisecond earlier: the newest time in it is ``end - 1``.
 """
 
 from __future__ import annotations

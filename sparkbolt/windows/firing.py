@@ -1,4 +1,4 @@
-"""What all kinds of windows have in common: they get the tuples, the time and the watermark, and yield due windows.
+"""The base of all kinds of windows: they get the tuples, the time and the watermark, and yield due windows.
 
 A caller finishes its work on a window before it asks for the next one.
 """
@@ -50,7 +50,7 @@ class Fired:
     """A window that is due; if ``events`` is empty, no window is shown, and only the tuples that expire matter."""
 
     end_ms: int
-    """Where the window ends: the reference time of the trigger."""
+    """The end of the window: the reference time of the trigger."""
     start_ms: int | None
     """The end minus the length; None where the length is a count."""
     events: Selection
@@ -77,7 +77,7 @@ class Windower(ABC):
     """By row of the content that was added last: why the row was not taken, since a policy of the user's raised."""
 
     def add(self, content: Content, now_ms: int) -> Iterator[Fired]:
-        """Add tuples, which came at ``now_ms`` if arrival is their time; yields the windows that are due."""
+        """Add tuples, which arrived at ``now_ms`` if arrival is their time; yields the windows that are due."""
         self.log.append(content)
         yield from ()
 
@@ -92,9 +92,9 @@ class Windower(ABC):
     def _show(
         self, end_ms: int, start_ms: int | None, events: Selection, new: Selection, expiring: Selection
     ) -> Iterator[Fired]:
-        """Yield a window, which shows as expired what was left since the last one; or, without tuples, what expires.
+        """Yield a window, with the tuples that expired since the last one; or, without tuples, the expired ones.
 
-        See ``Fired`` for the arguments. What the last window has shown and is not in this one was left before the call.
+        See ``Fired`` for the arguments. Tuples of the last window that are not in this one have left before the call.
         """
         if events.count:
             yield Fired(end_ms, start_ms, events, new, self.log.left, expiring)
@@ -112,7 +112,7 @@ class Windower(ABC):
 
     @abstractmethod
     def load(self, state: Any) -> None:
-        """Restore what ``save`` returned."""
+        """Restore the result of ``save``."""
 
     @property
     def waits(self) -> bool:
@@ -126,7 +126,7 @@ class Windower(ABC):
 
     @property
     def is_replaceable(self) -> bool:
-        """Whether a new instance would do as well: it is empty, and no window has to show what has expired."""
+        """Whether a new instance is equivalent: this one is empty, and no window has to show expired tuples."""
         return self.is_empty and not (self.log.expired_is_read and self.log.left.count)
 
     @property

@@ -81,7 +81,7 @@ class DueKeys:
         return keys
 
     def save(self, state: KeyValueTable) -> Any:
-        """Write new lists to the state; return what ``load`` needs."""
+        """Write new lists to the state; return the argument of ``load``."""
         for slot, keys in self._fresh.items():
             if len(self.lists.get(slot, ())) >= LISTS_MAX:
                 keys = list(dict.fromkeys(self._read(state, slot) + keys))
@@ -92,7 +92,7 @@ class DueKeys:
         return self._next, {slot: list(numbers) for slot, numbers in self.lists.items()}
 
     def load(self, saved: Any) -> None:
-        """Restore what ``save`` returned."""
+        """Restore the result of ``save``."""
         self._next, lists = saved
         self.lists = {slot: list(numbers) for slot, numbers in lists.items()}
         self._fresh.clear()
@@ -119,7 +119,7 @@ class KeyedWindows:
         make: makes an empty window that keeps its segments on a shelf.
         quantum_ms: see ``DueKeys``; for the times at which windows are due.
         idle_ms: a key that got no tuple for this long is forgotten. None: no key is forgotten for being idle.
-        repeats: whether a window may fire for ever without new tuples.
+        repeats: whether a window may fire repeatedly without new tuples.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class KeyedWindows:
 
         Args:
             state: where windows are stored.
-            saved: what ``save`` returned last; None if nothing was ever saved.
+            saved: the last result of ``save``; None if nothing was ever saved.
             fresh: whether memory may not match the committed state, so that only ``saved`` counts.
         """
         self._state = state
@@ -214,7 +214,7 @@ class KeyedWindows:
 
     @property
     def waits(self) -> bool:
-        """See ``Windower``, for all keys: windows that repeat wait if tuples have come since they fired."""
+        """See ``Windower``, for all keys: windows that repeat wait if tuples have arrived since they fired."""
         return not self._repeats or self._news
 
     @property
@@ -253,7 +253,7 @@ class KeyedWindows:
                 self._idle.add(cached.idle_slot, key)
 
     def save(self) -> Any:
-        """Write the touched windows; return what ``attach`` needs."""
+        """Write the touched windows; return the argument of ``attach``."""
         state = self._state
         assert state is not None
         for key, cached in self._touched.items():

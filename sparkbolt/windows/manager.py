@@ -1,7 +1,7 @@
-"""The window manager: events in, windows out, by any eviction policy and trigger policy.
+"""The window manager: adds events and evaluates windows, with any eviction policy and trigger policy.
 
 Each evaluation looks at every waiting event. Bolts without policies of their own use ``arrival`` and ``event_time``,
-which make the same windows and look only at what changes.
+which make the same windows and look only at changes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class WindowManager:
         self.add_event(Event(value, timestamp_ms))
 
     def add_watermark(self, timestamp_ms: int) -> None:
-        """Add a watermark: no older event will come any more, and windows that end at it or before it may fire."""
+        """Add a watermark: no older event will arrive any more, and windows that end at it or before it may fire."""
         self.add_event(Event(None, timestamp_ms, is_watermark=True))
 
     def add_event(self, event: Event) -> None:
@@ -196,7 +196,7 @@ class WindowManager:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restore what ``get_state`` returned."""
+        """Restore the result of ``get_state``."""
         self._queue = deque(state["queue"])
         self._previous = [*state["expired"], *(state["queue"][place] for place in state["previous"])]
         self._since_scan = state["since_scan"]

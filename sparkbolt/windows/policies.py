@@ -18,7 +18,7 @@ FOREVER_MS = (1 << 31) - 1
 
 
 class Action(enum.Enum):
-    """What becomes of an event in one evaluation."""
+    """The action on an event in one evaluation."""
 
     EXPIRE = "expire"
     """The event is removed; it is not in this window."""
@@ -32,7 +32,7 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a window: what it carries, and its time in milliseconds.
+    """One event of a window: its content, and its time in milliseconds.
 
     >>> Event("a", 7).is_watermark
     False
@@ -46,7 +46,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class EvictionContext:
-    """What the trigger policy passes to the eviction policy before an evaluation."""
+    """The data that the trigger policy passes to the eviction policy before an evaluation."""
 
     reference_ms: int
     """The window's end: newer events are not in the window."""
@@ -59,18 +59,18 @@ class EvictionContext:
 
 
 class EvictionPolicy(ABC):
-    """Decides for each event, in the order of arrival, what becomes of it.
+    """Decides the action on each event, in the order of arrival.
 
     To use your own policy, subclass this class and pass an instance to ``with_policies``. The durable state of a policy
     is what ``get_state`` returns; it must be picklable. ``get_state`` is also called before each tuple: if a policy
-    raises on a tuple, the tuple fails, and what the policies changed is undone from that state.
+    raises on a tuple, the tuple fails, and the policies' changes are undone from that state.
     """
 
     _context: EvictionContext | None = None
 
     @abstractmethod
     def evict(self, event: Event) -> Action:
-        """Return what becomes of an event; called for each waiting event, oldest arrival first, until ``STOP``."""
+        """Return the action on an event; called for each waiting event, oldest arrival first, until ``STOP``."""
 
     def track(self, event: Event) -> None:  # noqa: B027  most policies need not know
         """Called once for each event and watermark that arrives, before anything may trigger."""
@@ -89,7 +89,7 @@ class EvictionPolicy(ABC):
         return dict(vars(self))
 
     def set_state(self, state: Any) -> None:
-        """Restore what ``get_state`` returned, perhaps in another process."""
+        """Restore the result of ``get_state``, perhaps in another process."""
         vars(self).update(state)
 
 
@@ -191,8 +191,8 @@ class WatermarkTimeEvictionPolicy(EvictionPolicy):
     """Keeps events with ``end - length < timestamp <= end``; the end is the reference time of the context.
 
     With a ``lag_ms``, an event that is newer than the end by more than the lag ends the evaluation, as in Storm. That
-    saves time if events come in order within the lag. If they do not, it loses events: an event that is not late, but
-    came after such an event, is in no window. Without a ``lag_ms`` nothing ends an evaluation early.
+    saves time if events arrive in order within the lag. If they do not, it loses events: an event that is not late, but
+    arrived after such an event, is in no window. Without a ``lag_ms`` nothing ends an evaluation early.
     """
 
     @checked

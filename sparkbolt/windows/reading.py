@@ -46,7 +46,7 @@ def times_of(rows: Rows, windowing: Windowing, now_ms: int, counts: Settlements)
 
     Args:
         rows: the rows.
-        windowing: the settings, which say where the timestamp is and what it counts.
+        windowing: the settings, with the place and the unit of the timestamp.
         now_ms: the micro-batch's time.
         counts: takes the failures.
 
@@ -77,7 +77,7 @@ def times_of(rows: Rows, windowing: Windowing, now_ms: int, counts: Settlements)
 def _checks(
     times: I64, numbers: npt.NDArray[np.bool_], now_ms: int, windowing: Windowing
 ) -> Iterator[tuple[npt.NDArray[np.bool_], Callable[[int], str]]]:
-    """Yield which rows fail a check of their times, bool[rows], and what is wrong with such a time; the last counts."""
+    """Yield which rows fail a check of their times, bool[rows], and the error of such a time; the last counts."""
     first, last = SECONDS
     if windowing.timestamp_unit is None and now_ms >= 1000 * first:  # a clock of before 2001 belongs to a test
         yield (
@@ -157,7 +157,7 @@ def _each_time(
             try:
                 numbers[row] = not isinstance(value, datetime)
                 time_ms = _milliseconds(value, unit)
-            except BaseException as error:  # noqa: BLE001  a zone of the user's own may raise anything
+            except BaseException as error:  # noqa: BLE001  a user's own zone may raise anything
                 good[row] = False
                 counts.failures[row] = failure_of(error)
                 continue
@@ -243,9 +243,9 @@ def _equals_again(value: Any) -> bool:
 
 
 class MessageIds:
-    """The message ids that came before, by source task and stream.
+    """The message ids that arrived before, by source task and stream.
 
-    An id that is not stored counts as new: a message that failed before it came here is retried after any number of
+    An id that is not stored counts as new: a message that failed before it got here is retried after any number of
     newer messages, and it is better to show a tuple twice than to lose it.
     """
 
@@ -275,9 +275,9 @@ class MessageIds:
         return new
 
     def save(self) -> Any:
-        """Return what ``load`` needs, as picklable values."""
+        """Return the argument of ``load``, as picklable values."""
         return {source: (list(starts), list(ends)) for source, (starts, ends) in self._runs.items()}
 
     def load(self, state: Any) -> None:
-        """Restore what ``save`` returned."""
+        """Restore the result of ``save``."""
         self._runs = {source: (list(starts), list(ends)) for source, (starts, ends) in state.items()}

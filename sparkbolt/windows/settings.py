@@ -1,4 +1,4 @@
-"""The settings of a windowed bolt: what each may be, and which of them fit together.
+"""The settings of a windowed bolt: their valid values, and which of them fit together.
 
 The checks are those of Storm's ``WindowedBoltExecutor``.
 """
@@ -20,14 +20,14 @@ from sparkbolt.windows.triggers import TriggerPolicy
 WATERMARK_INTERVAL_MS = 1000
 MAX_FUTURE = timedelta(days=3650)
 """How far ahead of the clock a timestamp may be by default. It is enough for any forecast, and for a test whose clock
-stands still; a timestamp in a wrong unit is thousands of years ahead."""
+does not move; a timestamp in a wrong unit is thousands of years ahead."""
 LATE_FIELD = "late_tuple"
 UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-"""What a timestamp may count."""
+"""The units of a timestamp."""
 Closed: TypeAlias = Literal["left", "right"]
 """Which of its two ends belongs to a window."""
 Unit: TypeAlias = Literal["s", "ms", "us", "ns"]
-"""What a timestamp counts: seconds, milliseconds, microseconds or nanoseconds."""
+"""The unit of a timestamp: seconds, milliseconds, microseconds or nanoseconds."""
 
 
 def duration(least_ms: int = 1, most_ms: int | None = FOREVER_MS) -> Check:
@@ -112,7 +112,7 @@ class Windowing:
         """Whether a tuple whose time equals the watermark is late, since the watermark has closed its last window.
 
         A window that slides by time fires when the watermark reaches its end, and includes that end. So if windows do
-        not overlap, a tuple with exactly that time comes too late.
+        not overlap, a tuple with exactly that time is too late.
         """
         if self.length is None or mark_ms <= 0 or self.closed_left:
             return False
@@ -132,7 +132,7 @@ def _extent(length: Count | timedelta) -> Extent:
 def stored_settings(windowing: Windowing) -> dict[str, str]:
     """The settings on which stored windows depend, in words: with others, windows would be cut or tuples shown twice.
 
-    The rest may change: how far the watermark is behind, what is late, and what stays in memory.
+    The rest may change: the lag of the watermark, the rule for late tuples, and the limits of memory.
 
     >>> stored_settings(Windowing(timedelta(minutes=1), Count(5)))["the window's length"]
     '60 s'

@@ -1,6 +1,7 @@
-"""Source times: how far the sources of a window's tuples have come in event time.
+"""Source times: the progress of the sources of a window's tuples in event time.
 
-A task knows a source by its own tuples of this micro-batch, and by what all tasks of the bolt saw in earlier ones.
+A task knows a source by its own tuples of this micro-batch, and by those that all tasks of the bolt saw in earlier
+ones.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class SourceTimes:
         self.hear((), None)
 
     def hear(self, streams: Sequence[StreamSources], ranges: SourceRanges | None) -> None:
-        """Begin a micro-batch with what its plan says."""
+        """Begin a micro-batch with the data of its plan."""
         self._streams = {(one.component, one.stream): one for one in streams}
         self._ranges = ranges
         self._newest: dict[Stream, dict[int, int]] = {}
@@ -52,7 +53,7 @@ class SourceTimes:
             newest[code] = max(newest.get(code, NOTHING_YET), int(newest_of_code[code]))
 
     def hold(self, marks: WaterMarkEventGenerator, now_ms: int) -> None:
-        """Tell the watermark of each stream how far its sources have come."""
+        """Pass the progress of each stream's sources to its watermark."""
         for stream, sources in self._streams.items():
             newest = self._newest.get(stream, {})
             if not sources.has_sources and newest.keys() <= {-1}:  # no tuple of the stream belongs to any source
@@ -65,7 +66,7 @@ class SourceTimes:
             marks.hold(stream, min(held, default=None), unread=sources.unread, ended=sources.ended)
 
     def reports(self, bolt: str) -> list[tuple[str, str, str, int, int]]:
-        """What the driver has to know of this micro-batch (``source_marks.Report``)."""
+        """The report to the driver about this micro-batch (``source_marks.Report``)."""
         return [
             (bolt, *stream, code, mark_ms)
             for stream, newest in self._newest.items()

@@ -142,7 +142,7 @@ class WindowTask(BoltRuntime):
     def _come_back(self) -> None:
         """Count the silence of streams from now on if the task ran late by more than the idle timeout.
 
-        While it did not run it could not receive anything, so its streams may not have been silent.
+        A task that did not run received nothing, so its streams may not have been silent.
         """
         now_ms, idle = self._context.now_ms, self._windowing.idle_timeout
         if self._marks is not None and idle is not None and now_ms - self._next_due_ms > ms(idle):
@@ -341,7 +341,7 @@ class WindowTask(BoltRuntime):
     def _close_silent(self, marks: WaterMarkEventGenerator) -> None:
         """While all streams are silent, let the watermark rise with the clock, where that closes a window.
 
-        It goes no further than the last window with tuples ends, so what comes for later windows is in time.
+        It stops at the end of the last window with tuples, so tuples for later windows are in time.
         """
         limit = marks.clock_mark(self._context.now_ms)
         if limit is None:
@@ -454,7 +454,7 @@ class WindowTask(BoltRuntime):
                 if returned is not None:
                     emit_all(returned, collector.emit, f"execute of {self._context.component!r}")
         except BaseException as raised:
-            failure_of(raised)  # raises Ctrl-C again: it does not belong to a window
+            failure_of(raised)  # re-raises Ctrl-C, which does not belong to a window
             error = KilledWorkerError(f"{window!r} {raised}") if isinstance(raised, KilledWorkerError) else raised
             collector.back_to(before)
             if anchored:

@@ -1,4 +1,4 @@
-"""Triggers: when a window is evaluated. The names and the rules are those of Storm."""
+"""Triggers: decide when a window is evaluated. The names and the rules are those of Storm."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class TriggerPolicy(ABC):
         return {name: value for name, value in vars(self).items() if name != "_manager"}
 
     def set_state(self, state: Any) -> None:
-        """Restore what ``get_state`` returned, perhaps in another process."""
+        """Restore the result of ``get_state``, perhaps in another process."""
         vars(self).update(state)
 
     def _fire(self, context: EvictionContext) -> bool:
@@ -97,7 +97,7 @@ class CountTriggerPolicy(TriggerPolicy):
 class TimeTriggerPolicy(TriggerPolicy):
     """Triggers a window every ``interval_ms``, the first one interval after ``start``.
 
-    A window ends one millisecond before its timer's time: an event that comes in the timer's millisecond belongs to the
+    A window ends one millisecond before its timer's time: an event in the timer's millisecond belongs to the
     next window.
     """
 

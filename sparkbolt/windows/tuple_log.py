@@ -20,7 +20,7 @@ from sparkbolt.windows.tuple_segments import NOTHING, Part, Segment, Selection, 
 MERGE_ROWS = 4096
 """Two neighbouring segments that both have fewer live rows than this are merged."""
 SEGMENT_ROWS = 16_384
-"""No segment has more rows, so that the edges of a window cost the same however many tuples come at once."""
+"""No segment has more rows, so that the edges of a window cost the same however many tuples arrive at once."""
 INLINE_ROWS = 256
 """A segment of fewer rows is stored in the head of its log, which saves a call of the store."""
 HOLES = 4
@@ -274,7 +274,7 @@ class WindowLog:
         if parts:
             self.append(join(parts))
 
-    # What the last window has shown, and no later one will.
+    # Tuples that the last window has shown, and no later one will.
 
     def leave(self, selection: Selection) -> None:
         """Keep tuples that the last window has shown and that expire now, until ``drop_left``."""
@@ -293,7 +293,7 @@ class WindowLog:
         self._discard({part[0].number: part[0] for part in left if part[0].number not in numbers}.values())
 
     def _discard(self, segments: Iterable[Segment]) -> None:
-        """Remove segments from the shelf that are in the log no more, except those with tuples that were left."""
+        """Remove segments from the shelf that are not in the log any more, except those with tuples that were left."""
         left = {segment.number for segment, _ in self._left}
         self._gone += [segment.number for segment in segments if segment.written and segment.number not in left]
 
@@ -336,7 +336,7 @@ class WindowLog:
         return segment_of(number, begin, content)
 
     def save(self) -> list[Any]:
-        """Write new segments to the shelf; return what ``load`` needs, as picklable values."""
+        """Write new segments to the shelf; return the argument of ``load``, as picklable values."""
         heads = [self._head_of(segment) for segment in self.segments]
         left = [(self._head_of(segment), None if rows is None else rows.tolist()) for segment, rows in self._left]
         for number in self._gone:
@@ -345,7 +345,7 @@ class WindowLog:
         return [self.end, self._next_number, heads, left, self.expired_is_read]
 
     def _head_of(self, segment: Segment) -> tuple[Any, ...]:
-        """What ``_segment_of`` needs; a large segment is written to the shelf once."""
+        """The argument of ``_segment_of``; a large segment is written to the shelf once."""
         inline = None
         if segment.count < INLINE_ROWS:
             inline = encode(self.content(segment))
@@ -358,7 +358,7 @@ class WindowLog:
         return (*place, segment.live, alive, segment.start, segment.in_order, inline)
 
     def load(self, state: Sequence[Any]) -> None:
-        """Restore what ``save`` returned."""
+        """Restore the result of ``save``."""
         self.end, self._next_number, heads, left, self.expired_is_read = state
         self.segments = tuple(_segment_of(head) for head in heads)
         self._index = None

@@ -14,7 +14,7 @@ from sparkbolt.windows.content import Content, RowIndices
 
 
 class Shelf(Protocol):
-    """Where segments are kept beside the head of their log."""
+    """The store of segments beside the head of their log."""
 
     def read(self, number: int) -> Content:
         """The content of a segment that was written."""
@@ -73,7 +73,7 @@ Part: TypeAlias = tuple[Segment, RowIndices]
 
 
 class Selection:
-    """Some tuples of a log, found when they are asked for."""
+    """Some tuples of a log, which are found at the first use."""
 
     __slots__ = ("_count", "_make", "_parts")
 

@@ -1,6 +1,6 @@
-"""Watermarks: how far event time has come.
+"""Watermarks: the progress of event time.
 
-The watermark is the least of the latest timestamps of the input streams, minus the lag. There is none until every input
+The watermark is the least of the latest timestamps of the input streams, minus the lag. It exists once every input
 stream has had an event, and it only rises. An event is late if it is older than the last watermark that was returned.
 """
 
@@ -15,9 +15,9 @@ class WaterMarkEventGenerator:
 
     Args:
         streams: the names of all input streams.
-        lag_ms: how far out of order events may come, in milliseconds.
+        lag_ms: how far out of order events may arrive, in milliseconds.
         idle_timeout_ms: a stream that was silent for this long no longer holds the watermark back. None: a silent
-            stream holds it back for ever, as in Storm.
+            stream holds it back without a limit, as in Storm.
         now_ms: when the silence of every stream begins to count.
 
     >>> marks = WaterMarkEventGenerator(["a", "b"], lag_ms=5)
@@ -37,7 +37,7 @@ class WaterMarkEventGenerator:
         self._latest: dict[Hashable, int | None] = dict.fromkeys(streams)
         self._heard_ms: dict[Hashable, int] = dict.fromkeys(self._latest, now_ms)
         self._held: dict[Hashable, int] = {}
-        """How far the sources of a stream have come, where some are still to be read; negative: nowhere."""
+        """The progress of the sources of a stream, while some are not fully read; negative: none."""
         self._unread: set[Hashable] = set()
         """The streams whose sources have events that are not read yet: they are not silent."""
         self._ended: set[Hashable] = set()
@@ -67,8 +67,8 @@ class WaterMarkEventGenerator:
 
         Args:
             stream: the stream.
-            until_ms: how far all sources have come that are still to be read; negative if one of them had no event yet,
-                so that there is no watermark; None if no source is still to be read.
+            until_ms: the progress of all sources that are not fully read; negative if one of them had no event yet,
+                so that there is no watermark; None if all sources are fully read.
             unread: whether a source has events that are not read yet: the stream is then not silent.
             ended: whether all sources are read to their ends: the stream then holds back no other.
 
@@ -119,7 +119,7 @@ class WaterMarkEventGenerator:
     def clock_mark(self, now_ms: int) -> int | None:
         """How far the watermark may rise with the clock: not quite as far as time has passed since the last event.
 
-        Only while all streams are silent; None at any other time. Events that come now or later are then in time, and
+        Only while all streams are silent; None at any other time. Events that arrive from now on are then in time, and
         their windows are still to fire, if their delays differ by no more than the lag.
 
         >>> marks = WaterMarkEventGenerator(["log"], lag_ms=5, idle_timeout_ms=100)
@@ -152,7 +152,7 @@ class WaterMarkEventGenerator:
         return self.last, self._latest, self._heard_ms
 
     def set_state(self, state: Any) -> None:
-        """Restore what ``get_state`` returned; a stream that is new has had no event yet."""
+        """Restore the result of ``get_state``; a stream that is new has had no event yet."""
         last, latest, heard = state
         self.last = last
         self._latest.update((stream, value) for stream, value in latest.items() if stream in self._latest)

@@ -1,4 +1,4 @@
-"""The window that a windowed bolt sees: nothing is copied or opened before the bolt asks for it."""
+"""The window that a windowed bolt gets: nothing is copied or opened before the bolt asks for it."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class TupleWindow(Sequence[Tuple]):
         return WindowTuples(self._log, self._fired.new)
 
     def get_expired(self) -> WindowTuples:
-        """The tuples of the previous window (of the same key) that was shown, without those that are in this one.
+        """The tuples of the previously shown window (of the same key) that are not in this one.
 
         A running aggregate adds the new tuples and subtracts the expired ones. A tuple that no window has shown is
         never among them. If windows have keys, this call makes the task keep the last window of the key, also after all
@@ -124,7 +124,7 @@ class TupleWindow(Sequence[Tuple]):
         return WindowTuples(self._log, self._fired.expired)
 
     def column(self, name: str) -> pa.Array:
-        """The values of a field of all tuples, as an Arrow array; raises what ``WindowTuples.column`` raises."""
+        """The values of a field of all tuples, as an Arrow array; raises the errors of ``WindowTuples.column``."""
         return self._tuples.column(name)
 
     def __len__(self) -> int:

@@ -1,26 +1,24 @@
-"""Follower: follows files as ``tail -F`` does, each to its end, even after it was renamed.
+"""Follower: follows files as ``tail -F`` does, each to its end, even after a rename.
 
 ========= ============================================ =============================================================
 a file    condition                                    what happens next
 ========= ============================================ =============================================================
-new       its inode and time of creation are not known it is read from its start, once it has a whole line; until then
-                                                       its mark is live, so that it is found again, also by the next
-                                                       driver
-live      it is where it was seen last                 bytes that are added are planned, up to its last newline
-moved     another file, or none, is at its path        it is looked for beside its old name and among the patterns,
-                                                       by inode; if found, it is live again; else it is gone
-gone      no file with its identity exists             a warning reports how much was not read; it is read on when it
-                                                       comes back
-emptied   it is shorter than what was read, or the     a warning reports how much was not read; its present content
-          content that was read has changed            counts as a new file
-continued it is emptied, and a copy of it lies beside  the copy is read from where reading of the file ended: nothing
-          it; or it is gone, and a compressed copy     is read twice, and its rest is read too
-          does
+new       its inode and creation time are unknown      it is read from its start, once it has a whole line; until
+                                                       then its mark is live, so that later drivers find it too
+live      it is at the path where it was seen last     added bytes are planned, up to the last newline
+moved     another file, or none, is at its path        it is looked for by inode, beside its old name and among the
+                                                       patterns; if it is found, it is live again; else it is gone
+gone      no file with its identity exists             a warning reports how much was not read; reading continues
+                                                       if the file returns
+emptied   it is shorter than the part that was read,   a warning reports how much was not read; its present content
+          or that part has changed                     counts as a new file
+continued it is emptied and a copy lies beside it, or  the copy is read from the position that was reached: nothing
+          it is gone and a compressed copy exists      is read twice, and the rest is read too
 ========= ============================================ =============================================================
 
-Rule 1: a source is a file, not a path (``file_identity``), so a planned range is read from that very file, or fails.
-Rule 2: in doubt a file counts as new: lines may come twice, but none is lost. Equal content makes no file known: a copy
-is one only if it has the name of a copy, holds what was read, and is there when the driver notices the change.
+A source is a file, not a path (``file_identity``). In doubt a file counts as new: lines may be read twice, but none is
+lost. A file counts as a copy only if it has the name of a copy, holds the content that was read, and exists when the
+driver notices the change.
 """
 
 from __future__ import annotations
@@ -63,7 +61,7 @@ class Follower:
         """The live files without a whole line, while new files are met."""
         self._gone: dict[str, FollowedFile] = {}
         self._changed: list[FollowedFile] = []
-        """Files that are gone or were emptied, as this look has found; a copy may continue them."""
+        """Files that are gone or emptied at this look; a copy may continue them."""
         self._generations: dict[tuple[int, int], int] = {}
         """The last generation of each file, by inode and time of creation."""
         self._known: set[str] = set()
@@ -297,7 +295,7 @@ class Follower:
                     return True
         return False
 
-    # What is logged.
+    # Log messages.
 
     def _tell_change(self, one: FollowedFile, progress: Progress) -> None:
         position = one.position(progress)

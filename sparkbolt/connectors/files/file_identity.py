@@ -1,19 +1,19 @@
 """FileId: identifies a followed file independently of its path.
 
-The source of a followed file is ``PATH#BIRTH:INODE-LENGTH-DIGEST``: the path under which the file was found, its time
-of creation (in microseconds; ``BIRTH:`` is missing if the system does not record it), its inode, and a digest of the
-first ``LENGTH`` bytes of its content (unpacked if it is compressed). The time of creation is needed because a system
-may reuse the inode of a deleted file, and the digest because a file may be emptied and written anew. A file that was
-emptied gets a number at the end: ``PATH#BIRTH:INODE-LENGTH-DIGEST.2``. Of the files that were found under one path, the
-oldest one comes first in the order of the sources.
+The source of a followed file is ``PATH#BIRTH:INODE-LENGTH-DIGEST``: the path under which the file was found, its
+creation time (in microseconds; ``BIRTH:`` is missing if the system does not record it), its inode, and a digest of the
+first ``LENGTH`` bytes of its content (unpacked if it is compressed). The creation time is needed because a system may
+reuse the inode of a deleted file, and the digest because a file may be emptied and rewritten. A file that was emptied
+gets a number at the end: ``PATH#BIRTH:INODE-LENGTH-DIGEST.2``. The files that were found under one path are ordered by
+age, the oldest first.
 
-A file without a whole line, and one that waits for its turn to be read, has a mark as its source, whose length is 0 and
-whose digest is zeros. A mark has the one position 0 and no line: once it is planned, the checkpoint knows the file.
+A file without a whole line, or one that waits for its turn, has a mark as its source, whose length is 0 and whose
+digest is zeros. A mark has the one position 0 and no line. Once the mark is planned, the checkpoint knows the file.
 
-Rule 1: a range of such a source is read from the file with this inode, time of creation and beginning, whatever its
-current name, or not at all. Content alone never identifies a file.
-Rule 2: the device is not part of the identity: machines of a cluster number a shared device differently, and so may
-one machine after a restart.
+Rule 1: a range of such a source is read only from the file with this inode, creation time and beginning, whatever its
+current name. Content alone never identifies a file.
+Rule 2: the device is not part of the identity: machines of a cluster number a shared device differently, and one
+machine may number it differently after a restart.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class FileId:
 
     @property
     def is_mark(self) -> bool:
-        """Whether it stands for a file that had no whole line when it was seen."""
+        """Whether its file had no whole line when it was seen."""
         return self.digest == _NO_DIGEST
 
     @classmethod

@@ -1,10 +1,7 @@
-"""FilePlanner: the driver's side of the file spouts; it plans which ranges of which files are read next.
+"""FilePlanner: plans, in the driver, which ranges of which files are read next.
 
-Rule 1: a plan covers at most its budget of bytes, and at most ``RANGES_MAX`` ranges per task. With ``follow`` the marks
-of files that have not begun are added.
-Rule 2: two tasks of one plan never read the same compressed file.
-Rule 3: files are read side by side, ``SIDE_BY_SIDE`` at a time, each with the same share of the budget; a file that has
-less leaves the rest to the others. In order, only one file is read at a time.
+A plan covers at most its budget of bytes and ``RANGES_MAX`` ranges per task. ``SIDE_BY_SIDE`` files are read at a time,
+each with the same share of the budget, and two tasks of one plan never read the same compressed file.
 """
 
 from __future__ import annotations
@@ -32,11 +29,11 @@ from sparkbolt.errors import ConfigError
 RANGES_MAX = 64
 """The most ranges that a task gets in one plan."""
 SIDE_BY_SIDE = 16
-"""How many files are read at the same time. Windows in event time hold what one file has more than the others."""
+"""How many files are read at the same time. Windows in event time hold the surplus of the longest one."""
 COMPRESSED_SIDE_BY_SIDE = 8
 """How many of these files may be compressed: a reader keeps each of them open (``OPEN_FILES_MAX`` of ``text``)."""
 SHARE_ROUNDS = 3
-"""How often what short files leave of the budget is shared among the others."""
+"""How often the rest of short files' budget is shared among the others."""
 SPLIT_BYTES_MIN = 1 << 16
 """A file is not split into smaller pieces than this: every range costs some microseconds, whatever its size."""
 
@@ -110,7 +107,7 @@ class FilePlanner:
 
         Args:
             patterns: which files to read.
-            follow: whether files may grow and new ones may come.
+            follow: whether files may grow and new ones may appear.
             parallelism: the number of tasks.
             clock: returns seconds and never goes back.
             in_order: whether each file is read to its end before the next one begins.
@@ -178,7 +175,7 @@ class FilePlanner:
             share = -(-budget // max(1, len(chosen)))
             for source in chosen:
                 budget -= self._lengthen(pieces, source, min(share, budget), task_share)
-        # What these files do not need is for the files that come behind them.
+        # The files that follow share what these files leave.
         for source in chain(chosen, self._unread if len(chosen) >= self._at_once else ()):
             if budget <= 0 or len(pieces) >= RANGES_MAX * self._parallelism:
                 break

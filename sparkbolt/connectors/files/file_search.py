@@ -1,6 +1,6 @@
-"""Where a followed file is now: under another name, or in a copy that a rotation has made of it.
+"""Finds a followed file again: under another name, or in a copy that a rotation has made.
 
-A copy is one only if it has the name of a copy, lies beside the file, and holds what the file held.
+A file counts as a copy only if it has the name of a copy, lies beside the original, and holds the original's content.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Inode: TypeAlias = tuple[int | None, int]
 COPY_BYTES = 256
 """At least so many bytes of copies are compared."""
 _COPY_MARKS = (".", "-", "_", "~")
-"""One of these characters separates the name of a file from what the name of its copy adds."""
+"""One of these characters separates the name of a file from the addition in the name of its copy."""
 _ENDINGS = (re.compile(r"[._-]\d+$"), re.compile(r"\.[^./]*$"))
-"""What a rotation replaces at the end of a name: its number, or its extension."""
+"""The end of a name that a rotation replaces: its number, or its extension."""
 
 
 def inode_of(path: str) -> Inode | None:
-    """Return where the file at a path is, whatever its names are; None if there is none."""
+    """Return the place of the file at a path, which does not depend on its names; None if there is none."""
     try:
         found = os.stat(path)
     except OSError:
@@ -133,7 +133,7 @@ def open_copy(id_: FileId, start: int, end: int) -> PlainFile | UnpackedFile | N
 
 
 def _content_of(id_: FileId, file: PlainFile | UnpackedFile, start: int, end: int) -> bytes:
-    """What a copy of a file holds from ``start`` on, up to ``end`` or further; empty if it is no copy of it."""
+    """The content of a file's copy from ``start`` on, up to ``end`` or further; empty if it is not a copy."""
     if (id_.birth and file.birth and file.birth < id_.birth) or not id_.has_head(file.read_at(0, id_.length, 0)):
         return b""
     before = max(0, start - 1)

@@ -1,7 +1,7 @@
-"""FollowedFile: how one file that is followed has changed, and how far it can be planned.
+"""FollowedFile: reports how a followed file has changed, and how far it can be planned.
 
-A plan ends with a whole line, unless the line is longer than ``SCAN_BYTES``: so nothing of a line that was read is
-planned later, when the file may be gone.
+A plan ends with a whole line, unless the line is longer than ``SCAN_BYTES``. So no plan needs the start of a line from
+an earlier plan, whose file may be gone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SEARCHES_MAX = 60
 
 
 class FileChange(Enum):
-    """What happened to a file since the last look."""
+    """The changes of a file since the last look."""
 
     NONE = "none"
     MOVED = "moved"
@@ -131,7 +131,7 @@ class FollowedFile:
         try:
             with closing(PlainFile(self.path)) as file:
                 return min(self._whole, stop + max(0, file.read_at(stop - 1, SCAN_BYTES, 0).find(b"\n")))
-        except OSError:  # the next look says what happened to it
+        except OSError:  # the next look finds out why
             return start
 
     def reached(self, position: int) -> bool:
@@ -237,7 +237,7 @@ class FollowedFile:
         return (self.emptied or is_compressed(path)) and is_copy(path, self.names)
 
     def is_continued_by(self, path: str) -> bool:
-        """Whether a new file holds what was read of this one, judged by its beginning and the mark."""
+        """Whether a new file holds the content that was read of this one, judged by its beginning and the mark."""
         try:
             with closing(open_content(path)) as file:
                 return self._is_content_of(file)

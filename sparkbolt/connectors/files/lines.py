@@ -1,17 +1,17 @@
 r"""Lines: splits a byte range into lines, as Arrow columns.
 
-Rule 1: a range ``[start, end)`` owns the lines that start in it; a line starts at 0 and after each ``\n``.
-So any splitting of a file into ranges gives each line exactly once.
+Rule 1: a range ``[start, end)`` owns the lines that start in it; a line starts at 0 and after each ``\n``. So however a
+file is split into ranges, each line is read exactly once.
 Rule 2: ``\n`` ends a line, and a ``\r`` before it (or before the end of the file) is not part of it.
-Rule 3: memory is bounded by ``BLOCK_BYTES`` and the longest line that is allowed. A longer line becomes a ``BadRecord``
-and is skipped without being kept.
+Rule 3: memory is bounded by ``BLOCK_BYTES`` and the longest allowed line. A longer line becomes a ``BadRecord`` and is
+skipped.
 Rule 4: NUL bytes at the start of a line are not part of it, and neither is a byte order mark at offset 0. A file gets
-such NUL bytes when it is truncated while a program writes to it, which goes on at its old offset.
+such NUL bytes when it is truncated while a program keeps writing at its old offset.
 Rule 5: the last line of a damaged source is a ``BadRecord``, also if the damage follows a newline.
 
-Why Arrow and not ``block.decode().split("\n")``: for lines of 44 bytes, including reading, the Arrow column costs 45 ns
-per line (110 ns with its ``to_pylist``); the Python list costs 60 ns (90 ns with its conversion to Arrow). Either is
-little compared to a bolt's work per line, and the Arrow column goes into a frame unchanged.
+The columns are Arrow and not ``block.decode().split("\n")``: for lines of 44 bytes, including reading, the Arrow column
+costs 45 ns per line (110 ns with its ``to_pylist``); the Python list costs 60 ns (90 ns with its conversion to Arrow).
+The Arrow column goes into a frame unchanged.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ByteSource(Protocol):
 
     @property
     def damage(self) -> str | None:
-        """What is wrong at the end, once that was reached; None if nothing is."""
+        """The error at the end, once the end was reached; None if there is none."""
 
     def read_at(self, offset: int, size: int, keep: int) -> bytes:
         """Return at most ``size`` bytes from ``offset``; empty only at the end.
@@ -136,7 +136,7 @@ def _blocks(source: ByteSource, start: int, end: int, rules: LineRules) -> Itera
 def _rest_of_line(
     source: ByteSource, position: int, length: int, end: int, rules: LineRules
 ) -> tuple[bytes | None, int, bool]:
-    """Read on to the end of a line of which ``length`` bytes are already read.
+    """Read to the end of a line whose first ``length`` bytes are already read.
 
     Returns:
         A triple. First the missing bytes with the newline (without one at the end of the source), or None if the line
@@ -173,7 +173,7 @@ def _mark(encoding: str) -> bytes:
 
 
 def _text(offset: int, block: bytes, rules: LineRules) -> bytes:
-    """Return lines, of which the first starts at ``offset``, without what does not count as their text (rule 4)."""
+    """Return lines, the first of which starts at ``offset``, without NUL bytes and the byte order mark (rule 4)."""
     mark = _mark(rules.encoding)
     if offset == 0 and mark and block.startswith(mark):
         block = block[len(mark) :]

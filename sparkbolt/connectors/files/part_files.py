@@ -1,15 +1,15 @@
 """Part files: one output file per task and micro-batch, or per micro-batch of a transactional topology.
 
 Rule 1: a file's name consists of the micro-batch, the component and the task. When the micro-batch runs again, one
-process receives the same rows of the task together again, since a bolt with a ``flush`` is not fused.
+process receives the same rows of the task again, since a bolt with a ``flush`` is not fused.
 Rule 2: a file becomes visible only when it is complete and on the disk (``files.local.replace``).
 Rule 3: a task removes only its own files: its file of the same micro-batch, and its unfinished files.
 Rule 4: in a transactional topology the driver writes the rows of all tasks when the micro-batch has succeeded, to a
 file whose name consists of the micro-batch, which is the txid, and the component.
 
-A task is not called in a micro-batch that has no tuples for it. So if one attempt wrote a file, and the micro-batch
-then runs again without a tuple for that task, the file stays. Each checkpoint needs a directory of its own: a new
-checkpoint counts micro-batches from 0 again and would replace files of the old one.
+A task is not called in a micro-batch without tuples for it. So if one attempt wrote a file, and the micro-batch then
+runs again without a tuple for that task, the file stays. Each checkpoint needs a directory of its own: a new checkpoint
+counts micro-batches from 0 and would replace files of the old one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def absolute_directory(path: str | Path) -> str:
 
 
 class PartFileBolt(CommittingBolt):
-    """What the bolts have in common that write into a directory: they gather until ``flush``, and keep nothing.
+    """The base of the bolts that write into a directory: they gather until ``flush``, and keep nothing.
 
     In a transactional topology they gather nothing: they keep rows, which the driver writes.
     """
@@ -97,7 +97,7 @@ class PartFileBolt(CommittingBolt):
 
     @abstractmethod
     def _write(self, micro_batch_id: int, items: Sequence[Any]) -> None:
-        """Write what was gathered into a file, or remove the file if nothing was."""
+        """Write the gathered rows into a file, or remove the file if there are none."""
 
     def begin(self, context: TopologyContext) -> None:
         """Driver: make the directory."""

@@ -62,7 +62,7 @@ class FilesFound:
     missing: list[str]
     """The patterns that name no file."""
     passed_over: Mapping[str, str]
-    """What exists but cannot be read as a file, and why; by path: ``is a link to ..., which does not exist``."""
+    """By path, why it exists but cannot be read as a file: ``is a link to ..., which does not exist``."""
     other_names: Mapping[str, str]
     """Further names of files, and the name under which each is found."""
 
@@ -154,7 +154,7 @@ def _kind(mode: int) -> str:
 def tell_passed_over(there: FilesFound, told: Set[str] = frozenset()) -> set[str]:
     """Log which paths are skipped and why, without those that were ``told`` before; return all that are skipped.
 
-    What cannot be read is a WARNING; another name of a file that is read is not.
+    A path that cannot be read is a WARNING; another name of a file that is read is not.
     """
     others = {path: f"is another name of {escape(best)}" for path, best in there.other_names.items()}
     for level, reasons in ((logging.WARNING, there.passed_over), (logging.INFO, others)):

@@ -76,7 +76,7 @@ class TextSpout(PicklesArguments, ColumnSource):
     r"""Emits the lines of text files: fields ``line``, ``path`` (str) and ``offset`` (int).
 
     ``paths`` is a file, a directory, a glob (``books/*.txt``; ``**`` matches any directories), or a list of those. A
-    directory stands for all files below it, except names that begin with ``.`` or ``_``. Each file is a source, named
+    directory means all files below it, except names that begin with ``.`` or ``_``. Each file is a source, named
     by its absolute path (and by more with ``follow``); a position is the byte offset at which a line starts. A path
     that is not valid UTF-8 is shown as a URI (``file:///logs/caf%E9.log``). On a cluster every machine must see the
     files under the same paths. A line ends with ``\n`` or ``\r\n``. Bytes that are not valid in ``encoding`` become
@@ -88,7 +88,7 @@ class TextSpout(PicklesArguments, ColumnSource):
     side. With ``in_order=True`` each file is read to its end before the next one begins, in the order of their paths:
     for files that follow one another in time, such as one for each day.
 
-    With ``follow=True`` the spout goes on like ``tail -F``. It reads growing files up to their last newline and looks
+    With ``follow=True`` the spout works like ``tail -F``. It reads growing files up to their last newline and looks
     for new files once a second. Every plan asks the system for the size of every file, at about 2 us each. A file is
     identified by its inode, its time of creation and its beginning. So a renamed file is read to its end
     once, under its new name in the same directory or among the patterns; the file that takes its old name is read from
@@ -226,7 +226,7 @@ class TextSpout(PicklesArguments, ColumnSource):
                 file.close()
 
     def _take(self, range_: Range, id_: FileId | None) -> PlainFile | UnpackedFile:
-        """Return the file of a range: an open one that can still read the range's start, else one opened anew."""
+        """Return the file of a range: an open one that can still read the range's start, else a newly opened one."""
         kept = self._unpacked.get(range_.source)
         if kept is not None and kept.oldest <= max(0, range_.start - 1):
             return self._unpacked.pop(range_.source)

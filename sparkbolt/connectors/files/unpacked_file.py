@@ -1,11 +1,10 @@
-"""Unpacking: reads compressed files (``.gz``, ``.bz2``, ``.xz``, ``.zst``), also damaged and growing ones.
+"""Unpacking: reads compressed files (``.gz``, ``.bz2``, ``.xz``, ``.zst``), including damaged and growing ones.
 
 Rule 1: a compressed file is read forwards only. Its positions are offsets into its unpacked content. An open reader
-continues where it stopped, also when the file has grown; to go back, a reader starts again from the first byte.
-Rule 2: the content of a damaged file is what can be unpacked before the damage, and it ends at the same offset for
-every reader, because all readers unpack in pieces of the same size. The damage itself is at the position after the last
-newline.
-Rule 3: behind a complete member come further members, or padding, which is not content (as for ``zcat``).
+continues from its position, also after the file has grown; to go back, a reader starts again from the first byte.
+Rule 2: the content of a damaged file ends at the same offset for every reader, because all readers unpack in pieces of
+the same size. The damage itself is at the position after the last newline.
+Rule 3: a complete member is followed by further members, or by padding, which is not content (as for ``zcat``).
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ DAMAGE_SECS = 60.0
 
 
 class _Member(Protocol):
-    """What unpacks one member; ``bz2``, ``lzma`` and ``compression.zstd`` have it."""
+    """Unpacks one member; ``bz2``, ``lzma`` and ``compression.zstd`` have such a class."""
 
     @property
     def eof(self) -> bool: ...
@@ -72,7 +71,7 @@ class _GzipMember:
 
 
 class _ZstandardMember:
-    """A frame of a ``.zst`` file, for the library ``zstandard``, which cannot limit what one call unpacks."""
+    """A frame of a ``.zst`` file, for the library ``zstandard``, which cannot limit the output of one call."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -140,7 +139,7 @@ def _extension(path: str) -> str:
 
 
 def tell_if_packed(path: str, head: bytes) -> None:
-    """Log a WARNING if a file that is read as it is begins as a compressed one does."""
+    """Log a WARNING if a file that is read unchanged begins like a compressed one."""
     if is_compressed(path):
         return
     for extension, magic in (*((name, one.magic) for name, one in _FORMATS.items()), (".zip", _ZIP)):
@@ -199,9 +198,9 @@ class UnpackedFile:
         self.end: int | None = None
         """Length of the content in bytes; None until the end was reached, and again when the file has grown."""
         self.damage: str | None = None
-        """What is wrong at the end; None if nothing is, or the end was not reached."""
+        """The error at the end; None if there is none, or the end was not reached."""
         self.is_cut = False
-        """Whether the damage is only that the rest is missing: it may come."""
+        """Whether the damage is only a missing rest, which may still be written."""
         self.has_garbage = False
         """Whether something other than zeros is behind the last complete member."""
         self.unpacked = 0
@@ -320,9 +319,9 @@ class UnpackedFile:
         return data
 
     def _rest_before_damage(self) -> bytes:
-        """Return what lies between ``unpacked`` and the damage that was met.
+        """Return the content between ``unpacked`` and the damage.
 
-        A decompressor that meets damage keeps back what it has unpacked in the same call. So the file is unpacked again
+        A decompressor that meets damage does not return the rest of the same call. So the file is unpacked again
         from its start, with the compressed bytes of that call one by one.
         """
         self._restart(self._fed)
@@ -365,7 +364,7 @@ class UnpackedFile:
 
 
 def open_content(path: str) -> PlainFile | UnpackedFile:
-    """Open a file for what it holds, which is unpacked if the file is compressed.
+    """Open a file for its content, which is unpacked if the file is compressed.
 
     Raises:
         OSError: It cannot be opened.
@@ -407,7 +406,7 @@ class UnpackedEnd:
         self._end: int | None = None
 
     def reach(self, start: int, want: int) -> int:
-        """Return the wanted end, or the end of what can be planned; unpacks up to there and keeps nothing."""
+        """Return the wanted end, or the end of the part that can be planned; unpacks up to it and keeps nothing."""
         if self._end is None:
             try:
                 self._unpack(start + want)

@@ -1,7 +1,7 @@
 """Watcher: the driver's thread that talks to the brokers.
 
-The thread waits for brokers, and the driver never does: it reads the last ``Look`` and leaves offsets to be stored. Of
-several offsets only the latest are stored, at most once per interval, and once more at the end.
+Only this thread waits for brokers: the driver reads the last ``Look`` and hands over offsets to store. The thread
+stores only the latest offsets, at most once per interval, and once more at the end.
 """
 
 from __future__ import annotations
@@ -72,18 +72,18 @@ class Watcher:
         self._answering: frozenset[KafkaPartition] = frozenset()
         self._stored_ids: dict[KafkaPartition, str] = {}
         self._warned: dict[str, set[str]] = {}
-        """What each warning has named last."""
+        """The names in the last warning of each kind."""
         self._silent_at_first: frozenset[KafkaPartition] = frozenset()
         """Silent at the first look; they are not new when they answer later."""
         self._thread = threading.Thread(target=self._live, name="kafka-watcher", daemon=True)
 
-    # What the driver calls.
+    # The driver calls these.
 
     def open(self, wait_secs: float) -> None:
         """Start the thread and wait for the first look; at most ``OPEN_AGAIN_SECS`` if requests raise.
 
         Raises:
-            ConfigError: An argument does not fit what the brokers or the store have.
+            ConfigError: An argument does not fit the brokers or the store.
             BrokersAwayError: No broker answered in time.
         """
         self._thread.start()
@@ -111,7 +111,7 @@ class Watcher:
         """Store these offsets soon or later; return the number of the call, for ``has_told``.
 
         Args:
-            offsets: What to store.
+            offsets: The offsets to store.
             soon: Whether a caller waits until it is stored.
         """
         with self._changed:
@@ -198,7 +198,7 @@ class Watcher:
             self._next_tell = now + TELL_SECS
 
     def _look_around(self) -> None:
-        """Find out which kafka_partitions exist, what their logs have, and where to begin with new ones."""
+        """Look up the kafka_partitions, the offsets of their logs, and where to begin with new ones."""
         if not self._opened:
             self._store.open(self._scope)
         places = self._cluster.kafka_partitions(self._wish.topics)
@@ -230,7 +230,7 @@ class Watcher:
         answering: Set[KafkaPartition],
         logs: Mapping[KafkaPartition, PartitionLog],
     ) -> dict[str, str]:
-        """Return the ids without those of topics that may have been made again since, which are requested anew.
+        """Return the ids without those of topics that may have been created again, which are requested again.
 
         Such a topic has a kafka_partition that answers again, or no longer, or whose log ends earlier than before.
         """

@@ -1,6 +1,6 @@
 """ClientSettings: the properties of Kafka's clients, and which of them must never be printed.
 
-A secret is in the pickled spout and in the client's configuration, and nowhere else: texts show ``***`` in its place.
+A secret is only in the pickled spout and in the client's configuration: texts show ``***`` in its place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OnError: TypeAlias = Callable[[Any], None]
 MASK = "***"
 _QUIET = logging.getLogger("sparkbolt.kafka.client")
 _QUIET.addHandler(logging.NullHandler())
-_QUIET.propagate = False  # we say what concerns a user, once
+_QUIET.propagate = False  # errors that concern a user are logged once, elsewhere
 _SECRET = re.compile(
     r"password|secret|token|jaas|credential|\.pem$|\.key$|username|oauthbearer\.config|user\.info", re.I
 )

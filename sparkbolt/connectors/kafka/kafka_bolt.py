@@ -41,7 +41,7 @@ class KafkaBolt(Committer):
 
     In a transactional topology (``Config(transactional=True)``) the messages of a micro-batch are sent by the driver,
     in one Kafka transaction, when the micro-batch has succeeded. A consumer with
-    ``isolation.level=read_committed`` sees each message exactly once; the header ``sparkbolt-txid`` tells its txid.
+    ``isolation.level=read_committed`` sees each message exactly once; the header ``sparkbolt-txid`` has its txid.
 
     A tuple fails if it cannot be encoded, if the broker refuses its message, or if the broker does not acknowledge
     the message within ``deliver_secs``. The simulator and ``TopologyTestDriver`` record messages instead of sending
@@ -83,7 +83,7 @@ class KafkaBolt(Committer):
             trial: in a transactional topology: ask the brokers once a minute and process for each topic, whether it
                 exists and how long its messages may be, so that a message that they would refuse fails its tuple alone.
                 Without it such a message stops the topology.
-            in_doubt: in a transactional topology: what to do with messages of which Kafka has forgotten whether it has
+            in_doubt: in a transactional topology: how to treat messages of which Kafka has forgotten whether it has
                 them, since the topology was stopped for longer than ``offsets.retention.minutes``, at the worst
                 moment: ``stop`` with an error that says where to look, ``send`` or ``skip``.
             client: further client properties.
@@ -149,7 +149,7 @@ class KafkaBolt(Committer):
         return self._context.now_ms, topic, key, value, headers
 
     def begin(self, context: TopologyContext) -> None:
-        """Make what commits in the driver; it connects in the first ``commit``."""
+        """Make the committer for the driver; it connects in the first ``commit``."""
         self._committer = KafkaCommitter(
             self.settings,
             context.checkpoint_id,
@@ -162,7 +162,7 @@ class KafkaBolt(Committer):
         """Send the messages of a micro-batch in one Kafka transaction; do nothing if they are there.
 
         Raises:
-            Unavailable: The brokers are away, or someone has to change something there.
+            Unavailable: The brokers are unavailable, or someone has to change something there.
             CommitRefusedError: A message is refused, another driver has taken over, or nobody knows whether the
                 messages are there.
         """

@@ -1,8 +1,8 @@
 """Cluster: the driver's requests to the brokers.
 
-Every call blocks, up to a timeout, so only a separate thread makes it. A missing answer is never taken for an answer:
-for a request that timed out the client may return an invalid, negative offset instead of an error, and a topic of which
-the brokers do not say whether it exists is not a missing topic.
+Every call blocks, up to a timeout, so only a separate thread makes it. A missing answer never counts as an answer: for
+a request that timed out the client may return a negative offset instead of an error, and a topic does not count as
+missing only because the brokers do not answer.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Cluster:
         """Return the first offset whose record is not older than the time; the log's end if all are older.
 
         Args:
-            ends: The ends of the logs as they were before, so that no record that comes meanwhile is skipped.
+            ends: The ends of the logs as they were before, so that no record that arrives meanwhile is skipped.
             timestamp_ms: The time, in milliseconds since the epoch.
         """
         found = self._offsets(ends, self._specs.for_timestamp(timestamp_ms), least=NONE_SO_LATE)
@@ -188,7 +188,7 @@ class Cluster:
 
         Args:
             places: The kafka_partitions.
-            spec: What to ask for.
+            spec: The requested offsets.
             least: The least offset that is an answer.
 
         Raises:
@@ -225,7 +225,7 @@ class Cluster:
 
 
 def topic_exists(topic: Any) -> bool | None:
-    """Return whether a topic exists for this client, by its metadata; None if the brokers do not say it at present."""
+    """Return whether a topic exists for this client, by its metadata; None if the brokers give no answer at present."""
     if topic.error is None:
         return True if topic.partitions else None
     codes = client_library().KafkaError
@@ -239,7 +239,7 @@ def topic_text(topic: Any) -> str:
 
 
 def config_of(admin: Any, kind: str, name: str, secs: float) -> Mapping[str, str]:
-    """Return the configuration of a ``BROKER`` or a ``TOPIC``; empty if the brokers do not tell it to this client."""
+    """Return the configuration of a ``BROKER`` or a ``TOPIC``; empty if the brokers do not show it to this client."""
     library = client_library("confluent_kafka.admin")
     asked = library.ConfigResource(getattr(library.ResourceType, kind), name)
     try:

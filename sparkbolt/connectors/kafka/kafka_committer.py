@@ -1,17 +1,17 @@
-"""The Kafka committer: sends the messages of a micro-batch in one Kafka transaction, and once.
+"""The Kafka committer: sends the messages of a micro-batch exactly once, in one Kafka transaction.
 
-Rule 1: the messages of a txid and the marker of it are one Kafka transaction. The marker is an offset of a consumer
-group that has no consumer: the txid, on kafka_partition 0 of the first of the topics by name.
+Rule 1: the messages of a txid and its marker are one Kafka transaction. The marker is an offset of a consumer group
+without a consumer: the txid, on kafka_partition 0 of the first of the topics by name.
 Rule 2: the transactional id is that of checkpoint and component. ``init_transactions`` of a new producer fences all
-older ones, and what they have left is committed or aborted before it returns. Then the marker is read, which says
-whether the txid is there.
-Rule 3: after each error the producer is dropped, and the next call begins with rule 2. So there is one way to go on,
-whatever has happened, and it is the one after a crash.
-Rule 4: a marker may be gone, since brokers forget the offsets of a group after ``offsets.retention.minutes``. Messages
-that are younger than that were not committed if there is none; about older ones nobody knows, and ``in_doubt`` decides.
+older ones, and commits or aborts their open transactions before it returns. Then the committer reads the marker, which
+says whether the txid is committed.
+Rule 3: after each error the producer is dropped, and the next call begins with rule 2. So every error is handled like a
+crash.
+Rule 4: a marker may be gone, since brokers forget the offsets of a group after ``offsets.retention.minutes``. If there
+is no marker, messages younger than that were not committed; for older ones ``in_doubt`` decides.
 
 Two-phase commits (KIP-939) are not needed: rows are durable in the checkpoint before Spark commits, and the marker
-says what became of them. They could not be had: the client library does not know them.
+records whether they were sent. The client library does not support them either.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ InDoubt = Literal["stop", "send", "skip"]
 MESSAGE_BYTES_MAX = 1_000_000
 """The default of the client property ``message.max.bytes``."""
 OVERHEAD_BYTES = 100
-"""What a message takes at most besides its key, value and headers, alone in a batch."""
+"""The most bytes of a message besides its key, value and headers, alone in a batch."""
 HEADER_BYTES = 10
-"""What a header takes at most besides its name and value."""
+"""The most bytes of a header besides its name and value."""
 TRANSACTION_MS = 60_000
 """How long the broker lets a transaction be open, unless ``client`` has ``transaction.timeout.ms``."""
 FULL_SECS = 0.1
 ABORT_SECS = 5.0
 CHECK_SECS = 60.0
-"""How long what brokers say of a topic is believed."""
+"""How long an answer of the brokers about a topic is valid."""
 UNKNOWN_RETENTION_SECS = 3600.0
-"""How long a marker is believed to stay where the brokers do not say it."""
+"""How long a marker is assumed to stay if the brokers give no retention."""
 
 
 class KafkaCommitter:
@@ -74,7 +74,7 @@ class KafkaCommitter:
             checkpoint_id: see ``TopologyContext.checkpoint_id``.
             component: the bolt.
             request_secs: how long each request may take.
-            in_doubt: what to do with a txid of which nobody knows whether it is there: one of ``InDoubt``.
+            in_doubt: how to treat a txid if it is unknown whether it was committed: one of ``InDoubt``.
             clock: a monotonic clock in seconds.
             wall: the time in seconds since the epoch.
         """
@@ -90,17 +90,17 @@ class KafkaCommitter:
         self._returned: TxidNote | None = None
         """The last txid whose commit has returned here, and how many messages it had."""
         self._ended = 0
-        """The last txid whose transaction was told to commit here."""
+        """The last txid whose transaction this process has begun to commit."""
         self._single = False
-        """Whether each message is sent in a batch of its own, to find the one that is refused."""
+        """Whether each message is sent in a separate batch, to find the one that is refused."""
         self._timeout_secs = float(settings.options.get("transaction.timeout.ms", TRANSACTION_MS)) / 1000
 
     def commit(self, txid: int, messages: Sequence[Message]) -> bool:
         """Send messages and their marker in one transaction; return whether they were sent now.
 
         Raises:
-            Unavailable: The brokers are away, or someone has to change something there. The same call may succeed
-                later; it also finds out what became of a commit whose end nobody saw.
+            Unavailable: No broker answers, or someone has to change something there. The same call may succeed
+                later; it also finds out the outcome of a commit that was interrupted.
             CommitRefusedError: A message is refused, another driver has taken over, or nobody knows whether the
                 messages are there. Nothing of them is sent by this call.
         """
@@ -149,14 +149,14 @@ class KafkaCommitter:
         self._producer = producer
 
     def _marker(self, consumer: Any, topic: str, txid: int) -> TxidNote | None:
-        """Return the last txid that is committed; None if nothing says so.
+        """Return the last txid that is committed; None if there is no marker.
 
-        The consumer reads what is committed, so it waits for an offset whose transaction is about to end. An admin
-        client can ask for it, too, but librdkafka 2.16 then ends the process, and does not list a first offset at all.
+        The consumer reads only committed offsets, so it waits for an offset whose transaction is about to end. An admin
+        client can request it, too, but librdkafka 2.16 then ends the process, and does not list a first offset at all.
 
-        A broker that was killed may have lost the end of that transaction, and then keeps the offset for ever, until
-        the next transaction of this id commits. If the transaction of ``txid`` was never told to commit here, it is not
-        the one, and goes on: the others before it have returned.
+        A broker that was killed may have lost the end of that transaction, and then keeps the offset until
+        the next transaction of this id commits. If this process never began to commit ``txid``, the open
+        transaction is an earlier one, whose commit has returned, so the committer continues.
         """
         kafka = client_library()
         try:
@@ -178,7 +178,7 @@ class KafkaCommitter:
         return TxidNote(answer.offset, int((answer.metadata or "").rstrip("\0")))
 
     def _is_unended(self, topic: str) -> bool:
-        """Whether brokers tell the marker at once to those who do not wait for the ends of transactions."""
+        """Whether brokers return the marker at once to clients that do not wait for the ends of transactions."""
         kafka = client_library()
         properties = {**self._settings.consumer(self.group), "isolation.level": "read_uncommitted"}
         consumer = self._settings.new("Consumer", properties)
@@ -197,7 +197,7 @@ class KafkaCommitter:
         return self._last.has(txid, len(messages), f"the group {self.group}", mend)
 
     def _is_lost(self, txid: int, topic: str, messages: Sequence[Message]) -> bool:
-        """Decide where there is no marker: it may have been forgotten; return whether to skip the messages."""
+        """Decide without a marker, which may have been forgotten; return whether to skip the messages."""
         age_secs = self._wall() - min(message[0] for message in messages) / 1000
         if age_secs < self._retention_secs():
             return False  # a marker of theirs would still be there
@@ -255,7 +255,7 @@ class KafkaCommitter:
                 producer.abort_transaction(min(self._secs, ABORT_SECS))
 
     def _meaning(self, error: Any, refused: Sequence[tuple[Any, Any]], txid: int, secs: float) -> Exception:
-        """Return what to raise for an error of the client."""
+        """Return the exception to raise for an error of the client."""
         inner, codes = error.args[0], client_library().KafkaError
         text = self._settings.text_of(error)
         where = self._settings.where
@@ -286,7 +286,7 @@ def _is_purge(error: Any) -> bool:
 
 
 class TopicChecks:
-    """What brokers say of topics, so that a message which they would refuse fails its tuple before it counts."""
+    """The limits of topics, so that a message that brokers would refuse fails its tuple before it counts."""
 
     def __init__(self, settings: ClientSettings, *, request_secs: float, asks: bool) -> None:
         """Ask nothing yet.

@@ -1,7 +1,7 @@
 """KafkaDeadLetters: a Kafka topic of dead letters that keep the original messages.
 
-Key, value and headers are those of the original message, so a reader of its topic can read this one. The story is in
-additional headers: those of Kafka Streams' dead letter topics (KIP-1034), and the whole letter as JSON. A letter counts
+Key, value and headers are those of the original message, so a reader of its topic can read this one. Additional headers
+hold the story: those of Kafka Streams' dead letter topics (KIP-1034), and the whole letter as JSON. A letter counts
 once by its id, however often it is in the topic.
 """
 
@@ -30,7 +30,7 @@ LETTER = "sparkbolt.letter"
 TIMESTAMP = "sparkbolt.timestamp"
 """The original message's timestamp in ms since the epoch; the letter's own is its time of writing, for retention."""
 REPLAYED, DISCARDED = "sparkbolt.replayed", "sparkbolt.discarded"
-"""Headers of messages that note what an operator has done with the letter of this id."""
+"""Headers of messages that note an operator's action on the letter of this id."""
 GONE = "sparkbolt.gone"
 """Header of letters without an original message: the letter has no key and value and is never replayed."""
 LETTER_BYTES_MAX = 262_144
@@ -161,7 +161,7 @@ def message_of(letter: DeadLetter, cut: int = 0) -> RawMessage:
     source = Source.of(letter.source)
     if source is not None and letter.position is not None:
         told |= {"topic": source.topic, "partition": str(source.number), "offset": str(letter.position)}
-    # A reason may hold what made decoding fail, such as a lone surrogate.
+    # A reason may hold the cause of a decoding error, such as a lone surrogate.
     streams = [(STREAMS + name, text.encode(errors="backslashreplace")) for name, text in told.items()]
     line = replace(letter, raw=None).to_line().encode()
     if raw is not None and len(line) > LETTER_BYTES_MAX:
@@ -193,7 +193,7 @@ def letter_of(message: RawMessage) -> DeadLetter:
 
 @dataclass
 class TopicRead(LettersRead[str]):
-    """What a topic of dead letters holds; ``damaged`` are places such as ``partition 0, offset 17``."""
+    """The contents of a topic of dead letters; ``damaged`` are places such as ``partition 0, offset 17``."""
 
     replayed: set[str] = field(default_factory=set)
     discarded: set[str] = field(default_factory=set)
@@ -220,7 +220,7 @@ def read_topic(settings: ClientSettings, topic: str) -> TopicRead:
         ended: set[int] = set()
         until = time.monotonic() + READ_SECS
         while len(ended) < len(about.partitions):
-            came = consumer.consume(1000, WAIT_SECS)  # it waits for all of them, however many have come
+            came = consumer.consume(1000, WAIT_SECS)  # it waits for all of them, however many have arrived
             if any(message.error() is None for message in came):
                 until = time.monotonic() + READ_SECS
             elif time.monotonic() > until:

@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 Guarantee = Literal["at-least-once", "at-most-once", "none"]
 MAX_UNCOMMITTED = 10_000_000
 ENOUGH = 2
-"""A range is read up to this many times ``max_bytes``. If its messages are unexpectedly large, the rest comes later."""
+"""A range is read up to this many times ``max_bytes``. If its messages are larger than expected, the rest waits."""
 INTERVALS_MAX = 1000
 """The most finished intervals beyond the committed offset that are stored."""
 
@@ -87,7 +87,7 @@ class KafkaSpout(PicklesArguments, ColumnSource):
     is ``group`` (the consumer group ``group``), ``file:PATH``, or ``ZooKeeperOffsets``; finished offsets are stored
     there after each commit.
 
-    If offsets are gone, ``out_of_range`` decides: go on at the ``earliest`` offset that exists, at the ``latest``, at
+    If offsets are gone, ``out_of_range`` decides: continue at the ``earliest`` existing offset, at the ``latest``, at
     the nearest (``match``), or ``fail``. Skipped offsets are reported in an ERROR line and counted.
 
     ``guarantee`` is ``at-least-once``, ``at-most-once`` (offsets are stored before their messages are read) or
@@ -237,7 +237,7 @@ class KafkaSpout(PicklesArguments, ColumnSource):
         """Plan the next offsets of each kafka_partition that has messages.
 
         Raises:
-            ConfigError: Reading cannot go on: offsets are gone and ``out_of_range`` is ``fail``, for example.
+            ConfigError: Reading cannot continue: offsets are gone and ``out_of_range`` is ``fail``, for example.
         """
         assert self._watcher is not None
         if self._watcher.look.problem is not None:
@@ -265,7 +265,7 @@ class KafkaSpout(PicklesArguments, ColumnSource):
         return [*ranges, *self._planner.marks(progress, ranges, look)]
 
     def _look(self) -> Look:
-        """Return the brokers' state, as far as this checkpoint is concerned: what it knows better is left out."""
+        """Return the brokers' state for this checkpoint, without the parts that the checkpoint knows better."""
         assert self._watcher is not None
         look = self._watcher.look
         finished = {place: spans for place, spans in look.finished.items() if place not in self._elsewhere}
@@ -287,7 +287,7 @@ class KafkaSpout(PicklesArguments, ColumnSource):
         return ranges
 
     def _stored(self, positions: Mapping[str, int]) -> dict[KafkaPartition, Stored]:
-        """Convert positions of sources to what the offsets store keeps."""
+        """Convert positions of sources to entries of the offsets store."""
         sources = [(Source.parse(name), position) for name, position in positions.items()]
         return {source.place: self._told_as(source, position) for source, position in sources}
 
@@ -357,7 +357,7 @@ class KafkaSpout(PicklesArguments, ColumnSource):
 
         Args:
             source: Their source.
-            told: What the store is given; the group keeps as many of its intervals as have room.
+            told: The entries for the store; the group keeps as many of its intervals as have room.
             cut: How many offsets behind those intervals may be finished, too.
         """
         kept = fitting(told) if self.offsets == "group" else len(told.finished)
@@ -390,7 +390,7 @@ class KafkaSpout(PicklesArguments, ColumnSource):
         return skipped
 
     def close(self) -> None:
-        """Store what is finished and close the clients."""
+        """Store the finished offsets and close the clients."""
         if self._watcher is not None:
             if self._reserved is not None:  # they will not be read in this life
                 self._watcher.tell(self._stored({r.source: r.start for r in reversed(self._reserved[0])}))
@@ -431,7 +431,7 @@ class KafkaSpout(PicklesArguments, ColumnSource):
                     yield shaped
                 else:
                     yield np.asarray(shaped[0], dtype=np.int64), shaped[1]
-        self._chunk = None  # it may be large, and the next range may come late
+        self._chunk = None  # it may be large, and the next range may be read much later
 
     def trace_parents(self, positions: Sequence[int]) -> dict[int, str]:
         """Return the ``traceparent`` of each of these messages that has a valid header of that name."""

@@ -143,8 +143,8 @@ class _Registry:
         """Ask the registry.
 
         Raises:
-            SchemaRegistryError: The registry says that it does not have the schema.
-            SourceUnavailable: It says anything else, such as 401, 429 or 503, or nothing.
+            SchemaRegistryError: The registry does not have the schema.
+            SourceUnavailable: It gives any other answer, such as 401, 429 or 503, or none.
         """
         try:
             return question(*arguments, **options)

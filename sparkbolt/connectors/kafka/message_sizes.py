@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 UNKNOWN_BYTES = 1_048_576
-"""Bytes per offset of a source of which nothing was read yet: the largest message that brokers accept by default."""
+"""Bytes per offset of a source that was not read yet: the largest message that brokers accept by default."""
 GROWTH = 8.0
 """An estimate falls at most to this fraction (1/8) with one read: the first messages may be the small ones."""
 READS = 8

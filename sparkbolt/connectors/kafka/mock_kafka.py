@@ -1,9 +1,8 @@
 """MockKafka: Kafka without a broker, for examples and tests.
 
-Rule: it is the mock cluster of the client library: brokers within this process, which any process on the machine can
-reach over loopback. It keeps everything in memory, and all is lost when the process ends.
-
-What it cannot do: create topics with settings, delete records, compact, look up by time, isolate transactions.
+It is the mock cluster of the client library: brokers within this process, which any process on the machine can reach
+over loopback. It keeps everything in memory and loses it when the process ends. It cannot create topics with settings,
+delete records, compact, look up by time, or isolate transactions.
 """
 
 from __future__ import annotations

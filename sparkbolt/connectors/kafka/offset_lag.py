@@ -1,7 +1,4 @@
-"""Lag: computes how far a spout's stored offsets are behind.
-
-Rule: it only reads; the topology may be running or not.
-"""
+"""Lag: computes how far a spout's stored offsets are behind, whether the topology runs or not. It only reads."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from sparkbolt.connectors.kafka.offset_stores import Scope, store_of
 
 @dataclass(frozen=True)
 class Lag:
-    """One kafka_partition: what is stored of it, and what the brokers have."""
+    """One kafka_partition: its stored offset, and the offsets that the brokers have."""
 
     source: str
     stored: int | None

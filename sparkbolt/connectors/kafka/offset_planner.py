@@ -1,14 +1,14 @@
-"""OffsetPlanner: plans which offsets come next, in the driver.
+"""OffsetPlanner: plans, in the driver, which offsets are read next.
 
 Rule 1: a plan covers at most its budget, spread evenly over the kafka_partitions that have messages, and no more than
 fits into ``max_bytes`` according to ``Sizes``.
 Rule 2: nothing is skipped silently: offsets that are gone become a ``Gap`` with its size.
 Rule 3: positions of a source only rise. If the brokers' offsets went back (the topic was created again, or an unclean
-leader was elected), reading goes on as another source.
+leader was elected), reading continues as another source.
 Rule 4: a topic with another id than the one that was read is another topic, even if it has already grown beyond the
 part that was read.
 
-Pure: the brokers' answers, with their time, are an argument.
+The planner is pure: the brokers' answers, with their time, are an argument.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BACKWARDS_SECS = 10.0
 new leader may know less for a moment. Time in which the brokers give no answer does not count."""
 
 UNNAMED_SECS = 10.0
-"""How long nothing more is planned of a topic because the brokers do not tell its id, in seconds of their answers."""
+"""How long nothing more is planned of a topic because the brokers do not report its id, in seconds of their answers."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class PartitionLog:
 
 @dataclass(frozen=True)
 class TopicIds:
-    """Ids of topics, as far as they are known; they distinguish topics of the same name."""
+    """The known ids of topics; they distinguish topics of the same name."""
 
     now: Mapping[str, str] = field(default_factory=dict)
     """Ids of existing topics by name; empty if the brokers know none, missing if they have not answered yet."""
@@ -94,16 +94,16 @@ class Look:
 
 @dataclass(frozen=True)
 class Gap:
-    """Offsets that come next but do not exist."""
+    """The next offsets, which do not exist any more."""
 
     source: Source
     start: int
-    """The offset that comes next."""
+    """The next offset."""
     log: PartitionLog
     resume: Source | None
     """The source that is read next; None if ``out_of_range`` is ``fail``."""
     offset: int = 0
-    """The offset at which reading goes on."""
+    """The offset at which reading continues."""
     ids: tuple[str, str] | None = None
     """If it is another topic of the same name: the id of the topic that was read, and of this one."""
 
@@ -174,7 +174,7 @@ class OffsetPlanner:
     sizes: Sizes | None = None
     """Limits a micro-batch in bytes; None: only the budget is a limit."""
     _resumes: dict[Source, int] = field(default_factory=dict)
-    """Where reading goes on after a gap, until the progress shows it."""
+    """Where reading continues after a gap, until the progress shows it."""
     _behind_since: dict[Source, float] = field(default_factory=dict)
     _unnamed_since: dict[KafkaPartition, float] = field(default_factory=dict)
     """Since when the id of a kafka_partition's topic is unknown, although it was known before."""
@@ -255,7 +255,7 @@ class OffsetPlanner:
         return True
 
     def marks(self, progress: Mapping[str, int], ranges: Sequence[Range], look: Look) -> list[Range]:
-        """Return marks: ranges without records that tell the ledger to which topic the positions of sources belong.
+        """Return marks: ranges without records that record to which topic the positions of sources belong.
 
         Each mark is planned once: with the first ranges of its source, or as soon as the id is known.
 
@@ -277,7 +277,7 @@ class OffsetPlanner:
         return found
 
     def _current(self, place: KafkaPartition, progress: Mapping[str, int]) -> SourceNames:
-        """Return the source that now stands for a kafka_partition."""
+        """Return the current source of a kafka_partition."""
         named = self._first.get(place)
         if named is None:
             named = self._first[place] = SourceNames.of(Source(*place))
@@ -286,13 +286,13 @@ class OffsetPlanner:
         return named
 
     def _next(self, place: KafkaPartition, progress: Mapping[str, int], look: Look) -> tuple[SourceNames, int]:
-        """Return the source that now stands for a kafka_partition, and its next offset; -1 if it is unknown."""
+        """Return the current source of a kafka_partition, and its next offset; -1 if it is unknown."""
         named = self._current(place, progress)
         start = max(progress.get(named.name, -1), self._resumes.get(named.source, -1))
         return named, start if start >= 0 else look.firsts.get(place, -1)
 
     def _awaits_id(self, place: KafkaPartition, was: str | None, now: str | None, now_s: float) -> bool:
-        """Whether the brokers may still tell that the topic is another one than the one that was read."""
+        """Whether the brokers may still report another topic than the one that was read."""
         if not was or now is not None:
             self._unnamed_since.pop(place, None)
             return False

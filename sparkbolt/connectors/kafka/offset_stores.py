@@ -1,7 +1,8 @@
 """OffsetsStore: stores progress outside of the checkpoint, in the consumer group or in a file.
 
-Within one checkpoint the ledger's log is the truth; these stores are written after each promotion, and are read where a
-checkpoint has no progress. Every entry names its topology, so that offsets of another topology are not used by mistake.
+Within one checkpoint the ledger's log is the truth. These stores are written after each promotion, and are read only if
+the checkpoint has no progress. Every entry names its topology, so that offsets of another topology are not used by
+mistake.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Stored:
-    """What a store holds of one kafka_partition."""
+    """The entry of a store for one kafka_partition."""
 
     offset: int
     """All records below it are finished."""
@@ -71,7 +72,7 @@ class OffsetsStore(Protocol):
         """Called first. An unusable place raises ``ConfigError``; a problem that may pass raises another exception."""
 
     def load(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, Stored]:
-        """Return what is stored; kafka_partitions of which nothing is stored are missing."""
+        """Return the stored entries; kafka_partitions without one are missing."""
 
     def save(self, offsets: Mapping[KafkaPartition, Stored]) -> None:
         """Store offsets; they are durable when the call returns."""
@@ -189,7 +190,7 @@ class FileOffsets:
         local.remove_leftovers(os.path.dirname(self.path), os.path.basename(self.path).__eq__)
 
     def load(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, Stored]:
-        """Return what the file holds."""
+        """Return the contents of the file."""
         known = self._read()
         return {place: known[place] for place in places if place in known}
 
@@ -240,7 +241,7 @@ class RehearsedOffsets:
         self._store.open(scope)
 
     def load(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, Stored]:
-        """Return what is stored, and what was saved here since."""
+        """Return the stored entries, and those that were saved here since."""
         own = {place: self._saved[place] for place in places if place in self._saved}
         return self._store.load(places) | own
 

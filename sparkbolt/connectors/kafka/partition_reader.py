@@ -1,9 +1,9 @@
 """PartitionReader: reads the messages of a range of offsets, on executors.
 
-Rule 1: a consumer is assigned once and keeps its position; it seeks only if a range does not begin there.
-Rule 2: a range ends when the log shows it, not when its last offset was seen: compaction, deleted records and the
+Rule 1: a consumer is assigned once and keeps its position; it seeks only if a range begins elsewhere.
+Rule 2: a range ends when the log proves it, not when its last offset was seen: compaction, deleted records and the
 markers of transactions leave offsets without a message. A message after the range's end, or the end of the log after
-it, proves that no more messages of the range follow.
+it, proves that the range has no more messages.
 Rule 3: offsets that are gone become a ``BadRecord``, which is reported and counted; if the brokers do not answer,
 ``SourceUnavailable`` is raised.
 Rule 4: where an oversized range is cut depends only on its messages, not on how they arrive.
@@ -31,7 +31,7 @@ CHUNK_MESSAGES = 10_000
 WAIT_SECS = 0.005
 """How long a call waits for messages, in seconds; it returns at once when it has as many as it asked for."""
 AWAY_SECS = 10.0
-"""After this many seconds without an answer the brokers count as away."""
+"""After this many seconds without an answer the brokers count as unavailable."""
 DROP_MAX = 2000
 DROP_BYTES_MAX = 262_144
 """A consumer that is behind by at most this many bytes (and ``DROP_MAX`` offsets) drops messages instead of seeking."""
@@ -173,7 +173,7 @@ class PartitionReader:
 
     @property
     def at(self) -> int | None:
-        """The end of the last range, from which reading goes on without a seek."""
+        """The end of the last range, from which reading continues without a seek."""
         return self._at
 
     def _hear(self, error: Any) -> None:
@@ -288,7 +288,7 @@ class PartitionReader:
         self._assigned = True
 
     def _on_error(self, error: Any, walk: _RangeProgress) -> BadRecord | None:
-        """Return what an error of the consumer means for the rest of a range: a ``BadRecord`` if offsets are gone."""
+        """Return the result of a consumer's error for the rest of a range: a ``BadRecord`` if offsets are gone."""
         codes = self._kafka.KafkaError
         begin, end = walk.begin, walk.end
         self._assigned = False

@@ -1,6 +1,6 @@
 """Start: decides where to begin with a kafka_partition that the checkpoint does not know.
 
-Rule: the table (Storm's ``FirstPollOffsetStrategy``), from top to bottom:
+The first row of the table that applies decides (Storm's ``FirstPollOffsetStrategy``):
 
 ======================================== ================= ============ =================== ===================
 stored elsewhere                         earliest          latest       time, given offsets uncommitted-...
@@ -15,7 +15,7 @@ nothing                                  first             end          as given
 ======================================== ================= ============ =================== ===================
 
 A kafka_partition that appears while the topology runs is read from its first record, whatever ``start`` says, so that
-records that were produced before it was found are not skipped.
+records that were produced before the spout found it are not skipped.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ class Start:
 
         Args:
             place: The kafka_partition.
-            stored: What is stored elsewhere.
+            stored: The entry that is stored elsewhere.
             owner: The identity of this spout.
-            other: What to do with offsets of another topology.
+            other: How to treat offsets of another topology.
             new: Whether the kafka_partition was found while the topology ran.
 
         Raises:

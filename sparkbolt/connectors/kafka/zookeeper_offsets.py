@@ -74,7 +74,7 @@ class ZooKeeperOffsets(PicklesArguments):
         self._client.start(timeout=CONNECT_SECS)
 
     def load(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, Stored]:
-        """Return what the nodes hold; an unreadable node raises, since its meaning is unknown."""
+        """Return the contents of the nodes; an unreadable node raises, since its meaning is unknown."""
         errors = importlib.import_module("kazoo.exceptions")
         found: dict[KafkaPartition, Stored] = {}
         for place in places:
@@ -102,7 +102,7 @@ class ZooKeeperOffsets(PicklesArguments):
                 raise result
 
     def _answer(self, question: str, *arguments: Any, of: Any = None) -> Any:
-        """Return the servers' answer with a time limit; kazoo itself waits for ever if no server answers.
+        """Return the servers' answer with a time limit; kazoo itself waits without a limit if no server answers.
 
         Raises:
             ZooKeeperAwayError: No server answers in time.

@@ -37,11 +37,11 @@ class KestrelConnection:
         self._send(queue, "open")
 
     def confirm(self, queue: str) -> None:
-        """Tell the server to forget the item."""
+        """Ask the server to delete the item."""
         self._send(queue, "close")
 
     def abort(self, queue: str) -> None:
-        """Tell the server to put the item back."""
+        """Ask the server to put the item back."""
         self._send(queue, "abort")
 
     def answer(self) -> bytes | None:

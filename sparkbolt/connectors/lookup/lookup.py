@@ -1,6 +1,7 @@
 """Lookup: values by key from a database or a web service, for bolts that enrich tuples.
 
-A key is requested once at a time, and its answer is cached, also the answer that it has no value; an error is not.
+Concurrent requests for a key are one request. Answers are cached, also the answer that a key has no value; errors are
+not.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Lookup(PicklesArguments):
     A bolt keeps it in an attribute. The cache belongs to one task in one process: it is not stored, and begins empty
     there. Keep it in a bolt with ``stateless = True``, or name the attribute in ``transient``.
 
-    In an ``AsyncBolt``, ``await lookup.get(key)``: what its coroutines ask for at the same time is fetched together. In
+    In an ``AsyncBolt``, ``await lookup.get(key)``: concurrent requests of its coroutines are fetched together. In
     any other bolt ``lookup.many(keys)`` does so, best with all keys of a frame in a ``ColumnBolt``.
 
     The simulator and ``TopologyTestDriver`` ask the source, too: in a test, give the bolt a ``Lookup`` over a dict.
@@ -121,7 +122,7 @@ class Lookup(PicklesArguments):
             headers: sent with each request, such as ``{"Authorization": "..."}``.
             timeout_secs: how long to wait to connect, and for each piece of the answer.
             connections: how many requests run at once, for each task.
-            decode: what makes a value of the answer's body; by default the body is JSON.
+            decode: makes a value from the answer's body; by default the body is JSON.
             cache: the arguments of ``Lookup``.
 
         Raises:
@@ -136,7 +137,7 @@ class Lookup(PicklesArguments):
         self._process = os.getpid()
         self._cache: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
         self._waiting: dict[Hashable, asyncio.Future[Any]] = {}
-        """By key that is being fetched for ``get``, who gets the answer."""
+        """By key that is being fetched for ``get``, the future of the answer."""
         self._wanted: list[Any] = []
         """Keys of ``_waiting`` whose fetch has not begun."""
         self._fetching: set[asyncio.Future[None]] = set()
@@ -147,8 +148,8 @@ class Lookup(PicklesArguments):
         """Return the values of some keys, without those that have none.
 
         Raises:
-            Unavailable: The source is away.
-            Exception: What the source raised for one of the keys.
+            Unavailable: The source is unavailable.
+            Exception: The error that the source raised for one of the keys.
         """
         self._check_process()
         found, left = {}, []
@@ -169,8 +170,8 @@ class Lookup(PicklesArguments):
         """Return the value of a key, or ``default`` if it has none.
 
         Raises:
-            Unavailable: The source is away.
-            Exception: What the source raised for this key.
+            Unavailable: The source is unavailable.
+            Exception: The error that the source raised for this key.
         """
         self._check_process()
         known = self._cached(key)
@@ -183,7 +184,7 @@ class Lookup(PicklesArguments):
                 if not self._wanted:
                     loop.call_soon(self._fetch_wanted)  # after all coroutines that are ready now have asked
                 self._wanted.append(key)
-            known = (await asyncio.shield(self._waiting[key]),)  # who waits may be cancelled; the others wait on
+            known = (await asyncio.shield(self._waiting[key]),)  # one caller may be cancelled; the others still wait
         value = known[0]
         if isinstance(value, BaseException):
             raise value
@@ -211,12 +212,12 @@ class Lookup(PicklesArguments):
         return (entry[1],)
 
     def _ask(self, keys: list[Any]) -> dict[Any, Any]:
-        """Ask the source and keep what it answers, but for exceptions."""
+        """Ask the source and keep its answers, except for exceptions."""
         self.asked += len(keys)
         return self._keep(keys, self._called(keys))
 
     def _called(self, keys: list[Any]) -> Mapping[Any, Any]:
-        """Call the function with a list of its own, which it may change."""
+        """Call the function with a copy of the list, which it may change."""
         try:
             answers: Mapping[Any, Any] = self.fetch(list(keys))
         except StopIteration as error:  # a future cannot hold it
@@ -235,7 +236,7 @@ class Lookup(PicklesArguments):
         return found
 
     def _fetch_wanted(self) -> None:
-        """Begin to fetch what coroutines have asked for."""
+        """Begin to fetch the keys that coroutines have requested."""
         keys, self._wanted = self._wanted, []
         for start in range(0, len(keys), self.batch):
             fetching = asyncio.ensure_future(self._fetch_some(keys[start : start + self.batch], self._waiting))
@@ -250,7 +251,7 @@ class Lookup(PicklesArguments):
         try:
             fetched = await asyncio.get_running_loop().run_in_executor(self._threads, self._called, keys)
             answers = self._keep(keys, fetched)
-        except BaseException as error:  # noqa: BLE001  those who wait raise it
+        except BaseException as error:  # noqa: BLE001  the waiting callers raise it
             answers = dict.fromkeys(keys, error)
         for key in keys:
             future = waiting.pop(key)

@@ -89,7 +89,7 @@ class SqlSource:
         return found
 
     def _ask(self, keys: Sequence[Any], found: dict[Any, Any]) -> Exception | None:
-        """Add the rows of some keys to those that are found; return what the database, or its driver, says instead.
+        """Add the rows of some keys to those that are found; return the error of the database or its driver instead.
 
         Raises:
             DBAPIError: the database cannot be reached.
@@ -106,7 +106,7 @@ class SqlSource:
                 key = sa.column(self.key, sa.literal(asked[0]).type if is_day else None)
                 ask = sa.select(key.label("lookup_key"), *wanted).select_from(table).where(key.in_(asked))
                 rows = connection.execute(ask).all()
-            except Exception as error:  # noqa: BLE001  drivers raise what they like for a value that they cannot send
+            except Exception as error:  # noqa: BLE001  drivers raise anything for a value that they cannot send
                 return error
         names = self.columns or (rows[0]._fields[1:] if rows else ())
         # A column gives back datetimes with or without a zone, however it was asked.
@@ -167,7 +167,7 @@ class HttpSource(PicklesArguments):
         self._begin()
 
     def _answer(self, key: Any) -> tuple[Any] | None:
-        """Return the value of a key or what is to be raised for it; None if it has no value."""
+        """Return the value of a key or the exception to raise for it; None if it has no value."""
         urllib3 = _urllib3()
         # A connection that was kept open may be closed by now, which shows at the next use only.
         retries = urllib3.Retry(total=None, connect=0, read=1, redirect=3, status=0, other=0)

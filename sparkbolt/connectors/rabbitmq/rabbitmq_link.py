@@ -1,14 +1,8 @@
 """Link: one consumer's connection to RabbitMQ, on its own thread.
 
-Rule 1: only its thread uses the connection: it answers heartbeats however long the spout makes no call, and no call of
-the spout waits for the network.
-Rule 2: a delivery is identified by the number of its connection and its tag. A verdict on a delivery of an earlier
-connection is dropped: its tag may now belong to another message or to none, and RabbitMQ closes the channel for an
-unknown tag.
-Rule 3: a connection that is lost or cannot be opened is tried again after 0.1 s, then after twice as long each time.
-Rule 4: the prefetch count is the wanted number, rounded up to a power of two. RabbitMQ applies a new prefetch count
-only to a new consumer, so the consumer is replaced; its deliveries stay open, and both consumers together never have
-more open than the limit.
+Only this thread uses the connection: it answers heartbeats between the spout's calls, and no call of the spout waits
+for the network. A delivery is identified by the number of its connection and its tag. A verdict on a delivery of an
+earlier connection is dropped, because RabbitMQ closes the channel for an unknown tag.
 """
 
 from __future__ import annotations
@@ -52,7 +46,7 @@ class RabbitMQDelivery(NamedTuple):
 
 
 class Disposition(Enum):
-    """What the broker does with a delivery."""
+    """The broker's action on a delivery."""
 
     ACK = "ack"
     REJECT = "reject"

@@ -2,11 +2,11 @@
 
 Rule 1: a message counts as published when the broker has confirmed it and has not returned it as unroutable.
 Rule 2: messages that are unconfirmed when a connection is lost are published again over the next one, under the same
-``message_id``. If the broker has closed the channel or the connection because of one message, each of the unconfirmed
-ones is published again while no other is, so that this message is refused alone.
+``message_id``. If the broker has closed the channel or the connection because of one message, the unconfirmed messages
+are published again one at a time, so that only this message is refused.
 Rule 3: events of an abandoned connection are ignored: its delivery tags now belong to other messages.
-Rule 4: heartbeats are off, because the event loop does not run between frames. A connection that was lost meanwhile is
-detected at its next use.
+Rule 4: heartbeats are off, because the event loop does not run between frames. A lost connection is detected at its
+next use.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class Publisher:
             asyncio.get_running_loop().call_later(BACKOFF_SECS, self._connect)
 
     def _meaning(self, error: Any, otherwise: Exception) -> Exception:
-        """Return what the end of a channel or connection means for the messages in flight."""
+        """Return the effect of the end of a channel or connection on the messages in flight."""
         if getattr(error, "reply_code", 0) not in OF_A_MESSAGE:
             return otherwise
         if len(self._unconfirmed) > 1:

@@ -1,7 +1,7 @@
 """RabbitMQSpout: reads a RabbitMQ queue.
 
-At most ``max_spout_pending`` deliveries are open, and the prefetch count follows the topology's rate: about what the
-next two micro-batches take, in addition to the deliveries in flight.
+At most ``max_spout_pending`` deliveries are open. The prefetch count follows the topology's rate: the deliveries in
+flight, and about as many as the next two micro-batches take.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RabbitMQSpout(QueueSpout):
     is given up or cannot be decoded is rejected: the queue's dead letter exchange takes it if there is one, otherwise
     RabbitMQ drops it; an ERROR line reports it. With ``retry=None`` each failure puts the message back into the queue,
     without a limit. When a connection is lost, the broker delivers its open messages again; the spout reconnects and
-    goes on.
+    continues.
 
     >>> jobs = RabbitMQSpout("amqp://ann:secret@localhost:5672/", queue="jobs", value="json", outputs=["id", "task"])
     >>> print(jobs, jobs.outputs)

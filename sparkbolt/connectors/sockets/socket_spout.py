@@ -82,7 +82,7 @@ class SocketSpout(QueueSpout):
         self._partial = b""
         """The beginning of a line whose end has not arrived."""
         self._skips = False
-        """Whether what arrives belongs to a line that is too long."""
+        """Whether the incoming bytes belong to a line that is too long."""
         self._lines: deque[str] = deque()
         self._ids = count()
 
@@ -114,7 +114,7 @@ class SocketSpout(QueueSpout):
         return f"SocketSpout {self.host}:{self.port}"
 
     def _read(self) -> None:
-        """Read what has arrived, at most ``READ_BYTES``; open a connection first if there is none."""
+        """Read the bytes that have arrived, at most ``READ_BYTES``; open a connection first if there is none."""
         try:
             if self._is_ready():
                 assert self._socket is not None

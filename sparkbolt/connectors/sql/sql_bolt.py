@@ -46,9 +46,9 @@ class SqlBolt(Committer):
     Each task writes the rows of a micro-batch in one transaction, together with a note in the table ``commits``, which
     the bolt creates. A micro-batch that runs again after a crash writes no row twice: the note says which ones are
     there. A tuple whose tree **failed** is retried in a later micro-batch, as a new one; if its row was written before
-    another part of the tree failed, ``append`` then writes it twice. So it does for messages of a queue (``Spout``)
+    another part of the tree failed, ``append`` then writes it twice. The same holds for messages of a queue (``Spout``)
     whose driver died before their micro-batch was committed. ``upsert`` with ``newest`` leaves the same row however
-    often and in whatever order tuples come.
+    often and in whatever order tuples arrive.
 
     In a transactional topology (``Config(transactional=True)``) each row is written exactly once, also that of a tuple
     that failed before: the driver writes the rows of all tasks when their micro-batch has succeeded, in one transaction
@@ -56,14 +56,14 @@ class SqlBolt(Committer):
     which the database refuses fails its tuple alone (``trial``).
 
     ``append`` inserts rows. ``upsert`` inserts a row, or replaces all columns that the tuple has in the row with the
-    same ``keys``. ``merge`` does the same, but None leaves a column as it is, and ``combine`` says for a column what
+    same ``keys``. ``merge`` does the same, but None leaves a column as it is, and ``combine`` decides for a column what
     becomes of an old and a new value: ``last`` (the default), ``first``, ``add``, ``min`` or ``max``. ``add`` counts
     a tuple again that is retried; the others do not. With ``newest``, the name of a column, a tuple whose value there
     is less than the row's replaces nothing.
 
     A tuple fails if the database refuses its row, or would alter a value of it; the other rows are written. While the
-    database is away, the bolt waits ``wait_secs``; then its tuples fail without costing an attempt (``Unavailable``),
-    and so they do while the table does not exist, lacks the columns or needs others. The simulator and
+    database is down, the bolt waits ``wait_secs``; then its tuples fail without costing an attempt (``Unavailable``),
+    and also while the table does not exist, lacks the columns or needs others. The simulator and
     ``TopologyTestDriver`` record rows instead of writing them (``TopologyTestDriver.unsent``).
 
     >>> print(SqlBolt("sqlite:////srv/shop.db", "orders", mode="upsert", keys=["id"]))
@@ -102,14 +102,14 @@ class SqlBolt(Committer):
             mode: ``append``, ``upsert`` or ``merge``; the last two with PostgreSQL and SQLite.
             keys: for ``upsert`` and ``merge``: the columns by which a row is found, with a unique index on them; by
                 default the primary key of the table.
-            columns: what is written: names of fields, or by column the name of a field or a function of the tuple. By
+            columns: values to write: names of fields, or by column the name of a field or a function of the tuple. By
                 default all fields, into columns of their names.
-            combine: for ``merge``: by column, what becomes of an old and a new value.
-            newest: for ``upsert`` and ``merge``: the column that tells which tuple is newer.
+            combine: for ``merge``: by column, how an old and a new value become one.
+            newest: for ``upsert`` and ``merge``: the column that shows which tuple is newer.
             create: create the table if it does not exist, with types after the first rows; ``keys`` become its primary
                 key.
             chunk_rows: how many rows are sent at once.
-            wait_secs: how long ``flush`` waits for a database that is away.
+            wait_secs: how long ``flush`` waits for a database that is unavailable.
             commits: the name of the table of notes.
             trial: in a transactional topology: try each row on executors before it counts. It costs about as much as to
                 write the rows, in parallel, once in each execution of a micro-batch. Without it a row that the
@@ -260,10 +260,10 @@ class SqlBolt(Committer):
         """Write the rows of a micro-batch and the note of its txid in one transaction; do nothing if it is noted.
 
         Raises:
-            Unavailable: The database is away, or the table has to be changed by someone.
+            Unavailable: The database is unavailable, or someone has to change the table.
             RowRefusedError: The database refuses a row, which is named; nothing is written.
             CommitRefusedError: The database refuses the commit as a whole.
-            CheckpointError: The note is of another driver that goes on with the checkpoint or with a copy of it.
+            CheckpointError: Another driver that uses the checkpoint, or a copy of it, has written the note.
         """
         assert self._writer is not None, "begin comes first"
         if not self._writer.commit(txid, rows):

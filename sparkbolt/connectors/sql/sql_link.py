@@ -1,7 +1,7 @@
-"""The link to an SQL database: the library, engines, and what an error means.
+"""The link to an SQL database: the library, engines, and the meaning of errors.
 
 A URL is shown without its password, and an error without the statement and its parameters. A process has one engine for
-each URL; a forked child makes its own. The time zone of a session is UTC, and what writes has transactions.
+each URL; a forked child makes its own. The time zone of a session is UTC, and everything that writes uses transactions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _engines: dict[tuple[int, str, bool, str], Engine] = {}
 
 
 class Trouble(Enum):
-    """What an error of a database concerns."""
+    """The thing that an error of a database concerns."""
 
     ROW = "row"
     """These values: another row may be written."""
@@ -65,7 +65,7 @@ def checked_url(who: str, url: Any) -> str:
     """Return a database URL whose driver is installed.
 
     Raises:
-        ConfigError: It is no such URL, or one of a database that only one process can see.
+        ConfigError: It is not such a URL, or the database is visible to one process only.
     """
     sqlalchemy = library()
     try:
@@ -105,7 +105,7 @@ def check_transactions(who: str, url: str, options: Mapping[str, Any]) -> None:
         ConfigError: They do.
     """
     levels = [part.get("isolation_level") for part in (options, options.get("execution_options") or {})]
-    # The text of a URL reaches some drivers as it is, and "false" is true for them.
+    # Some drivers get the text of a URL unchanged, and "false" is true for them.
     commits = "autocommit" in parsed_url(url).query or (options.get("connect_args") or {}).get("autocommit")
     if commits or "AUTOCOMMIT" in [str(level).upper() for level in levels]:
         raise ConfigError(
@@ -130,7 +130,7 @@ def place_of(url: str) -> str:
 
 
 def without_zone(value: Any) -> Any:
-    """Return a datetime or a time with a zone in UTC and without its zone, and any other value as it is.
+    """Return a datetime or a time with a zone in UTC and without its zone, and any other value unchanged.
 
     Raises:
         ValueError: the offset of a time from UTC depends on the day.
@@ -165,7 +165,7 @@ def _made(url: str, options: dict[str, Any], writes: bool) -> Engine:
         defaults: dict[str, Any] = {"pool_size": 1, "max_overflow": 10, "pool_pre_ping": True}
         its_log = logging.getLogger("psycopg")
         if its_log.level == logging.NOTSET:
-            its_log.setLevel(logging.ERROR)  # it warns of each refused row and lost connection, and we say it once
+            its_log.setLevel(logging.ERROR)  # it warns of each refused row and lost connection; the bolt logs them once
         if parsed.get_driver_name() == "psycopg" and "connect_timeout" not in parsed.query:
             options["connect_args"] = {"connect_timeout": CONNECT_SECS, **options.get("connect_args", {})}
         made: Engine = sqlalchemy.create_engine(parsed, **{**defaults, **options})
@@ -206,14 +206,14 @@ _MYSQL_AWAY = frozenset(
     | {1290, 1305, 1317, 1792, 1836, 1927, 1969, 3024, 3100, 3572, *range(2000, 3000)}
 )
 """Disk, memory, connections, logins, shutdown, a full table, locks, deadlock, read only, a savepoint that is gone, a
-query that was stopped, and what the client says of the connection. MySQL's own SQLSTATE is HY000 for most of them."""
+query that was stopped, and the client's errors about the connection. MySQL's own SQLSTATE is HY000 for most of them."""
 _SQLITE_AWAY = ("BUSY", "LOCKED", "FULL", "IOERR", "CANTOPEN", "READONLY", "PROTOCOL", "NOTADB", "CORRUPT", "AUTH")
 
 
 def trouble_of(error: BaseException) -> Trouble:
-    """Return what the code of an error says that left a statement, a commit or an attempt to connect.
+    """Return the meaning of the code of an error from a statement, a commit or an attempt to connect.
 
-    A trigger may raise any code for one row, so ``sql_rows`` checks what is said here.
+    A trigger may raise any code for one row, so ``sql_rows`` checks this result.
 
     >>> trouble_of(OverflowError("Python int too large to convert to SQLite INTEGER"))
     <Trouble.ROW: 'row'>

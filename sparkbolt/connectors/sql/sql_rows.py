@@ -98,8 +98,8 @@ class RowInserter:
             whole: wait for a column that any row needs; by default such rows are refused if others can be written.
 
         Raises:
-            Unavailable: the table lacks a column, or can take no row as it is written here.
-            DBAPIError: the database is away, as far as its answers to these rows and others tell.
+            Unavailable: the table lacks a column, or cannot accept any row in this form.
+            DBAPIError: the database is unavailable, judged by its answers to these rows and others.
         """
         groups: dict[tuple[str, ...], list[int]] = {}
         for index in left:
@@ -199,13 +199,13 @@ class RowInserter:
             ask = sa.select(*(self._target.table.c[name] for name in self._columns)).limit(1)
             row = self._connection.execute(ask).mappings().first()
             savepoint.rollback()
-        except Exception as error:  # noqa: BLE001  drivers raise what they like for a value that Python does not have
+        except Exception as error:  # noqa: BLE001  drivers raise anything for a value that Python does not have
             self._back_to(savepoint, error)
             return None
         return None if row is None else dict(row)
 
     def _error_of(self, values: Sequence[Mapping[str, Any]], *, keep: bool = True) -> Exception | None:
-        """Insert rows with the same columns between savepoints; return what the database or its driver says to them.
+        """Insert rows with the same columns between savepoints; return the errors of the database or its driver.
 
         Raises:
             DBAPIError: the connection is lost, or the transaction has ended.
@@ -215,7 +215,7 @@ class RowInserter:
             statement = self._target.statement(tuple(values[0]))
             self._connection.execute(statement, [self._target.for_database(one) for one in values])
             (savepoint.commit if keep else savepoint.rollback)()
-        except Exception as error:  # noqa: BLE001  drivers raise what they like for a value that they cannot send
+        except Exception as error:  # noqa: BLE001  drivers raise anything for a value that they cannot send
             self._back_to(savepoint, error)
             return error
         return None
@@ -230,7 +230,7 @@ class RowInserter:
 
     def _takes_probe(self, error: Exception) -> bool:
         if trouble_of(error) is Trouble.TABLE:
-            return False  # another table says nothing about this one
+            return False  # another table proves nothing about this one
         savepoint = self._connection.begin_nested()
         try:
             self._probe(os.urandom(PROBE_BYTES))

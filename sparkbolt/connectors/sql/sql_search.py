@@ -1,10 +1,10 @@
-"""The search for what a database refuses: rows that it does not accept, or keys for which it has no answer.
+"""Finds the items that a database refuses: rows that it does not accept, or keys for which it has no answer.
 
-Rule 1: an error code never decides that the database is away. Any row can raise any code, for example in a trigger. The
-connection and the neighbours decide: an item is at fault if the database accepts another one after it has refused it.
-Rule 2: that other one is of the same call, or the sample: one that the database accepted before.
-Rule 3: if none is known that it ever accepted, several refused items mean that the database is away. A single one is at
-fault if the database passes a probe.
+Rule 1: an error code never proves that the database is unavailable. Any row can raise any code, for example in a
+trigger. An item is at fault if the database accepts another one after it has refused this one.
+Rule 2: the other item belongs to the same call, or is the sample, which the database accepted before.
+Rule 3: without such an item, several refused items mean that the database is unavailable. A single one is at fault if
+the database passes a probe.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def find_refused(
         attempt: attempts some; returns the error that the database, or its driver, has for them.
         refuse: called with each item at fault and its error.
         sample: whether the database takes an item now that it took before; None if none is known.
-        probe: whether the database is well, as far as it can tell without an item that it took.
+        probe: whether the database works, judged without an item that it has accepted.
 
     Raises:
-        Exception: the database is away, as far as its answers tell; what it said.
+        Exception: the database is unavailable, judged by its answers; this is its error.
     """
     suspects: dict[T, Exception] = {}
     waiting = list(parts)[::-1]

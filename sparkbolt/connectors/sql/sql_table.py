@@ -1,7 +1,8 @@
 """The table that a bolt writes: its statement for each mode, the types of its columns, and values for them.
 
-Two attempts or two tasks write the same in either order where that is promised: ``upsert`` with ``newest``, and
-``merge`` with ``min`` and ``max``. A table that somebody has to change is ``Unavailable``, with the statement for it.
+Two attempts or two tasks may write in either order with the same result for ``upsert`` with ``newest``, and for
+``merge`` with ``min`` and ``max``. A table that somebody has to change raises ``Unavailable``, with the statement for
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MODES = ("append", "upsert", "merge")
 COMBINATIONS = ("last", "first", "add", "min", "max")
 _INSERTS: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 UPSERTING = tuple(_INSERTS)
-"""The databases in which a row can be inserted or updated in one statement, as far as this bolt knows."""
+"""The databases in which a row can be inserted or updated in one statement."""
 _MYSQL = ("mysql", "mariadb")
 _WITHOUT_TRANSACTIONS = frozenset({"myisam", "aria", "memory", "csv", "archive", "mrg_myisam", "blackhole"})
 """Engines of MySQL and MariaDB whose rows stay when a transaction is rolled back."""
@@ -52,7 +53,7 @@ _TYPES: tuple[tuple[Any, Any], ...] = (
 
 @dataclass(frozen=True)
 class TableSettings:
-    """What a user says of the table; checked already."""
+    """The user's settings of the table; checked already."""
 
     name: str
     mode: str = "append"
@@ -90,7 +91,7 @@ class Target:
         self._texts = frozenset(column.name for column in table.columns if isinstance(column.type, sa.String))
         self._jsons = frozenset(column.name for column in table.columns if isinstance(column.type, sa.JSON))
         self._checks = {column.name: check_of(column.type, dialect) for column in table.columns}
-        # SQLite stores NaN as NULL. Elsewhere it stays: a sum with it is NaN for ever, and it is newer than all.
+        # SQLite stores NaN as NULL. Other databases keep it: a sum with it stays NaN, and it is newer than all.
         ways = [name for name, way in settings.combine if way in ("add", "min", "max")]
         self._numbers = self.columns if dialect == "sqlite" else frozenset([*ways, settings.newest])
         self._as_is = {
@@ -135,7 +136,7 @@ class Target:
         return [column for column in columns if column not in self.columns or column in self.generated]
 
     def order_of(self, values: Mapping[str, Any]) -> str:
-        """Return by what rows are sorted, so that tasks that update the same rows lock them in one order.
+        """Return the sort key of rows, so that tasks that update the same rows lock them in one order.
 
         Keys that the database may find equal are equal here, so that their rows keep their order: the last one wins.
         """
@@ -260,7 +261,7 @@ def described(settings: TableSettings, rows: Sequence[Mapping[str, Any]]) -> sa.
 
 
 def commits_table(name: str) -> sa.Table:
-    """Return the table of what was committed: one row for each task of a bolt with one checkpoint."""
+    """Return the table of commits: one row for each task of a bolt with one checkpoint."""
     schema, _, plain_name = name.rpartition(".")
     return sa.Table(
         plain_name,

@@ -1,6 +1,6 @@
-"""Values for the columns of a database, with nothing of them lost.
+"""Converts values for the columns of a database without loss.
 
-Whether a value fits depends on the value and the type of the column alone. A database accepts more than fits: it rounds
+Whether a value fits depends only on the value and the type of the column. A database accepts more than fits: it rounds
 1.5 for a column of whole numbers, and drops the time of a datetime for a column of days.
 """
 
@@ -42,7 +42,7 @@ class ColumnCheck(NamedTuple):
 
 
 def plain(value: Any) -> Any:
-    """Return a value of numpy or pandas, a bytearray or a mapping as what drivers know.
+    """Return a value of numpy or pandas, a bytearray or a mapping as a type that drivers know.
 
     Raises:
         TypeError: It is NaT, or a time that Python's types do not hold.
@@ -115,7 +115,7 @@ def coarse(value: Any) -> str:
 
 @dataclass(frozen=True)
 class _Column:
-    """What a check needs to know of a column."""
+    """The properties of a column that a check needs."""
 
     scale: int | None
     """How many digits it holds after the point."""
@@ -132,7 +132,7 @@ class _Column:
 
     @classmethod
     def of(cls, kind: Any, dialect: str) -> _Column:
-        """Return what is known of a column by its reflected type."""
+        """Return the properties of a column from its reflected type."""
         precision = getattr(kind, "precision", None)
         return cls(
             scale=2 if isinstance(kind, postgresql.MONEY) else getattr(kind, "scale", None),
@@ -189,7 +189,7 @@ def _whole(_: _Column, value: Any) -> Any:
     number = _number_of(value)
     if number is None:
         if isinstance(value, str):
-            return value  # the database knows what it means
+            return value  # the database knows its meaning
         raise TypeError(f"{value!r} is no whole number")
     _check_scale(value, number, 0)
     return value if isinstance(value, str) else int(value)

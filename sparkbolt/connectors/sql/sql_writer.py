@@ -1,16 +1,16 @@
-"""SqlWriter: writes the rows of a task and micro-batch in one transaction, and once.
+"""SqlWriter: writes the rows of a task and micro-batch exactly once, in one transaction.
 
-Rule 1: rows, and the note that they are written, are of one transaction. The note is a row of the table of commits,
-for one checkpoint, component and task: the last micro-batch, and the edge of each row that was written in it. Edges
-are the same when a micro-batch runs again, so a repeat writes only what is not there yet. A repeat may have other
-rows: a bolt before this one may have failed for a tuple in the first run and not in the second.
-Rule 2: the note is locked first. Of two attempts that run at once, as after a driver was believed dead, the second
-sees what the first has written.
-Rule 3: when the connection is lost while the commit is under way, nobody knows whether it was carried out. The next
-connection reads the note to find out.
-Rule 4: in a transactional topology tasks only ``try_rows``: their rows are written and rolled back, so that a row is
-refused before it counts. ``commit`` in the driver writes the rows of all tasks, all or none, with one note for the
-component (task ``WHOLE``); a txid that is noted already is not written again.
+Rule 1: the rows and the note that they are written are one transaction. The note is a row of the table of commits, for
+one checkpoint, component and task: the last micro-batch, and the edge of each row that was written in it. Edges are the
+same when a micro-batch runs again, so a repeat writes only the missing rows. A repeat may have other rows: a bolt
+before this one may have failed for a tuple in the first run and not in the second.
+Rule 2: the note is locked first. If two attempts run at once, for example because a driver was believed dead, the
+second one sees the rows of the first.
+Rule 3: when the connection is lost during a commit, its outcome is unknown. The next connection reads the note to find
+out.
+Rule 4: in a transactional topology tasks only ``try_rows``: their rows are written and rolled back, so that the
+database refuses a row before it counts. ``commit`` in the driver writes the rows of all tasks, all or none, with one
+note for the component (task ``WHOLE``); it does not write a txid that is noted already.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TRIES = 2
 
 @dataclass(frozen=True)
 class Author:
-    """Whose rows they are: the key of the note, and the name that people know."""
+    """The owner of the rows: the key of the note, and the name that people know."""
 
     checkpoint: str
     component: str
@@ -72,16 +72,16 @@ class SqlWriter:
         self._has_commits = False
         self._target: Target | None = None
         self._is_away = False
-        """Whether the last ``write`` ended because the database was away: then the next one does not wait."""
+        """Whether the last ``write`` ended because the database was unavailable: then the next one does not wait."""
         self._in_doubt = False
         self._failures = 0
-        """How often the transaction at hand has failed although the database answers, or may answer."""
+        """How often the present transaction has failed although the database answers, or may answer."""
         self._postponed = False
         """Whether the last failure was one that a search for a row at fault may explain."""
         self.place = f"table {settings.table.name} at {place_of(settings.url)}"
 
     def write(self, number: int, rows: Sequence[SqlRow]) -> dict[int, RowRefusedError]:
-        """Write the rows of a micro-batch that are not written yet, and wait for a database that is away.
+        """Write the rows of a micro-batch that are not written yet, and wait for an unavailable database.
 
         Args:
             number: the micro-batch.
@@ -91,15 +91,15 @@ class SqlWriter:
             By index of each row that the database refuses: why. All others are committed.
 
         Raises:
-            Unavailable: The database was away for ``wait_secs``, or the table has to be changed by someone. Nothing
+            Unavailable: The database was unavailable for ``wait_secs``, or someone has to change the table. Nothing
                 of these rows is written, unless a commit was under way whose outcome could not be learned.
         """
         return self._patiently(number, lambda: self._transact(number, rows))
 
     def try_rows(self, number: int, rows: Sequence[SqlRow]) -> dict[int, RowRefusedError]:
-        """Write rows and roll them back; waits for a database that is away.
+        """Write rows and roll them back; waits for an unavailable database.
 
-        Constraints that are deferred are checked at once. The table is created, if that was asked for.
+        Deferred constraints are checked at once. The table is created, if the user wants that.
 
         Args:
             number: the micro-batch.
@@ -109,7 +109,7 @@ class SqlWriter:
             By index of each row that the database refuses: why.
 
         Raises:
-            Unavailable: The database was away for ``wait_secs``, or the table has to be changed by someone.
+            Unavailable: The database was unavailable for ``wait_secs``, or someone has to change the table.
         """
         return self._patiently(number, lambda: self._try(rows))
 
@@ -124,11 +124,11 @@ class SqlWriter:
             Whether they were written now; they were written before otherwise.
 
         Raises:
-            Unavailable: The database is away, or the table has to be changed by someone. The same call may succeed
-                later; it also finds out what became of a commit whose end nobody saw.
+            Unavailable: The database is unavailable, or someone has to change the table. The same call may succeed
+                later; it also finds out the outcome of a commit that was interrupted.
             RowRefusedError: The database refuses a row, which is named; nothing is written.
             CommitRefusedError: The database refuses the commit as a whole; nothing is written.
-            CheckpointError: The note is of another driver that goes on with the checkpoint or with a copy of it.
+            CheckpointError: Another driver that uses the checkpoint, or a copy of it, has written the note.
         """
         try:
             is_new = self._commit(number, [SqlRow(0, values) for values in rows])

@@ -31,11 +31,11 @@ class DeltaBolt(TableAppender):
 
     The package ``deltalake`` writes (``pip install 'sparkbolt[delta]'``); Spark needs no connector. The driver commits
     a micro-batch when it has succeeded. The commit holds the number of the micro-batch as the version of an application
-    transaction, under a name of this checkpoint and component: after a crash the table says whether it was written.
+    transaction, under a name of this checkpoint and component: after a crash the table shows whether it was written.
     Other writers may append at the same time.
 
     A tuple that does not fit ``schema`` fails alone. Without a schema types follow the values of each micro-batch; they
-    are cast to the columns of the table, and the topology stops if they cannot be. While the storage is away, the
+    are cast to the columns of the table, and the topology stops if they do not fit. If the storage is unavailable, the
     topology waits. The table is created with the first rows, if there is none. The simulator and ``TopologyTestDriver``
     record rows instead of writing them (``TopologyTestDriver.unsent``).
 
@@ -60,7 +60,7 @@ class DeltaBolt(TableAppender):
         Args:
             table: the directory of the table, or its URL, as of ``deltalake``.
             schema: the columns, as ``"number long, name string"`` or a ``pyarrow.Schema``.
-            partition_by: columns by which a table that is created is partitioned.
+            partition_by: the columns that partition a new table.
             schema_mode: ``merge`` adds columns to the table that it does not have yet.
             storage_options: options of the storage, such as credentials, as of ``deltalake``.
 
@@ -118,7 +118,7 @@ class DeltaBolt(TableAppender):
         self._opened = opened
 
     def outage(self, error: Exception) -> str | None:
-        """Return what an error says if time mends it."""
+        """Return the text of an error that may pass by itself; None for any other."""
         from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
         if not isinstance(error, OSError | CommitFailedError | TableNotFoundError):

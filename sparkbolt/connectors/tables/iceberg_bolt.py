@@ -29,12 +29,12 @@ class IcebergBolt(TableAppender):
 
     The package ``pyiceberg`` writes (``pip install 'sparkbolt[iceberg]'``); Spark needs no runtime of Iceberg. The
     driver commits a micro-batch when it has succeeded. The commit sets a property of the table, which is named by
-    checkpoint and component, to the number of the micro-batch: after a crash the table says whether it was written.
+    checkpoint and component, to the number of the micro-batch: after a crash the table shows whether it was written.
     Other writers may append at the same time.
 
     A tuple that does not fit ``schema`` fails alone. Without a schema types follow the values of each micro-batch; they
-    are cast to the columns of the table, and the topology stops if they cannot be. While the catalog or the storage is
-    away, the topology waits. The table, and its namespace, are created with the first rows, if there is none. The
+    are cast to the columns of the table, and the topology stops if they do not fit. If the catalog or the storage is
+    down, the topology waits. The table, and its namespace, are created with the first rows, if there is none. The
     simulator and ``TopologyTestDriver`` record rows instead of writing them (``TopologyTestDriver.unsent``).
 
     >>> catalog = {"type": "sql", "uri": "sqlite:///catalog.db", "warehouse": "file:///srv/lake"}
@@ -62,7 +62,7 @@ class IcebergBolt(TableAppender):
             catalog: the name of the catalog, as in the configuration of ``pyiceberg``.
             properties: properties of the catalog, beside those of the configuration.
             schema: the columns, as ``"number long, name string"`` or a ``pyarrow.Schema``.
-            partition_by: columns by which a table that is created is partitioned.
+            partition_by: the columns that partition a new table.
             schema_mode: ``merge`` adds columns to the table that it does not have yet.
 
         Raises:
@@ -105,7 +105,7 @@ class IcebergBolt(TableAppender):
         """Driver: write a snapshot of the table.
 
         The library does not retry a commit that meets another writer's: that writer may have been an older driver with
-        the same micro-batch, so the table is asked first.
+        the same micro-batch, so it reads the table first.
         """
         self._opened.metadata.properties["commit.retry.num-retries"] = "0"  # it is not written to the table
         with self._opened.transaction() as transaction:
@@ -116,7 +116,7 @@ class IcebergBolt(TableAppender):
             transaction.append(rows, snapshot_properties={"sparkbolt.txid": str(txid)})
 
     def outage(self, error: Exception) -> str | None:
-        """Return what an error says if time mends it, such as that of a catalog's database."""
+        """Return the text of an error that may pass by itself, such as that of a catalog's database."""
         from pyiceberg import exceptions
 
         passing = (

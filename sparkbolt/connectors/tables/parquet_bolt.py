@@ -48,7 +48,7 @@ class ParquetBolt(PartFileBolt, FrameKeeper):
             schema: the columns, as ``"number long, name string"`` or a ``pyarrow.Schema``.
 
         Raises:
-            ConfigError: ``path`` is empty or names a file, or ``schema`` is no schema.
+            ConfigError: ``path`` is empty or names a file, or ``schema`` is not a schema.
         """
         super().__init__(path)
         self._schema = schema_of(schema)

@@ -46,7 +46,7 @@ class SparkSink(TableCommitter):
 
     While ``function`` raises ``Unavailable``, it is called again, and the topology waits. After any other exception the
     topology stops, the rows stay in the checkpoint, and the next start begins with them. So it may be called again
-    with a ``batch_id`` that it has written already: write so that a repeat replaces or skips what is there
+    with a ``batch_id`` that it has written already: write so that a repeat replaces or skips the rows there
     (``docs/sinks.md`` has recipes). The simulator and ``TopologyTestDriver`` call no function and record rows
     (``TopologyTestDriver.unsent``).
 
@@ -64,7 +64,7 @@ class SparkSink(TableCommitter):
         *,
         schema: SchemaLike = None,
     ) -> None:
-        """Store what is to be written.
+        """Store the arguments.
 
         Args:
             stream: the component whose default stream is written, or (component, stream).
@@ -93,7 +93,7 @@ class SparkSink(TableCommitter):
             raise ConfigError(
                 f"function={printed(function):.80} is called as function(batch_df, batch_id): {error}"
             ) from None
-        except ValueError:  # a function that is not written in Python tells nobody what it takes
+        except ValueError:  # a function that is not written in Python has no signature
             pass
 
     def open(self, context: TopologyContext) -> None:

@@ -19,8 +19,8 @@ class SparkSpout(InletSpout):
 
     The DataFrame may be a stream, of any source that Structured Streaming can read; or a table, which is read once:
     the spout then ends. A row is tracked like a line of a file: its tree is acked, or it is emitted again by the retry
-    policy, and at last becomes a dead letter. How far Spark has read is committed with the micro-batch; what is not
-    acked yet is kept, by value, in the state of the spout's tasks, and never read again.
+    policy, and finally becomes a dead letter. Spark's progress is committed with the micro-batch; a row that is not
+    acked yet is kept, by value, in the state of the spout's tasks, and is never read again.
 
     >>> SparkSpout(lambda spark: spark.readStream.format("rate").load(), outputs=["value"], message_id="value").outputs
     ['value']
@@ -33,7 +33,7 @@ class SparkSpout(InletSpout):
         outputs: Sequence[str] | None = None,
         message_id: str | None = None,
     ) -> None:
-        """Store what is read; nothing is read before the topology starts.
+        """Store the arguments; nothing is read before the topology starts.
 
         Args:
             frame: makes the DataFrame, from the session (``SparkSession``) of the topology. It is called each time that
@@ -45,7 +45,7 @@ class SparkSpout(InletSpout):
         Raises:
             ConfigError: an argument cannot be meant.
         """
-        given: tuple[object, object, object] = (frame, outputs, message_id)  # whatever the annotations say
+        given: tuple[object, object, object] = (frame, outputs, message_id)  # users may pass anything
         if not callable(given[0]):
             raise ConfigError(
                 f"frame is {printed(frame):.80}, expected a function of the session that returns a DataFrame, such as "

@@ -1,7 +1,7 @@
-"""What the sinks have in common that commit the rows of a micro-batch as one table.
+"""The base of the sinks that commit the rows of a micro-batch as one table.
 
-An executor checks and converts, so what does not fit the columns fails its tuple alone. A frame is kept as the bytes of
-Arrow's stream format, so the driver holds the rows of a micro-batch as columns.
+An executor checks and converts the rows, so a tuple that does not fit the columns fails alone. A frame is kept as the
+bytes of Arrow's stream format, so the driver holds the rows of a micro-batch as columns.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FrameKeeper(ColumnBolt, CommittingBolt):
     _schema: TableSchema | None = None
     """The columns; None if they follow the values."""
     _otherwise = "give the sink schema= with a type that holds it, or emit a str"
-    """Advice for a value of which no column type can be found."""
+    """Advice for a value without a column type."""
 
     def _unfit(self, fields: Sequence[str]) -> str | None:
         return None if self._schema is None else self._schema.unfit(fields)
@@ -74,7 +74,7 @@ class FrameKeeper(ColumnBolt, CommittingBolt):
         """Keep a frame for ``commit``.
 
         Raises:
-            TypeError: a value does not fit its column, or those that were kept in this micro-batch.
+            TypeError: a value does not fit its column, or the values that were kept in this micro-batch.
         """
         if self._schema is not None:
             self.keep(_packed(self._schema.fit(batch)))
@@ -85,7 +85,7 @@ class FrameKeeper(ColumnBolt, CommittingBolt):
         self.keep(_packed(batch))
 
     def tables(self, rows: Sequence[bytes]) -> list[pa.Table]:
-        """Driver: return what was kept as tables, each with columns of its own, in the order of frames."""
+        """Driver: return the kept rows as tables, each with its own columns, in the order of frames."""
         return [pa.ipc.open_stream(row).read_all() for row in rows]
 
 
@@ -98,7 +98,7 @@ class TableCommitter(FrameKeeper):
         """Store the columns; None if they follow the values of each micro-batch.
 
         Raises:
-            ConfigError: ``schema`` is no schema.
+            ConfigError: ``schema`` is not a schema.
         """
         self._schema = schema_of(schema)
 
@@ -145,7 +145,7 @@ class TableAppender(TableCommitter):
         Args:
             table: the name of the table.
             schema: the columns; None if they follow the values of each micro-batch.
-            partition_by: columns by which a table that is created is partitioned.
+            partition_by: the columns that partition a new table.
             schema_mode: ``merge`` adds columns to the table that it does not have yet.
 
         Raises:
@@ -173,7 +173,7 @@ class TableAppender(TableCommitter):
         Raises:
             CheckpointError: the table has a later micro-batch of this checkpoint.
             TypeError: the rows cannot be cast to the columns of the table.
-            Unavailable: the storage is away or full, or another writer was faster.
+            Unavailable: the storage is unavailable or full, or another writer was faster.
         """
         try:
             noted, columns = self.look(typed(table).schema)
@@ -195,7 +195,7 @@ class TableAppender(TableCommitter):
         """Driver: return the last micro-batch that the table has, and its columns; None if it has none.
 
         Args:
-            columns: those of the rows, for a table that is to be created here.
+            columns: those of the rows, for a new table.
         """
 
     @abstractmethod
@@ -204,7 +204,7 @@ class TableAppender(TableCommitter):
 
     @abstractmethod
     def outage(self, error: Exception) -> str | None:
-        """Return what an error says if time mends it; None if it does not."""
+        """Return the text of an error that may pass by itself; None for any other."""
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({self.table})"
@@ -261,10 +261,10 @@ def _packed(batch: pa.RecordBatch) -> bytes:
 
 
 def fitting(rows: pa.Table, table: str, columns: pa.Schema, *, more: bool) -> pa.Table:
-    """Return rows with the columns of a table that is there, and with those that it does not have yet.
+    """Return rows with the columns of an existing table, and with those that it does not have yet.
 
     Args:
-        rows: what is to be appended.
+        rows: the rows to append.
         table: the name of the table.
         columns: the columns of the table.
         more: whether the table is given the columns that it does not have.
@@ -289,7 +289,7 @@ def fitting(rows: pa.Table, table: str, columns: pa.Schema, *, more: bool) -> pa
 
 
 def _holds(column: pa.DataType, values: pa.DataType) -> bool:
-    """Whether a column can hold values of a type as they are; whole numbers are checked one by one when they are cast.
+    """Whether a column can hold values of a type unchanged; whole numbers are checked one by one when they are cast.
 
     >>> _holds(pa.int32(), pa.int64()), _holds(pa.string(), pa.int64()), _holds(pa.int32(), pa.float64())
     (True, False, False)

@@ -1,4 +1,4 @@
-"""The columns of a table, and how the values of tuples become them.
+"""The columns of a table, and the conversion of tuples' values to them.
 
 A value is converted only if nothing of it is lost, whatever its neighbours are: an int becomes a double, 1.5 never
 becomes an int, and only text becomes text. A value that does not fit is a ``TypeError`` that names the field.
@@ -65,7 +65,7 @@ class TableSchema:
         """Read the columns.
 
         Raises:
-            ConfigError: it is no schema, or has a type that is not supported.
+            ConfigError: it is not a schema, or has a type that is not supported.
         """
         if isinstance(given, pa.Schema):
             fields = [field.with_type(_with_room(field.type)) for field in given]
@@ -83,10 +83,10 @@ class TableSchema:
             raise ConfigError(f"schema={printed(given):.200} has {what}, expected columns such as {_EXAMPLE}")
 
     def fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Bring a frame into the columns; what it has no field for is null.
+        """Bring a frame into the columns; a column without a field is null.
 
         Raises:
-            TypeError: a field is no column, a value does not fit its column, or null is where it must not be.
+            TypeError: a field is not a column, a value does not fit its column, or a null is not allowed.
         """
         for name in batch.schema.names:
             if self.arrow.get_field_index(name) < 0:
@@ -130,7 +130,7 @@ def columns_of(what: str, given: str | Sequence[str] | None) -> list[str]:
     """Return names of columns that a user has given, one or several.
 
     Raises:
-        ConfigError: they are no names.
+        ConfigError: they are not names.
     """
     if given is None:
         return []
@@ -213,7 +213,7 @@ def with_parts(kind: Any, convert: Callable[[Any], Any]) -> Any:
 
 
 def known(kind: Any) -> Any:
-    """Return a type in which text stands for what has nothing but None.
+    """Return a type with text in place of columns that have only None.
 
     >>> known(pa.list_(pa.null()))
     ListType(list<item: string>)
@@ -223,7 +223,7 @@ def known(kind: Any) -> Any:
 
 @dataclass(frozen=True)
 class CommonColumns:
-    """Columns that follow the values of frames: all names that came, each with the widest of its types."""
+    """Columns that follow the values of frames: all names so far, each with the widest of its types."""
 
     schema: pa.Schema = _NOTHING
     large: frozenset[str] = frozenset()
@@ -366,7 +366,7 @@ class _Reader:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
     def _skips(self, word: str) -> bool:
-        """Go on behind a word if it is the next one."""
+        """Move past a word if it is the next one."""
         is_next = self._peek().lower() == word
         self._at += is_next
         return is_next

@@ -1,7 +1,4 @@
-"""Common: what all stores of dead letters return.
-
-Rule: this module knows no particular store.
-"""
+"""Common: the results that all stores of dead letters return."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ class LettersFound:
     damaged: list[str]
     """The positions of the lines or messages that are not valid letters, in words."""
     what: str = "line"
-    """The word for what contains one letter: ``line`` or ``message``."""
+    """The word for the container of one letter: ``line`` or ``message``."""
 
     @property
     def damage(self) -> str | None:

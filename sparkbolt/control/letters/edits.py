@@ -1,8 +1,8 @@
 """Edits: changes of a dead letter's record before a replay.
 
-Rule: an edit is never guessed. It changes a field of the letter's only tuple and, if the letter has its original
-message, that message too: as a whole (``$value``), if the field is the message's text, or if the message is a JSON
-object that has the field with the same value. Anything else is refused.
+An edit changes a field of the letter's only tuple and, if the letter has its original message, that message too: as a
+whole (``$value``), if the field is the message's text, or if the message is a JSON object that has the field with the
+same value. Any other edit is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def edited(letter: DeadLetter, values: Mapping[str, Any]) -> DeadLetter:
         values: by field, in the form of ``DeadLetter.to_json``; ``$value`` and ``$key`` are the original message's.
 
     Raises:
-        WrongUseError: the letter has no such field, or it cannot be said what becomes of its message.
+        WrongUseError: the letter has no such field, or the edit of its message is ambiguous.
     """
     raw = letter.raw
     fields = {name: restored(value) for name, value in values.items() if name not in (RAW_VALUE, RAW_KEY)}

@@ -1,6 +1,6 @@
-"""Of topology: the dead letters of one topology, wherever they are.
+"""Of topology: the dead letters of one topology, in all of its stores.
 
-Rule: only letters that are asked for are held in memory, however many there are.
+Only the requested letters are held in memory, however many there are.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class TopologyLetters:
     def __init__(
         self, directory: str, description: Description, open_files: OpenFiles, client_config: str | None = None
     ) -> None:
-        """Prepare; stores are opened when they are asked.
+        """Prepare; stores are opened at their first use.
 
         Args:
             directory: the checkpoint.
-            description: says where the dead letters of each spout are.
+            description: has the stores of each spout's dead letters.
             open_files: opens the checkpoint.
             client_config: a file with properties of Kafka's client.
         """
@@ -73,7 +73,7 @@ class TopologyLetters:
                 found.append(open_store(LetterLocation(place, client), self._open_files))
             except WrongUseError:  # nothing was ever written there
                 continue
-            except Exception as error:  # noqa: BLE001  brokers are away: the other stores are read all the same
+            except Exception as error:  # noqa: BLE001  brokers are unavailable: the other stores are still read
                 self._no_store(place, error)
         return found
 
@@ -95,7 +95,7 @@ class TopologyLetters:
                     return shown and _matches(letter, search)
 
                 letters = store.newest(last, wanted)
-            except Exception as error:  # noqa: BLE001  brokers are away: the other stores are read all the same
+            except Exception as error:  # noqa: BLE001  brokers are unavailable: the other stores are still read
                 self._no_store("one of their places", error)
                 continue
             found += [(letter, letter.id in again, letter.id in dropped) for letter in letters]
@@ -103,7 +103,7 @@ class TopologyLetters:
         return [_to_json(*one) for one in found[-last:]]
 
     def one(self, id_: str) -> dict[str, Any] | None:
-        """One letter, by its id or the beginning of it; None if there is none, or several are meant."""
+        """One letter, by its id or the beginning of it; None if none matches, or several do."""
         for store, letters in self._named([id_]):
             if len(letters) == 1:
                 return _to_json(letters[0], letters[0].id in store.replayed(), letters[0].id in store.discarded())
@@ -166,7 +166,7 @@ class TopologyLetters:
         return Answer(done=given > 0, refused=not given, text=text)
 
     def _target_of(self, letter: DeadLetter) -> str | None:
-        """Where a letter goes if nobody says it: to the brokers that its message came from."""
+        """The default target of a letter: the brokers that its message came from."""
         brokers = self._description.brokers.get(letter.component)
         place = self._description.letters.get(letter.component, CHECKPOINT)
         if place.startswith(KAFKA):  # the store itself knows where its messages came from
@@ -207,7 +207,7 @@ def _matches(letter: DeadLetter, search: str) -> bool:
 
 
 def _record_of(letter: DeadLetter) -> str:
-    """What is searched of a letter's record: its values, or the message as it came."""
+    """The parts of a letter's record that a search covers: its values, or the original message."""
     if letter.tuples:
         return json.dumps(plain([list(values) for values in letter.tuples]), ensure_ascii=False)
     return letter.raw.value.decode("utf-8", "replace") if letter.raw is not None and letter.raw.value else ""

@@ -1,11 +1,11 @@
-"""Stores: where dead letters are: files, folders of checkpoints, topics.
+"""Stores: files, folders of checkpoints, and topics that hold dead letters.
 
-Rule 1: letters are read and never changed; the ids of those that were replayed, or discarded, are stored beside them.
+Rule 1: letters are read and never changed; the ids of replayed or discarded letters are stored beside them.
 Rule 2: a letter is noted as replayed only after it is durable at its target: after a crash between the two steps it may
 be replayed twice, but is never lost.
-Rule 3: a letter that cannot be replayed unchanged is left out and reported; it is never replayed in another form,
-unless somebody has edited it.
-Rule 4: a store may hold more letters than memory: ``newest`` and ``named`` hold only those that are asked for.
+Rule 3: a letter that cannot be replayed unchanged is skipped and reported; it is never replayed in another form, unless
+somebody has edited it.
+Rule 4: a store may hold more letters than memory: ``newest`` and ``named`` hold only the requested ones.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class OpenFiles(Protocol):
         """Return the files below a path or URL; with ``write`` they may be changed.
 
         Raises:
-            WrongUseError: there is no such directory, or it is no checkpoint.
+            WrongUseError: there is no such directory, or it is not a checkpoint.
         """
 
 
@@ -227,7 +227,7 @@ class LetterFolder:
             open_files: opens the checkpoint.
 
         Raises:
-            WrongUseError: there is no such directory, or it is no checkpoint.
+            WrongUseError: there is no such directory, or it is not a checkpoint.
         """
         self._client = client
         above, _, name = directory.rstrip("/").rpartition("/")
@@ -313,7 +313,7 @@ class LetterFolder:
 
 @dataclass(frozen=True)
 class LetterLocation:
-    """The location of dead letters, as it is given on the command line."""
+    """The location of dead letters, in the form of the command line."""
 
     where: str
     client_config: str | None = None

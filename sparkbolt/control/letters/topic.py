@@ -1,8 +1,8 @@
 """Topic: dead letters in a Kafka topic, ``kafka:HOST:PORT/TOPIC``.
 
-Rule 1: a message is replayed unchanged, with its key and headers, to its own kafka_partition, or to the topic that
-``--into`` names. The ids of replayed letters are noted in the topic of the letters.
-Rule 2: properties of the client, such as those of SASL and TLS, come from a file and are never printed.
+A message is replayed unchanged, with its key and headers, to its own kafka_partition, or to the topic that ``--into``
+names. The ids of replayed letters are noted in the topic of the letters. Properties of the client, such as those of
+SASL and TLS, come from a file and are never printed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def client_properties(path: str) -> dict[str, str]:
     """Read properties from a file with a line ``key=value`` for each, as Kafka's tools do; ``#`` begins a comment line.
 
     Raises:
-        WrongUseError: the file cannot be read, or a line is no property. The line is not shown, since it may contain a
+        WrongUseError: the file cannot be read, or a line is not a property. Lines are never shown: they may contain a
             secret.
     """
     found: dict[str, str] = {}

@@ -1,12 +1,12 @@
 """Command line: the command ``sparkbolt``.
 
-Rule: a user's mistake is reported as one sentence on standard error, without a traceback; ``--debug`` or
+A user's mistake is reported as one sentence on standard error, without a traceback; ``--debug`` or
 ``SPARKBOLT_DEBUG=1`` shows the traceback.
 
 Exit codes: 0 finished, or stopped with nothing left; 3 the same, but messages were set aside; 1 failed, or refused; 2
-wrong use, such as a name that nothing has; 4 the time of ``--for`` expired or it was killed, and 130 stopped by Ctrl-C.
-With 4 and 130 open trees, or records that failed, are left for replay. A run has failed, too, if the reader of its
-output has closed it. ``kill --wait`` ends with 0 if the topology has ended with nothing left, otherwise with 4.
+wrong use, such as an unknown name; 4 the time of ``--for`` expired or it was killed, and 130 stopped by Ctrl-C. With 4
+and 130 open trees, or records that failed, are left for replay. A run also fails if the reader of its output has closed
+it. ``kill --wait`` ends with 0 if the topology has ended with nothing left, otherwise with 4.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser().parse_args(arguments)
         options.given = sys.argv[1:] if arguments is None else list(arguments)
-    except SystemExit as exit_:  # argparse has printed what is wrong
+    except SystemExit as exit_:  # argparse has printed the error
         return exit_.code if isinstance(exit_.code, int) else EXIT_WRONG_USE
     code: int = EXIT_FINISHED
     try:

@@ -1,6 +1,6 @@
-"""``sparkbolt check``: how a topology is laid out, which state each bolt keeps and why, and what looks wrong.
+"""``sparkbolt check``: shows how a topology is laid out, which state each bolt keeps and why, and likely mistakes.
 
-Rule: all facts come from ``core.model.lane`` and the component specs; this module decides nothing.
+All facts come from ``layout.lane`` and the component specs; this module decides nothing.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Examination:
     components: tuple[Examined, ...]
     stages: tuple[StageView, ...]
     transactional: dict[str, str] | None
-    """By bolt with effects outside, what is promised of them; None: the topology is not transactional."""
+    """By bolt with effects outside, the promise about them; None: the topology is not transactional."""
     warnings: tuple[str, ...]
 
     @property
@@ -121,7 +121,7 @@ def examine(topology: Topology, cores: int) -> Examination:
 
 
 def _effects(topology: Topology) -> dict[str, str]:
-    """By bolt: what a transactional topology promises of what it does outside."""
+    """By bolt: the promise of a transactional topology about its effects outside."""
     promises = {
         "repeatable": "effects='repeatable': its effects may happen more than once, also for tuples that fail",
         "none": "effects='none': it has no effect but its state",

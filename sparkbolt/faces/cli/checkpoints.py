@@ -1,8 +1,8 @@
 """Checkpoints: ``sparkbolt checkpoint verify`` and ``sparkbolt checkpoint repair``.
 
-Rule 1: ``verify`` only reads. ``repair`` keeps a copy of each file that it removes, in ``repairs/n`` of the checkpoint.
-It takes a new life number first, so that nothing counts any more that a driver still does with this checkpoint.
-Rule 2: for a local directory neither Spark nor Java starts.
+``verify`` only reads. ``repair`` first takes a new life number, so that no driver that still uses the checkpoint counts
+any more, and it copies each file that it removes to ``repairs/n`` of the checkpoint. For a local directory neither
+Spark nor Java starts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Arguments: what commands are given, checked where they are given.
+"""Arguments: parses and checks the arguments of commands.
 
-Rule: what is wrong is told with what was expected, and with the most similar name that exists.
+An error message names the expected value, and the most similar name that exists.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Parser(argparse.ArgumentParser):
     """A parser that refuses unknown arguments itself: it shows its own usage and the most similar known name."""
 
     mixed = False
-    """Whether options may stand between the arguments of this parser, as in ``tail NAME -f COMPONENT``."""
+    """Whether options may be between the arguments of this parser, as in ``tail NAME -f COMPONENT``."""
     _mixing = False
 
     def parse_known_args(self, *arguments: Any) -> tuple[Any, list[str]]:  # type: ignore[override]
@@ -44,7 +44,7 @@ class Parser(argparse.ArgumentParser):
         return found, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse what is no choice as the parent class does, but name the most similar one (argparse, from 3.14 on)."""
+        """Refuse an invalid choice like the parent class, but name the most similar one (argparse, from 3.14 on)."""
         near = did_you_mean(value, action.choices or ())
         if near and value not in (action.choices or ()):
             raise argparse.ArgumentError(action, f"invalid choice: {value!r}{near}")
@@ -58,7 +58,7 @@ METAVARS = {float: "TIME", int: "N", dict: "NAME=VALUE"}
 
 
 def command_of(row: Row, command: Parser, given: Mapping[str, Any]) -> None:
-    """Make the command of a row: its arguments, and what it calls; ``given`` are arguments that are no options."""
+    """Make the command of a row: its arguments and its function; ``given`` are arguments that are not options."""
     command.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parameters = [one for one in row.parameters if one.name not in ("given", "debug")]
     for one in parameters:

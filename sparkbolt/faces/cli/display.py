@@ -1,9 +1,8 @@
-"""What a person or a program sees of a run.
+"""Displays of a run, for people and for programs.
 
-Rule 1: with ``--json`` standard output contains only JSON lines. Otherwise it contains what the topology prints, and
-the display of the run goes to standard error.
-Rule 2: counts are totals since the topology's first start with its checkpoint; rates are those of the last seconds.
-Rule 3: an error in a display never fails the run: ``micro_batch`` is called during a promotion.
+With ``--json`` standard output contains only JSON lines. Otherwise it contains what the topology prints, and the
+display goes to standard error. Counts are totals since the topology's first start with its checkpoint; rates are those
+of the last seconds. An error in a display never fails the run: ``micro_batch`` is called during a promotion.
 """
 
 from __future__ import annotations
@@ -83,13 +82,13 @@ def window_parts(counts: ComponentMetrics) -> list[str]:
 
 
 def going_on(progress: Progress, spouts: tuple[str, ...], *, read: bool, waits_for: str | None = None) -> str:
-    """What a topology does at the moment, in words.
+    """A topology's present activity, in words.
 
     Args:
         progress: the progress of the running micro-batch.
         spouts: the ids of the spouts.
         read: whether a micro-batch was committed before.
-        waits_for: what the topology waits for before it is up; None if it is up.
+        waits_for: the thing that the topology waits for before it is up; None if it is up.
 
     >>> going_on(Progress(), ("lines",), read=False)
     'waiting for data: lines has read nothing yet'
@@ -105,10 +104,10 @@ def going_on(progress: Progress, spouts: tuple[str, ...], *, read: bool, waits_f
 
 
 class Display:
-    """Stores what the other displays show; it shows nothing itself."""
+    """Stores the numbers that the other displays show; it shows nothing itself."""
 
     logs = False
-    """Whether it writes to the topology's log what it shows."""
+    """Whether it also writes its lines to the topology's log."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Begin with no counters; ``clock`` returns monotonic seconds."""
@@ -123,7 +122,7 @@ class Display:
         self.progress = Progress()
         """The progress of the running micro-batch at the last ``look``."""
         self.waits_for: str | None = None
-        """What the topology waited for at the last ``look`` before it is up; None if it was up."""
+        """The thing that the topology waited for at the last ``look`` before it was up; None if it was up."""
         self.outages: tuple[str, ...] = ()
         """Sentences about the bolts that were out at the last ``look``."""
         self.is_closed = False
@@ -150,7 +149,7 @@ class Display:
             self._snapshots.popleft()
 
     def look(self, running: RunningTopology) -> None:
-        """Read how far the running micro-batch has come; called a few times per second."""
+        """Read the progress of the running micro-batch; called a few times per second."""
         self.progress = running.progress()
         self.waits_for = running.waits_for
         self.outages = tuple(running.outages)
@@ -167,11 +166,11 @@ class Display:
 
     @property
     def doing(self) -> str:
-        """What the topology does at the moment, in words."""
+        """The topology's present activity, in words."""
         return going_on(self.progress, self.spouts, read=self.latest is not None, waits_for=self.waits_for)
 
     def draining(self, open_trees: int, *, asked: bool) -> None:
-        """Called when the run begins to stop: no new tuples come, and ``open_trees`` trees are finished.
+        """Called when the run begins to stop: no new tuples are read, and ``open_trees`` trees are finished.
 
         Args:
             open_trees: how many trees are open.
@@ -216,7 +215,7 @@ class Display:
 
 
 class JsonLines(Display):
-    """Writes one JSON object per line to standard output; what tasks print goes to standard error."""
+    """Writes one JSON object per line to standard output; the output of tasks goes to standard error."""
 
     def __init__(self, out: IO[str] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         """Write to ``out``, by default standard output."""
@@ -328,7 +327,7 @@ class PlainLines(Display):
         self._next_look_s = self._clock() - self._began + LINE_EVERY_SECS
 
     def look(self, running: RunningTopology) -> None:
-        """Write a line every few seconds during a long micro-batch, and one line if no data comes at all."""
+        """Write a line every few seconds during a long micro-batch, and one line if no data arrives at all."""
         super().look(running)
         elapsed_s = self._clock() - self._began
         if self.outages and elapsed_s >= self._next_outage_s:
@@ -361,7 +360,7 @@ class PlainLines(Display):
         )
 
     def draining(self, open_trees: int, *, asked: bool) -> None:
-        """Write what happens, and what a second Ctrl-C would do."""
+        """Explain the stop, and the effect of a second Ctrl-C."""
         self.say(drain_sentence(open_trees, asked))
 
     def summary(self, outcome: RunOutcome) -> None:
@@ -398,7 +397,7 @@ def summary_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[st
 
 
 def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[str]:
-    """One line about how a run ended, and lines about what to do with messages that were set aside."""
+    """One line about how a run ended, and lines with the next steps for messages that were set aside."""
     took = f"after {outcome.elapsed_s:.1f} s"
     if outcome.kind == RunEnd.FAILED:
         yield f"failed {took}: {outcome.failure}"
@@ -422,7 +421,7 @@ def closing_lines(outcome: RunOutcome, topology: Topology | None) -> Iterator[st
 
 
 def late_lines(metrics: TopologyMetrics, topology: Topology | None) -> Iterator[str]:
-    """A line for each bolt in event time that got late tuples: how many, and what to do."""
+    """A line for each bolt in event time that got late tuples: their number, and a remedy."""
     for spec in () if topology is None else topology.bolts:
         late = metrics.components.get(spec.id, _NOTHING).late_tuples
         if has_watermark(spec) and late:
@@ -433,7 +432,7 @@ def late_lines(metrics: TopologyMetrics, topology: Topology | None) -> Iterator[
 
 
 def _left(outcome: RunOutcome) -> str:
-    """What is left for the next run, in words."""
+    """The work that is left for the next run, in words."""
     left = outcome.metrics.open_trees
     trees = f"{left:,} tree{'s' if left != 1 else ''}" if left else ""
     broken = "" if left else UNDER_WAY

@@ -1,6 +1,6 @@
-"""A topology drawn with characters: its stages from top to bottom, and above each the streams that enter it.
+"""Draws a topology with characters: its stages from top to bottom, and above each the streams that enter it.
 
-Fused bolts stand below their producer.
+Fused bolts are below their producer.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class LiveTable(Display):
         return rates | {id_: self.rate("executed", (id_,)) for id_ in self.bolts}
 
     def _so_far(self, counts: dict[str, ComponentMetrics]) -> dict[str, ComponentMetrics]:
-        """The committed counters, plus what the running micro-batch has counted so far."""
+        """The committed counters, plus those of the running micro-batch so far."""
         found = dict(counts)
         runs = self.progress.micro_batch_id
         if runs is None or (self.latest is not None and runs <= self.latest.micro_batch_id):

@@ -1,6 +1,6 @@
 """Locate: finds a topology by its name.
 
-Rule: an error in the name or in the module is reported as one sentence; a mistake of the caller is a ``WrongUseError``.
+An error in the name or in the module is reported as one sentence; a mistake of the caller is a ``WrongUseError``.
 """
 
 from __future__ import annotations

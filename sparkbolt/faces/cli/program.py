@@ -1,11 +1,8 @@
-"""Program: a run from start to end, as ``sparkbolt run`` and ``topology.run()`` do it.
+"""Program: a run from start to end, for ``sparkbolt run`` and ``topology.run()``.
 
-Rule 1: the first Ctrl-C (or SIGTERM) stops new tuples and lets open trees finish; the second stops at once and leaves
-them for replay. Signal handlers only count the signals; the main loop acts on them.
-Rule 2: a stop does not wait for a long micro-batch: if it still runs ``DRAIN_SECS`` after the stop was requested, it is
-cancelled, and its trees are left for replay. A call of user code in the driver gets no more time, nor does Spark to
-begin the micro-batch that was broken off before.
-Rule 3: a run has one outcome, and the display receives it once.
+The first Ctrl-C (or SIGTERM) stops new tuples and lets open trees finish; the second stops at once and leaves them for
+replay. A micro-batch, or a call of user code in the driver, that still runs ``DRAIN_SECS`` after the stop was requested
+is cancelled, and its trees are left for replay. Signal handlers only count the signals; the main loop acts on them.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ EXIT_TIME_OVER = 4
 """The exit code if trees or failed records were left for replay when the time of ``--for`` had expired, or when the
 topology was killed from outside."""
 UNDER_WAY = "an unfinished micro-batch"
-"""What is left where no tree is open: it was broken off, or its rows wait to be committed."""
+"""The work that is left if no tree is open: it was broken off, or its rows wait to be committed."""
 UNHEARD = (
     "the reader of its output has closed the pipe, so it was stopped; the next run resumes from the checkpoint, if any"
 )
@@ -74,7 +71,7 @@ class RunOutcome:
     time_over: bool = False
     """Whether it stopped because its time had expired, and not because of a signal."""
     killed: str | None = None
-    """Who has killed it from outside, as in "killed by alice"; None if nobody has."""
+    """The user who killed it from outside, as in "killed by alice"; None if nobody did."""
     checkpointed: bool = True
     """Whether there is a checkpoint from which the next run can go on."""
     set_aside: Mapping[str, int] = field(default_factory=dict)
@@ -162,7 +159,7 @@ class Patience:
         self._until_s = 0.0
 
     def is_over(self, runs: object, now_s: float) -> bool:
-        """Whether the time of what runs now has expired.
+        """Whether the time of the present work has expired.
 
         Args:
             runs: identifies the micro-batch or the call that runs; None if none runs.
@@ -232,7 +229,7 @@ class RunStopped(SystemExit, KeyboardInterrupt):
     """A run was stopped and left something for replay; a program that does not catch it ends as ``sparkbolt run``."""
 
     def __init__(self, name: str, outcome: RunOutcome) -> None:
-        """Make the message: what is left. The display has already shown more."""
+        """Make the message about the work that is left. The display has already shown more."""
         left = f"{outcome.retries} records that failed are" if outcome.drained else "open trees are"
         then = "left for replay" if outcome.checkpointed else "lost, because it has no checkpoint"
         why = f", and {left} {then}" if outcome.up else f" {NOT_UP}"
@@ -259,7 +256,7 @@ def log_to(
 
 @contextmanager
 def _prints_logged() -> Iterator[None]:
-    """Inside of the block, what this process prints goes to its log, too, if it writes one."""
+    """Inside of the block, the output of this process goes to its log, too, if it writes one."""
     log = current_log()
     with log.prints_taken() if log is not None else nullcontext():
         yield
@@ -372,7 +369,7 @@ class _End:
 
 
 def _runs(progress: Progress) -> object:
-    """What a run waits for while it stops: the running micro-batch, else a call in the driver; None if neither runs."""
+    """The work that a stop waits for: the running micro-batch, else a call in the driver; None if neither runs."""
     if progress.micro_batch_id is not None:
         return progress.micro_batch_id
     return next((("call", one.doing.serial) for one in progress.calls if one.waited_for), None)

@@ -1,9 +1,8 @@
 """Simulate: simulates a topology from the command line.
 
-Rule 1: the first seed that breaks a promise ends the command. It prints the seed, its shortest history, the story of
-its tree, and the command that shows the failure again.
-Rule 2: two processes with different hash seeds run the first seeds, and must do the same. If a bolt is unavailable for
-ever, only these seeds are run: the others would end at this bolt, too.
+The first seed that breaks a promise ends the command. It prints the seed, its shortest history, the story of its tree,
+and the command that reproduces the failure. Two processes with different hash seeds run the first seeds and must do the
+same. If a bolt is permanently unavailable, only these seeds run.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ COMPARED_SEEDS = 5
 LINE_EVERY_SECS = 5.0
 
 Show = Callable[[str], None]
-"""A function that shows what the command does at the moment."""
+"""A function that shows the command's progress."""
 
 
 def command(
@@ -318,7 +317,7 @@ class _Nowhere(io.StringIO):
 
 @contextmanager
 def _progress(order: SimulationOrder) -> Iterator[Show]:
-    """Show what the command does, on standard error: a moving line on a terminal, else a line every few seconds."""
+    """Show the command's progress on standard error: a moving line on a terminal, else a line every few seconds."""
     if order.as_json:
         yield lambda _: None
         return

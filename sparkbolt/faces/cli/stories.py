@@ -1,6 +1,6 @@
 """Stories: ``sparkbolt errors`` and ``sparkbolt explain`` show trees from the ledger's log.
 
-Rule: it only reads, and for a local directory it starts neither Spark nor Java; the topology may run meanwhile.
+They only read, and start neither Spark nor Java for a local directory; the topology may run meanwhile.
 """
 
 from __future__ import annotations

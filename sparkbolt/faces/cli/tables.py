@@ -1,9 +1,8 @@
 """Tables of names, texts and counts, which rich lays out.
 
-Rule 1: a row is one line, and a number is shown completely or not at all. If a table is too wide for a terminal,
-numbers become short first, then names lose their middle, then columns that have only zeros are left out, then those
-that are named last in ``droppable``.
-Rule 2: output that is not a terminal is never narrowed, unless ``COLUMNS`` is set.
+A row is one line, and a number is shown completely or not at all. If a table is too wide for a terminal, these steps
+follow until it fits: numbers become short, names lose their middle, columns with only zeros are left out, and then the
+columns that are last in ``droppable``. Output that is not a terminal is never narrowed, unless ``COLUMNS`` is set.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the command line writes numbers, times, sizes and sentences."""
+"""Formats numbers, times, sizes and sentences for the command line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""HTML: what a notebook shows of a topology, and of a running one.
+"""HTML: shows a topology, or a running one, in a notebook.
 
 Every text is escaped, since names, states and errors come from users and their messages. There is no script, and no
-style that reaches beyond its own element.
+style that affects other elements.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def running_html(running: RunningTopology) -> str:
 
 
 def state_of(running: RunningTopology) -> tuple[str, list[str]]:
-    """The state of a running topology in a word, and sentences about what is not well."""
+    """The state of a running topology in a word, and sentences about its problems."""
     if running.failure is not None:
         return "failed", [running.failure]
     if not running.is_running:

@@ -1,4 +1,4 @@
-"""Stages: what all drawings of a topology have in common."""
+"""Stages: the layout that all drawings of a topology share."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """SVG: draws a topology as a picture that is legible on a light and on a dark background.
 
-Components stand in columns, by stage and, inside a stage, by the depth of their fusion; ``graph_layout`` does the rest.
+Components are in columns, by stage and, inside a stage, by the depth of their fusion; ``graph_layout`` does the rest.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def svg_drawing(topology: Topology, *, on_white: bool = False) -> str:
 
     Args:
         topology: the topology.
-        on_white: whether it will stand on white, whatever colours are preferred, as in a notebook with a theme.
+        on_white: whether its background is white, whatever colours the reader prefers, as in a notebook with a theme.
     """
     return _draw(_picture(drawn_lane(topology)), STYLE if on_white else STYLE + DARK_STYLE)
 

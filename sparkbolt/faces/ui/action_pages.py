@@ -1,8 +1,7 @@
-"""Action pages: the verbs of ``VERBS``, each confirmed on a page that says what it does.
+"""Action pages: the verbs of ``VERBS``, each confirmed on a page that describes it.
 
-Rule 1: a change is made by a form that was confirmed, never by a link; ``Guard`` has checked token and CSRF before.
-Rule 2: what a person typed is never lost: with a mistake in it, it is shown again beside the mistake.
-Rule 3: the answer is shown as the topology gave it: done, accepted, or refused and why.
+Only a confirmed form makes a change, never a link; ``Guard`` has checked token and CSRF before. After a mistake the
+form shows your input again, beside the error.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ LETTERS_MAX = 500
 
 
 class MistakeError(Exception):
-    """What was typed cannot be used: by field, what is expected instead."""
+    """The input is invalid: by field, the expected value."""
 
     def __init__(self, wrong: Mapping[str, str]) -> None:
-        """Say what is wrong, by field."""
+        """Report the errors, by field."""
         super().__init__("; ".join(wrong.values()))
         self.wrong = dict(wrong)
 
@@ -81,7 +80,7 @@ async def ask_page(request: Request) -> Response:
 
 
 async def act_page(request: Request) -> Response:
-    """``POST /topologies/ID/do/VERB``: asks once more, or does what was confirmed."""
+    """``POST /topologies/ID/do/VERB``: asks for confirmation, or performs the confirmed change."""
     verb = _verb(request)
     id_, form = topology_of(request), dict(request.state.form)
     document = await asking_of(request).document(id_)
@@ -115,7 +114,7 @@ def _verb(request: Request) -> Verb:
 
 
 def arguments_in(form: Mapping[str, str], verb: Verb, *, is_whole: bool) -> dict[str, Any]:
-    """The arguments that were typed; those that are missing from a form that is not ``is_whole`` are asked for later.
+    """The arguments in a form; if it is not ``is_whole``, a later form asks for the missing ones.
 
     Raises:
         MistakeError: something that was typed cannot be used.
@@ -144,7 +143,7 @@ def arguments_in(form: Mapping[str, str], verb: Verb, *, is_whole: bool) -> dict
 
 
 async def _letters(request: Request, id_: str, form: Mapping[str, str], verb: Verb) -> dict[str, Any]:
-    """The letters that a form names, and for a single one what was changed in its record."""
+    """The letters that a form names, and for a single one the changes in its record."""
     ids = letters_in(form)
     found: dict[str, Any] = {"ids": ids}
     can_edit = any(one.name == "values" for one in verb.parameters)
@@ -154,7 +153,7 @@ async def _letters(request: Request, id_: str, form: Mapping[str, str], verb: Ve
 
 
 def changed_values(letter: Mapping[str, Any], form: Mapping[str, str]) -> dict[str, Any]:
-    """What was changed in the record of a letter, or in its message as it came.
+    """The changes in the record of a letter, or in its original message.
 
     Raises:
         MistakeError: a value is not JSON.

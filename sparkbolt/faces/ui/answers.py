@@ -1,7 +1,6 @@
-"""Answers: JSON that every reader can read, whatever users put into their tuples.
+"""Answers: JSON that every reader can parse, whatever users put into their tuples.
 
-Rule: a value that cannot be told does not keep the rest from being told: NaN and infinities become null, and characters
-that are none (lone surrogates, as in file names that are no UTF-8) stay escaped.
+NaN and infinities become null, and lone surrogates, as in file names that are not UTF-8, stay escaped.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def finite(value: Any) -> Any:
 
 
 def readable(text: str) -> str:
-    r"""A text that UTF-8 has a place for: what is no character becomes a question mark.
+    r"""A text that UTF-8 can encode: anything that is not a character becomes a question mark.
 
     >>> readable("a\udce4b")
     'a?b'

@@ -1,9 +1,8 @@
-"""App: the application that answers, from its parts.
+"""App: assembles the web application from its parts.
 
-Rule 1: every request passes ``security.Guard``.
-Rule 2: an error is told as its interface tells errors, and with the same headers as any other answer.
-
-Handlers find in ``request.app.state``: ``asking`` (``asking.Asking``), and in ``request.state`` what ``Guard`` sets.
+Every request passes ``security.Guard``. Each interface reports errors in its own format, with the same headers as any
+other answer. Handlers find in ``request.app.state``: ``asking`` (``operator_calls.Asking``), and in ``request.state``
+the values that ``Guard`` sets.
 """
 
 from __future__ import annotations
@@ -52,9 +51,9 @@ def make_app(
 
     Args:
         operator: answers the requests, in threads.
-        token: what changes need, of 16 characters or more.
-        allowed_hosts: the names, without ports, by which browsers may call this server.
-        routes: pages and what they are drawn with.
+        token: the token that changes need, of 16 characters or more.
+        allowed_hosts: the names, without ports, that browsers may use for this server.
+        routes: pages with their styles and scripts.
         private: whether reading needs the token too.
         checkpoints: paths or URLs of checkpoints that are shown besides.
         page_error: makes the answer of an error outside of the interfaces; ``error_status`` gives its status.

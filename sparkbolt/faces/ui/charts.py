@@ -1,8 +1,7 @@
 """Charts: series over time as SVG, drawn by the server.
 
-Rule 1: a chart is legible without JavaScript: axes with units, a legend, events with their text.
-Rule 2: where nothing was measured there is a gap, not a line down to 0.
-Rule 3: no inline style: colours are classes, so that pages keep a strict Content-Security-Policy.
+A chart is legible without JavaScript. A period without measurements is a gap, not a line down to 0. Colours are classes
+and not inline styles, so that pages keep a strict Content-Security-Policy.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from sparkbolt.faces.ui import shown
 WIDTH, HEIGHT = 420.0, 176.0
 LEFT, RIGHT, TOP, BOTTOM = 50.0, 10.0, 14.0, 24.0
 POINTS_MAX = 120
-"""A longer series is thinned out to so many points, or half as many bars: more would not be told apart."""
+"""A longer series is thinned out to so many points, or half as many bars: more would not be distinguishable."""
 STEPS_SECS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 432_000, 604_800)
 LOUD = frozenset({"failed", "restarted", "killed", "outage"})
 """The kinds of events that are drawn in the colour of trouble."""
@@ -50,7 +49,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """What a chart shows."""
+    """The contents of a chart."""
 
     title: str
     unit: Literal["rate", "count", "ms", "size", "share"]
@@ -166,7 +165,7 @@ def drawn(chart: Chart) -> str:
 
 @dataclass(frozen=True)
 class _Frame:
-    """The area of a chart, and what its edges stand for."""
+    """The area of a chart, and the values at its edges."""
 
     first_ms: int
     last_ms: int

@@ -1,8 +1,7 @@
 """Drawings: a topology with its rates, and one tree with its hops, as SVG.
 
-Rule 1: the same documents give the same drawing. A layout is made once for each shape of a topology, not for each page.
-Rule 2: what a colour or a width says is also written as text.
-Rule 3: no inline style, and every name is escaped.
+The same documents give the same drawing, and each shape of a topology is laid out once. Everything that a colour or a
+width shows is also text. There are no inline styles, and every name is escaped.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ BOX_WIDTH = 164.0
 HOP = 62.0
 MARGIN = 16.0
 SOURCE = 74.0
-"""The room before the spouts, for what waits to be read."""
+"""The room before the spouts, for messages that wait to be read."""
 NAME_EM = 8.6
 BROAD = 1200.0
 """The maximum width of a drawing; a wider drawing is scaled down while it stays legible."""
@@ -89,7 +88,7 @@ def label_of(way: Mapping[str, Any]) -> str:
 
 
 def flow(document: TopologyDocument, window: str, base: str) -> Markup:
-    """The topology as a picture: boxes in the colour of their capacity, with rates; edges as wide as what they carry.
+    """The topology as a picture: boxes in the colour of their capacity, with rates; an edge's width is its rate.
 
     Args:
         document: the topology.
@@ -195,7 +194,7 @@ def _svg(kind: str, width: float, height: float, label: str) -> str:
 
 
 def hop_columns(hops: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[tuple[int, int]]]:
-    """Where the hops of a tree stand, and which follows which.
+    """The positions of a tree's hops, and their order.
 
     A hop follows the newest earlier one of the task that sent its tuple; one without a sender that is known follows
     the first hop. Hops of one task in later micro-batches follow that task's own earlier hop.
@@ -221,7 +220,7 @@ def hop_columns(hops: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[tupl
 
 
 def hop_state(hop: Mapping[str, Any]) -> str:
-    """What became of a tree's tuples at a task, as a colour's name: ``failed``, ``held``, ``acked`` or ``sent``."""
+    """The outcome of a tree's tuples at a task, as a colour's name: ``failed``, ``held``, ``acked`` or ``sent``."""
     return next((state for state in ("failed", "held", "acked") if hop.get(state)), "sent")
 
 

@@ -1,10 +1,9 @@
-"""Changes: what happens to a topology, as a stream of events (SSE).
+"""Changes of a topology as a stream of events (SSE).
 
-Rule 1: a stream asks as everyone else does, so that many streams of one topology cost as much as one.
-Rule 2: an event's id says how far its reader has come; ``Last-Event-ID`` goes on from there, after a restart of this
-process too. What happened before the first connection is not told: the document has it.
-Rule 3: a stream ends when its client goes, and when the topology has ended; then asking again answers 204, which tells
-a browser to stop.
+Many streams of one topology share their questions. The id of an event is a position: ``Last-Event-ID`` continues from
+there, also after a restart of this process. Events before the first connection are not sent: they are in the document.
+A stream ends when its client disconnects or the topology has ended; then a new request gets 204, which stops the
+browser from connecting again.
 
 Events: ``state`` (first, and when the state changes), ``numbers``, ``happened`` (an event of the timeline),
 ``error-reported`` and ``silent`` (a sentence: there is no answer now).
@@ -31,14 +30,14 @@ from sparkbolt.faces.ui.operator_calls import Asking
 LOOK_SECS = 2.0
 """How often a stream looks for changes."""
 HEARTBEAT_SECS = 15.0
-"""How long a stream is silent at most, so that both sides notice when the other is gone."""
+"""How long a stream is silent at most, so that both sides notice a lost connection."""
 RETRY_MS = 3000
 STREAMS_MAX = 200
 
 
 @dataclass(frozen=True)
 class Cursor:
-    """How far a reader has come: the newest time it was told of, and how many at that time; of events and of errors.
+    """A reader's position: the newest time that it has received, and how many at that time; of events and of errors.
 
     >>> Cursor.of_text("5.1.7.2"), Cursor.of_text("x")
     (Cursor(event_ms=5, events=1, error_ms=7, errors=2), None)
@@ -51,7 +50,7 @@ class Cursor:
 
     @classmethod
     def at_end_of(cls, document: TopologyDocument) -> Cursor:
-        """Where a reader of the whole document is."""
+        """The position of a reader of the whole document."""
         return cls(*_end(document["events"]), *_end(document["errors"]))
 
     @classmethod
@@ -83,16 +82,16 @@ def after(items: Sequence[Any], time_ms: int, seen: int) -> list[Any]:
 
 
 class Reader:
-    """One stream's view of a topology: what it has told, and what is to be told next."""
+    """One stream's view of a topology: the events that it has sent, and the next ones."""
 
     def __init__(self, cursor: Cursor | None) -> None:
-        """Go on from ``cursor``; None: tell only what comes."""
+        """Continue from ``cursor``; None: send only new events."""
         self._cursor = cursor
         self._state: tuple[Any, ...] | None = None
         self._numbers = ""
 
     def events(self, document: TopologyDocument) -> list[str]:
-        """The events that lead from what was told to this document."""
+        """The events that lead from the last sent document to this one."""
         cursor = self._cursor or Cursor.at_end_of(document)
         self._cursor = end = Cursor.at_end_of(document)
         found: list[tuple[str, Any]] = []
@@ -142,7 +141,7 @@ async def changes(request: Request) -> Response:
 
 
 class _Stream(StreamingResponse):
-    """An open stream; it counts from its request on, since many requests may come before the first is answered."""
+    """An open stream; it counts from its request on, since many requests may arrive before the first answer."""
 
     def __init__(self, content: AsyncIterator[str], streams: set[object]) -> None:
         headers = {"x-accel-buffering": "no"}  # for a proxy in between
@@ -151,7 +150,7 @@ class _Stream(StreamingResponse):
         streams.add(self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the changes until one side has gone."""
+        """Send the changes until one side disconnects."""
         try:
             await super().__call__(scope, receive, send)
         finally:

@@ -1,6 +1,6 @@
 """Login: a browser's session begins with the token, and ends.
 
-Rule: what a request brought is escaped before it becomes part of the page.
+Everything from a request is escaped before it becomes part of the page.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PAGE = """<!doctype html>
 
 
 LoginForm = Callable[[Request, str, str, int], Response]
-"""Makes the page that asks for the token: the request, where it leads to, what is wrong (or empty), and the status."""
+"""Makes the page that asks for the token: the request, its target, the error (or empty), and the status."""
 
 
 def login_routes(sessions: Sessions, login_form: LoginForm | None = None) -> list[Route]:

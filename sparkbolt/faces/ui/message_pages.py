@@ -1,7 +1,6 @@
 """Message pages: trees with their way through the topology, and dead letters.
 
-Rule 1: lists are cut into pages of ``PAGE_ROWS``; nobody has to load a thousand stories.
-Rule 2: a story contains only what was recorded; the page does not guess the rest.
+Lists have pages of ``PAGE_ROWS`` rows. A story contains only recorded facts; the page does not guess the rest.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from sparkbolt.faces.ui.pages import (
 TREE_STATES = {"failed": "Failed", "late": "Late", "open": "Open, by holder", "acked": "Traced"}
 """The lists of trees, by the names in URLs."""
 OPEN_MAX = 2000
-"""So many open trees are grouped by who holds them."""
+"""How many open trees are grouped by their holders."""
 LETTER_LISTS = {"waiting": "Waiting", "all": "All"}
 RAW_CHARACTERS_MAX = 20_000
 RAW = "raw-value"
-"""The field of a form with the message as it came."""
+"""The field of a form with the original message."""
 
 
 async def trees_page(request: Request) -> Response:
@@ -108,7 +107,7 @@ def by_holder(stories: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def message_of(story: Mapping[str, Any]) -> str:
-    """What identifies a tree's message: its source and position, or its message id.
+    """The identity of a tree's message: its source and position, or its message id.
 
     >>> message_of({"source": "orders/3", "position": 41, "message_id": None})
     'orders/3@41'
@@ -119,7 +118,7 @@ def message_of(story: Mapping[str, Any]) -> str:
 
 
 def then_of(story: Mapping[str, Any]) -> str:
-    """What happens to the message of a failed tree, as words; empty if it is not known."""
+    """The outcome of a failed tree's message, as words; empty if it is unknown."""
     outcome = story.get("outcome")
     return outcome_words(MessageOutcome.of(outcome)) or "" if outcome else ""
 
@@ -151,7 +150,7 @@ async def tree_page(request: Request) -> Response:
 
 
 async def letters_page(request: Request) -> Response:
-    """``/topologies/ID/dead-letters``: those that wait for somebody, or all."""
+    """``/topologies/ID/dead-letters``: those that need an action, or all."""
     asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
     which, search = chosen(request, "show", LETTER_LISTS), request.query_params.get("q", "")
@@ -199,7 +198,7 @@ def raw_text(value: Any) -> str:
         ((_, text),) = value.items()
         try:
             value = base64.b64decode(str(text), validate=True).decode("utf-8", "backslashreplace")
-        except ValueError:  # not base64: it is shown as it is
+        except ValueError:  # not base64: it is shown unchanged
             value = text
     text = "none" if value is None else str(value)
     return text if len(text) <= RAW_CHARACTERS_MAX else text[:RAW_CHARACTERS_MAX] + CUT
@@ -212,7 +211,7 @@ async def letter_of(request: Request, id_: str, letter_id: str) -> dict[str, Any
     """One letter by its id.
 
     Raises:
-        HTTPException: there is none.
+        HTTPException: there is no such letter.
     """
     found: dict[str, Any] | None = await asking_of(request).ask(id_, "letter", letter=letter_id)
     if found is None:
@@ -221,7 +220,7 @@ async def letter_of(request: Request, id_: str, letter_id: str) -> dict[str, Any
 
 
 async def letter_page(request: Request) -> Response:
-    """``/topologies/ID/dead-letters/LETTER``: its story, its record, and what can be done with it."""
+    """``/topologies/ID/dead-letters/LETTER``: its story, its record, and its actions."""
     id_ = topology_of(request)
     document = await asking_of(request).document(id_)
     letter = await letter_of(request, id_, request.path_params["letter"])
@@ -231,7 +230,7 @@ async def letter_page(request: Request) -> Response:
 def letter_shown(
     request: Request, document: Any, letter: Mapping[str, Any], typed: Mapping[str, str], wrong: Mapping[str, str] = {}
 ) -> Response:
-    """The page of a letter; with what was typed, and what is wrong with it."""
+    """The page of a letter; with the input, and its errors."""
     values = letter["tuples"][0] if len(letter["tuples"]) == 1 else []
     fields = [
         (name, typed.get(f"field-{number}", value_text(value)), wrong.get(f"field-{number}"))

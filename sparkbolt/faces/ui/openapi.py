@@ -1,6 +1,6 @@
 """The OpenAPI document of the REST interface.
 
-Nothing is described by hand: operations come from rows, schemas from types and their docstrings.
+It follows from the code: operations come from rows, schemas from types and their docstrings.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Asking: how handlers of requests, which must not block, ask the Operator, which does.
+"""Asking: lets handlers of requests, which must not block, ask the Operator, which does.
 
-Rule 1: only what is in the list of topologies is asked for: a text from the network is never handed to the Operator as
-a name or a path.
-Rule 2: the same question is asked once at a time, and its answer serves for ``FRESH_SECS``.
-Rule 3: a handler waits for at most ``ANSWER_SECS``. A call that hangs keeps its thread; ``CALLS_MAX`` of them may, and
-``TOPOLOGY_CALLS_MAX`` about one topology, so that one that hangs does not keep others from being seen.
+Handlers ask only about topologies in the list: a text from the network never reaches the Operator as a name or a path.
+Concurrent requests share a question, and its answer serves for ``FRESH_SECS``. A handler waits for at most
+``ANSWER_SECS``. A call that hangs keeps its thread; the limits are ``CALLS_MAX``, and ``TOPOLOGY_CALLS_MAX`` for one
+topology, so that it does not block the others.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from sparkbolt.control.questions import QUESTIONS
 from sparkbolt.errors import SparkboltError
 
 FRESH_SECS = 1.0
-"""How long an answer serves others who ask the same."""
+"""How long an answer serves other requests of the same question."""
 ANSWER_SECS = 5.0
 """How long a handler waits; the Operator itself gives up a topology after its own ``ANSWER_SECS``."""
 CHANGE_SECS = 15.0
@@ -43,12 +42,12 @@ ANSWERS_MAX = 512
 """How many answers are kept at most."""
 
 UNSURE = "the change may still apply: check the topology before you try again"
-"""What is said of a change that was not answered in time."""
+"""The text about a change that was not answered in time."""
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _ALL = ""
-"""Stands for the question about all topologies."""
+"""The key of the question about all topologies."""
 
 
 class UnknownTopology(SparkboltError):  # noqa: N818  as ``InvalidTopology``
@@ -83,7 +82,7 @@ class Asking:
         self._running: dict[str, int] = {}
         self._told: set[str] = set()
 
-    # What is known.
+    # Questions.
 
     async def topologies(self, *, ended: bool = True) -> list[TopologyEntry]:
         """All topologies, as ``Operator.topologies`` lists them; then those of the checkpoints that were given."""
@@ -99,13 +98,13 @@ class Asking:
         """The entry of an id, or of a name: then of the one that runs, or else of the newest.
 
         Raises:
-            UnknownTopology: there is none.
+            UnknownTopology: there is no such topology.
             AmbiguousTopology: two of that name run.
         """
         return (await self._find(topology))[0]
 
     async def document(self, topology: str) -> TopologyDocument:
-        """As ``Operator.document``, with the entry's id as it is listed."""
+        """As ``Operator.document``, with the id from the list."""
         entry, _ = await self._find(topology)
         document = cast(TopologyDocument, await self.ask(topology, "document"))
         if document["entry"]["id"] == entry["id"]:
@@ -127,12 +126,12 @@ class Asking:
     # Changes.
 
     async def change(self, topology: str, verb: str, /, *, by: str, **arguments: Any) -> Answer:
-        """As ``Operator.change``; forgets what was known of the topology.
+        """As ``Operator.change``; forgets the stored answers about the topology.
 
-        A change is never shared: who asks twice changes twice.
+        A change is never shared: two requests change twice.
 
         Raises:
-            UnknownTopology: there is none of this id or name.
+            UnknownTopology: no topology has this id or name.
             AmbiguousTopology: two of that name run.
         """
         _, asked = await self._find(topology)
@@ -143,10 +142,10 @@ class Asking:
             with self._lock:
                 self._known = {key: known for key, known in self._known.items() if key[0] not in (asked, _ALL)}
 
-    # How.
+    # Calls.
 
     async def _listed(self) -> list[tuple[TopologyEntry, str]]:
-        """(entry, what the Operator knows it by)."""
+        """(entry, its name for the Operator)."""
         asked = self._shared((_ALL,), "the list of topologies", self._operator.topologies)
         entries, *opened = await asyncio.gather(asked, *map(self._opened, self._checkpoints))
         listed: list[tuple[TopologyEntry, str]] = [(entry, entry["id"]) for entry in entries]
@@ -194,7 +193,7 @@ class Asking:
         return await _result(future, ANSWER_SECS, what)
 
     def _start(self, asked: str, ask: Callable[[], T], key: tuple[Any, ...] | None = None) -> Future[T]:
-        """Call ``ask`` in a thread of its own, which does not keep the process from ending."""
+        """Call ``ask`` in a separate thread, which does not keep the process from ending."""
 
         def call() -> T:
             try:
@@ -231,7 +230,7 @@ class Asking:
 
 
 def id_of_place(id_: str) -> str:
-    """The id of a topology that is known by its checkpoint only: its place, as a text that may stand in a URL's path.
+    """The id of a topology that is known by its checkpoint only: its place, as a text that is valid in a URL's path.
 
     >>> id_of_place("words-1-1767262800"), id_of_place("/data/old words")
     ('words-1-1767262800', 'old_words-7a040573')

@@ -1,4 +1,4 @@
-"""Page routes: the URLs of all pages, and of what they are drawn with."""
+"""Page routes: the URLs of all pages, and of their styles, scripts and drawings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ONE = "/topologies/{topology}"
 
 
 class PageOptions(TypedDict):
-    """What ``make_app`` and ``serve`` are given to have pages."""
+    """Give it to ``make_app`` or ``serve`` to have pages."""
 
     routes: list[BaseRoute]
     page_error: ErrorHandler
@@ -32,7 +32,7 @@ def page_options() -> PageOptions:
 
 
 def login_form(request: Request, leads_to: str, wrong: str, status: int) -> Response:
-    """``/login``: asks for the token; ``wrong`` says what is wrong with the one that was typed."""
+    """``/login``: asks for the token; ``wrong`` is the error of the last input."""
     return rendered(request, "login.html", status=status, next=local_path(leads_to), wrong=wrong)
 
 

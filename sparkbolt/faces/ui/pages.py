@@ -1,8 +1,7 @@
-"""Pages: how a page is made from a template, and what becomes of an error.
+"""Pages: makes a page from a template, and an error page from an error.
 
-Rule 1: templates escape every value; a page works without JavaScript, and has no inline script or style.
-Rule 2: each page is a URL that can be sent to a colleague: what is chosen on it is in its query.
-Rule 3: an error page says what to do.
+Templates escape every value; a page works without JavaScript, and has no inline script or style. A page's URL contains
+all of its choices, so that you can send it to a colleague. An error page says what to do.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from sparkbolt.faces.ui.operator_calls import Asking, UnknownTopology
 from sparkbolt.version import __version__
 
 HEX = "~"
-"""What an id in a URL begins with that is written in hexadecimal digits."""
+"""The prefix of an id in a URL that is written in hexadecimal digits."""
 PAGE_ROWS = 50
 """How many rows a page of a list has."""
 WINDOWS = {"600": "10 min", "10800": "3 h", "86400": "1 day", ALL_TIME: "all time"}
@@ -77,7 +76,7 @@ def page_number(request: Request) -> int:
 
 
 def wanted_rows(request: Request) -> int:
-    """How many of the newest rows have to be asked for, to show this page and know whether there is another one."""
+    """How many of the newest rows to request, to show this page and know whether there is another one."""
     return PAGE_ROWS * page_number(request) + 1
 
 
@@ -89,13 +88,13 @@ def sliced(request: Request, newest_last: Sequence[Any]) -> Slice:
 
 
 def chosen(request: Request, name: str, among: Mapping[str, Any]) -> str:
-    """What the query chooses; the first choice if it chooses nothing, or something that is not there."""
+    """The choice in the query; the first choice if there is none, or an unknown one."""
     text = request.query_params.get(name, "")
     return text if text in among else next(iter(among))
 
 
 def asking_of(request: Request) -> Asking:
-    """Whom handlers ask."""
+    """The ``Asking`` of the handlers."""
     asking: Asking = request.app.state.asking
     return asking
 
@@ -179,7 +178,7 @@ def rendered(request: Request, template: str, *, status: int = 200, **values: An
 
 
 def trouble_of(entry: TopologyEntry, document: TopologyDocument | None) -> list[tuple[str, str]]:
-    """What is wrong with a topology: (``bad`` or ``warn``, a sentence that says what to do, where it is known)."""
+    """The problems of a topology: (``bad`` or ``warn``, a sentence with the remedy, if it is known)."""
     state = TopologyState(entry["state"])
     said: list[tuple[str, str]] = []
     if state is TopologyState.DEAD:
@@ -234,7 +233,7 @@ ERRORS = {
         "Reload the page in a few seconds. If the problem remains, check that its machine and directory are available.",
     ),
 }
-"""By status: the title of its page, and what to do."""
+"""By status: the title of its page, and a remedy."""
 
 
 def error_page(request: Request, error: Exception) -> Response:

@@ -1,9 +1,8 @@
 """Prometheus: ``/metrics``, made from documents at each scrape.
 
-Rule 1: names and units are as Prometheus advises: ``sparkbolt_``, seconds and bytes, ``_total`` for what only grows.
-Rule 2: totals are those since the first start with the checkpoint, so that a restart is no reset.
-Rule 3: the buckets of a histogram are always the same ones, whichever the document has.
-Rule 4: the label ``topology`` is the name; if two of one name run, the older ones' is their id.
+Names and units follow Prometheus's advice: ``sparkbolt_``, seconds and bytes, ``_total`` for counters. Totals start
+with the first start with the checkpoint, so that a restart is no reset, and a histogram always has the same buckets.
+The label ``topology`` is the name; if several with one name run, the older ones have their id instead.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ Samples = Iterable[tuple[Sequence[str], float | None]]
 
 @dataclass(frozen=True)
 class Measure:
-    """A metric: its name, what it means, its labels after ``topology``, and its samples of one topology."""
+    """A metric: its name, its meaning, its labels after ``topology``, and its samples of one topology."""
 
     name: str
     about: str
@@ -93,7 +92,7 @@ def prometheus_routes() -> list[Route]:
 
 
 async def metrics(request: Request) -> Response:
-    """All topologies that run, and which died or failed; OpenMetrics, with exemplars, for who asks for it."""
+    """All topologies that run, died or failed; OpenMetrics, with exemplars, if the scraper requests it."""
     asking: Asking = request.app.state.asking
     found: list[tuple[TopologyEntry, TopologyDocument | None]] = []
     for entry in listed(await asking.topologies()):
@@ -110,7 +109,7 @@ class Families(Collector):
     """The metrics of topologies: (entry, document; None if it is not known now)."""
 
     def __init__(self, topologies: Sequence[tuple[TopologyEntry, TopologyDocument | None]]) -> None:
-        """Tell of these topologies."""
+        """Report these topologies."""
         self._topologies = [
             (name, entry, found) for name, (entry, found) in zip(labels(topologies), topologies, strict=True)
         ]
@@ -156,7 +155,7 @@ class Families(Collector):
 
 
 def labels(topologies: Sequence[tuple[TopologyEntry, Any]]) -> list[str]:
-    """What the label ``topology`` of each is."""
+    """The label ``topology`` of each."""
     newest: dict[str, TopologyEntry] = {}
     for entry, _ in topologies:
         known = newest.get(entry["name"])
@@ -179,7 +178,7 @@ def _of_components(field: str, scale: float = 1, window: str = ALL_TIME) -> Call
 
 
 def _of_streams(field: str, *, came: bool, trees: bool = False) -> Callable[[TopologyDocument], Samples]:
-    """What went out by stream, what came in by sender and stream, or what became of spouts' trees by stream.
+    """Emitted tuples by stream, input by sender and stream, or the outcomes of spouts' trees by stream.
 
     The numbers of components that have counted nothing by stream yet have empty labels.
     """
@@ -355,7 +354,7 @@ def buckets(found: Iterable[Sequence[float]], slowest: dict[str, Any] | None = N
     """
     counts = [0.0] * (len(BUCKETS_SECS) + 1)
     for le_ms, count in found:
-        # The small share is for a bound that is one of ours but for its rounding.
+        # The small share is for a bound that differs from one of ours only by rounding.
         counts[bisect_left(BUCKETS_SECS, le_ms / 1000 * (1 - 1e-9))] += count
     bounds = [*map(floatToGoString, BUCKETS_SECS), "+Inf"]
     lines: list[Any] = []

@@ -51,7 +51,7 @@ def rest_routes() -> list[Route]:
 
 
 def operations(questions: list[TopologyQuestion], verbs: list[Verb]) -> list[Operation]:
-    """What the OpenAPI document describes."""
+    """The routes that the OpenAPI document describes."""
     stream = Row.of(changes)
     return [
         *(Operation("GET", f"/topologies{row.path}", row, row.answer) for row in questions),

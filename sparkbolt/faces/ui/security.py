@@ -1,10 +1,10 @@
-"""Security: who may ask, from which pages, and what a browser may make of the answer.
+"""Security: who may ask, from which pages, and how a browser may treat the answer.
 
 Rule 1: every request passes ``Guard``, before any handler; a handler may trust ``request.state.by`` and ``.form``.
-Rule 2: nothing is changed without the token: as ``Authorization: Bearer``, or by a session that was begun with it. A
-session's requests come from our own pages: their ``Origin`` is ours, and they carry the session's CSRF token.
+Rule 2: every change needs the token: as ``Authorization: Bearer``, or through a session that began with it. A session's
+requests come from our own pages: their ``Origin`` is ours, and they carry the session's CSRF token.
 Rule 3: secrets are compared in constant time, and are never part of a URL.
-Rule 4: texts of requests and exceptions are told as values of JSON or as plain text, never as HTML.
+Rule 4: texts of requests and exceptions are sent as values of JSON or as plain text, never as HTML.
 Rule 5: a ``Host`` that is not ours is refused, so that no other site's name leads a browser here (DNS rebinding).
 """
 
@@ -42,7 +42,7 @@ TOKEN_CHARACTERS_MIN = 16
 READING = ("GET", "HEAD")
 CHANGING = ("POST", "PUT", "PATCH", "DELETE")
 OPEN_PATHS = ("/login", "/static/")
-"""What is shown to everyone: the form that asks for the token, and what it is drawn with."""
+"""The public paths: the form that asks for the token, and its styles."""
 BODY_TYPES = ("application/json", "application/x-www-form-urlencoded")
 """A page of another site cannot send the first without asking, and the second is a form, which has a CSRF token."""
 
@@ -61,7 +61,7 @@ ANSWER_HEADERS = {
 
 
 class DeniedRequest(Exception):  # noqa: N818  it is an answer
-    """A request that is not answered: the status, and a sentence that says what to do."""
+    """A request that is refused: the status, and a sentence with the remedy."""
 
     def __init__(self, status: int, sentence: str) -> None:
         """Answer with ``status`` and ``sentence``."""
@@ -71,10 +71,10 @@ class DeniedRequest(Exception):  # noqa: N818  it is an answer
 
 
 class Sessions:
-    """Sessions of browsers: cookies that only who knows the token can make. Nothing is kept, so a restart ends none."""
+    """Sessions of browsers: cookies that only the token can make. Nothing is stored, so a restart ends no session."""
 
     def __init__(self, token: str, *, clock: Callable[[], float] = time.time) -> None:
-        """Make and check sessions of those who know ``token``; another token ends all of them.
+        """Make and check the sessions of ``token``; another token ends all of them.
 
         Raises:
             ConfigError: the token is too short.
@@ -112,7 +112,7 @@ class Sessions:
 
 
 def host_of(authority: str) -> str:
-    """The host of ``HOST[:PORT]``, in lower case, without a port and a last dot; empty if it is none.
+    """The host of ``HOST[:PORT]``, in lower case, without a port and a last dot; empty if it is invalid.
 
     >>> host_of("LocalHost:8088"), host_of("[::1]:80"), host_of("a.example.")
     ('localhost', '::1', 'a.example')
@@ -138,7 +138,7 @@ def local_path(path: str) -> str:
 
 
 class Guard:
-    """ASGI middleware: refuses what must not be answered, and tells handlers who asks.
+    """ASGI middleware: refuses invalid requests, and passes the user's name to handlers.
 
     It sets in ``request.state``: ``by`` (who asks, for the topology's events), ``may_change`` (whether the token or a
     session was given), ``session`` and ``csrf`` (texts; empty without a session), ``form`` (a dict of a form's fields).
@@ -276,7 +276,7 @@ async def json_body(request: Request) -> Any:
     """The JSON of a request's body; an empty object without one, or for a form, which has a CSRF token only.
 
     Raises:
-        HTTPException: 400; it is no JSON.
+        HTTPException: 400; it is not JSON.
     """
     text = await request.body()
     if not text or request.state.form:
@@ -291,7 +291,7 @@ def form_fields(body: bytes) -> dict[str, str]:
     """The fields of a form; of one that is given twice the last.
 
     Raises:
-        DeniedRequest: it is no form.
+        DeniedRequest: it is not a form.
     """
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX))
@@ -300,10 +300,10 @@ def form_fields(body: bytes) -> dict[str, str]:
 
 
 def refused(scope: Scope, refusal: DeniedRequest) -> Response:
-    """The answer to a request that was refused, as each interface tells errors; pages lead to the login."""
+    """The answer to a refused request, in the error format of each interface; pages lead to the login."""
     path: str = scope["path"]
     headers = {"www-authenticate": 'Bearer realm="sparkbolt"'} if refusal.status == 401 else {}
-    # What was sent and not read must not be taken for the next request.
+    # Sent bytes that were not read must not count as the next request.
     headers |= {"connection": "close"} if refusal.status in (400, 408, 413) else {}
     if path.startswith("/api/v1/"):
         return storm_error(refusal.status, refusal.sentence, headers)
@@ -317,13 +317,13 @@ def refused(scope: Scope, refusal: DeniedRequest) -> Response:
 
 
 def storm_error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
-    """An error as Storm's interface tells it: ``error`` is the status with its name, ``errorMessage`` a sentence."""
+    """An error as in Storm's interface: ``error`` is the status with its name, ``errorMessage`` a sentence."""
     name = "Server Error" if status == 500 else HTTPStatus(status).phrase  # as Storm's server calls it
     return JsonAnswer({"error": f"{status} {name}", "errorMessage": sentence}, status, headers)
 
 
 def problem(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
-    """An error as our own interface tells it: the problem details of RFC 9457."""
+    """An error as in our own interface: the problem details of RFC 9457."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": sentence}
     return JsonAnswer(body, status, headers, media_type="application/problem+json")
 

@@ -1,8 +1,7 @@
-"""Serve: the application as a process that listens.
+"""Serve: runs the application as a process that listens.
 
-Rule 1: it listens on loopback unless told otherwise; elsewhere nothing is shown without the token.
-Rule 2: the token's file is of mode 0600, and it is the only place where it is kept.
-Rule 3: a client that does not complete its request's head within ``HEAD_SECS_MAX`` is cut off.
+By default it listens on loopback; on any other address nothing is shown without the token. The token is stored only in
+its file, of mode 0600. A client that does not complete its request's head within ``HEAD_SECS_MAX`` is disconnected.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def serve(
         port: the port; 0 takes a free one.
         home: where topologies are registered; None: ``SPARKBOLT_HOME``, or the user's own default.
         checkpoints: paths or URLs of checkpoints that are shown besides.
-        token: what changes need; None: ``SPARKBOLT_UI_TOKEN``, or the one that is kept in the home.
+        token: the token that changes need; None: ``SPARKBOLT_UI_TOKEN``, or the one that is stored in the home.
         open_files: opens a checkpoint for reading.
         private: whether reading needs the token too.
         allowed_hosts: names of this server beside ``host``, without ports.
@@ -95,7 +94,7 @@ def serve(
 
 
 def _look_at(operator: Operator, checkpoints: Sequence[str], say: Callable[[str], None]) -> None:
-    """Tell which checkpoints are none."""
+    """Report paths that are not checkpoints."""
     for place in checkpoints:
         try:
             operator.find(place)
@@ -138,7 +137,7 @@ def server_config(app: Starlette, host: str, port: int) -> uvicorn.Config:
 
 
 class PatientProtocol(H11Protocol):
-    """uvicorn's HTTP, with an end to its patience: it waits for ever for a request's head."""
+    """uvicorn's HTTP with a timeout for a request's head, for which uvicorn waits without a limit."""
 
     _head: asyncio.TimerHandle | None = None
 
@@ -197,7 +196,7 @@ def kept_token(directory: Path | None) -> str:
     """
     if directory is None:
         return secrets.token_urlsafe(32)
-    path = directory / f"ui-token-{getpass.getuser()}"  # a shared home has users who cannot read each other's
+    path = directory / f"ui-token-{getpass.getuser()}"  # users of a shared home cannot read each other's files
     LocalFiles(str(directory), private=True).create(path.name, f"{secrets.token_urlsafe(32)}\n".encode())
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as file:
         if os.fstat(file.fileno()).st_mode & 0o077:

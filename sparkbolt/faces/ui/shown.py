@@ -1,9 +1,7 @@
-"""Shown: numbers, times and sizes as people read them on a page.
+"""Shown: formats numbers, times and sizes for a page.
 
-Rule 1: a value that is unknown is written as a dash, never as 0.
-Rule 2: a time is written in UTC, inside an element that names the moment, so that a browser can show its own time too.
-Rule 3: everything is escaped here or by the templates: what this module returns as ``Markup`` contains no value that
-came from outside.
+An unknown value is a dash, never 0. A time is in UTC, in an element that has the exact moment, so that a browser can
+show its own time too. ``Markup`` from this module contains no value from outside that is not escaped.
 """
 
 from __future__ import annotations
@@ -105,7 +103,7 @@ def span(value: float | None) -> str:
 
 
 def utc(time_ms: float | None) -> datetime | None:
-    """A moment, or None if there is none, or if no calendar has it."""
+    """A moment, or None if there is none, or if it is outside of the calendar."""
     if time_ms is None:
         return None
     try:

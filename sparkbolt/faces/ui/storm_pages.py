@@ -1,10 +1,9 @@
 """Storm's pages: the values of Storm's REST interface, made from documents.
 
-Rule 1: the names and types are Storm's (docs/STORM-UI-REST-API.md of Storm 2, and its ``UIHelpers``): latencies and
-capacities are strings of three decimals, sizes are megabytes, uptimes are ``1d 2h 3m 4s`` and seconds beside it.
-Rule 2: what Sparkbolt has no like of (slots, CPU that is assigned, profilers) is there, as the zero or the empty value
-that Storm gives without it.
-Rule 3: numbers are of the window that was asked for. Beside Storm's windows any number of seconds may be asked for.
+The names and types are Storm's (docs/STORM-UI-REST-API.md of Storm 2, and its ``UIHelpers``): latencies and capacities
+are strings of three decimals, sizes are megabytes, uptimes are ``1d 2h 3m 4s`` with the seconds beside it. Fields
+without a counterpart in Sparkbolt (slots, assigned CPU, profilers) have Storm's zero or empty value. Numbers belong to
+the requested window, which may also be any number of seconds.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ ERROR_CHARACTERS_MAX = 200
 SAMPLING_PERCENT = 10
 MEGABYTE = 1 << 20
 FIRST_PORT = 6700
-"""Storm tells its workers apart by ports from here on; ours have none, and are numbered."""
+"""The first port of Storm's workers; ours have no ports, and are numbered."""
 
 STATUS = {
     TopologyState.STARTING: "ACTIVE",
@@ -50,7 +49,7 @@ STATUS = {
     TopologyState.FAILED: "FAILED",
     TopologyState.DEAD: "DEAD",
 }
-"""Storm's word for each state. It has none for the last two: they are no word of its own, so that nobody takes them for
+"""Storm's word for each state. It has none for the last two: they have words of ours, so that nobody takes them for
 well."""
 
 Json = dict[str, Any]
@@ -89,10 +88,10 @@ def window_hint(window: str) -> str:
 
 
 def listed(entries: Iterable[TopologyEntry]) -> list[TopologyEntry]:
-    """The topologies that Storm would list: those that run, and those that should.
+    """The topologies that Storm would list: those that run, and those that should run.
 
-    These are, of a name of which none runs, the newest if it is dead or has failed: a check that asks what runs would
-    not miss it otherwise.
+    If no topology of a name runs, the newest of that name should run if it is dead or has failed: a monitoring check
+    would not notice otherwise that it is missing.
     """
     entries = list(entries)
     running = [entry for entry in entries if TopologyState.of(entry["state"]).runs]
@@ -110,8 +109,8 @@ def listed(entries: Iterable[TopologyEntry]) -> list[TopologyEntry]:
 def window_of(document: TopologyDocument, window: str, series: SeriesDocument) -> WindowDocument:
     """The sums of a window that the document has not, from the history over it.
 
-    What components emitted, executed, acked and failed is counted from the history. How that is shared among
-    streams and tasks, what was transferred, and latencies are taken from the smallest of Storm's windows around it.
+    The emitted, executed, acked and failed tuples of components come from the history. Their distribution over
+    streams and tasks, transferred tuples and latencies come from the smallest of Storm's windows around it.
     """
     around = document["windows"].get(_around(window)) or document["windows"].get(ALL_TIME) or empty_window(window)
     shares: dict[str, dict[str, float]] = {}
@@ -164,7 +163,7 @@ def _scaled(numbers: Any, shares: dict[str, float]) -> Any:
 
 
 def empty_window(window: str) -> WindowDocument:
-    """A window of which nothing is known."""
+    """A window without data."""
     return salvage(WindowDocument, {"window": window})
 
 
@@ -185,7 +184,7 @@ def megabytes(document: TopologyDocument, *processes: str) -> float:
 
 
 def memory_of(document: TopologyDocument) -> Json:
-    """What Storm tells of a topology's resources: ours asks Spark for none, and uses what it uses."""
+    """The fields of a topology's resources in Storm: ours requests none from Spark."""
     on_heap, off_heap = megabytes(document, "jvm"), megabytes(document, "driver", "worker")
     return {
         "requestedMemOnHeap": 0.0,
@@ -202,7 +201,7 @@ def memory_of(document: TopologyDocument) -> Json:
 
 
 def alive_secs(entry: TopologyEntry, now_ms: int) -> int:
-    """For how long it runs, or ran; 0 if it is known by its checkpoint only, which does not tell its start."""
+    """For how long it runs, or ran; 0 if it is known by its checkpoint only, which does not record its start."""
     if not entry["started_ms"]:
         return 0
     until = entry["ended_ms"] if entry["ended_ms"] is not None else now_ms
@@ -210,7 +209,7 @@ def alive_secs(entry: TopologyEntry, now_ms: int) -> int:
 
 
 def head_of(document: TopologyDocument, now_ms: int) -> Json:
-    """What the list of topologies and a topology's page both tell."""
+    """The fields that the list of topologies and a topology's page share."""
     entry = document["entry"]
     tasks = sum(component["parallelism"] for component in document["components"] if component["kind"] != "system")
     secs = alive_secs(entry, now_ms)
@@ -250,7 +249,7 @@ def workers_of(document: TopologyDocument) -> list[tuple[str, int]]:
 
 
 def worker_pages(document: TopologyDocument, now_ms: int) -> list[Json]:
-    """Its workers. Any worker may run any task, and tasks move between them, so all are told of the first worker."""
+    """Its workers. Any worker may run any task, and tasks move between them, so the first worker has all of them."""
     workers = workers_of(document)
     entry, secs = document["entry"], alive_secs(document["entry"], now_ms)
     tasks = {each["id"]: each["parallelism"] for each in document["components"] if each["kind"] != "system"}
@@ -294,7 +293,7 @@ def error_page(error: ErrorDocument, entry: TopologyEntry, now_ms: int) -> Json:
 
 
 def last_error(errors: Sequence[ErrorDocument], component: str, entry: TopologyEntry, now_ms: int) -> Json:
-    """The newest error of a component, as its line in a topology's page tells it; empty values if there is none."""
+    """The newest error of a component, as a line in a topology's page; empty values if there is none."""
     own = [error for error in errors if error["component"] == component]
     if not own:
         empty = {"lastError": "", "errorHost": "", "errorPort": None, "errorWorkerLogLink": ""}
@@ -305,12 +304,12 @@ def last_error(errors: Sequence[ErrorDocument], component: str, entry: TopologyE
 
 
 def counts(numbers: Numbers | TaskNumbers | StreamNumbers) -> Json:
-    """What every page tells of what was emitted."""
+    """The fields of every page about emitted tuples."""
     return {name: numbers[name] for name in ("emitted", "transferred", "acked", "failed")}
 
 
 def executions(numbers: Numbers | TaskNumbers | StreamNumbers) -> Json:
-    """What every page tells of what a bolt executed."""
+    """The fields of every page about the tuples that a bolt executed."""
     return {
         "executed": numbers["executed"],
         "executeLatency": decimal(numbers["execute_latency_ms"]),

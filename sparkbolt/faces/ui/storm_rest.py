@@ -1,8 +1,7 @@
 """Storm's REST interface: the paths below ``/api/v1/`` that monitoring agents read, and four actions.
 
-Rule 1: names, types and errors are Storm's; ``docs/rest.md`` lists what differs.
-Rule 2: a change needs the token, which Storm's does not; a change that is refused is an error, as Storm's are.
-Rule 3: JSONP is refused: with it every page of every site could read what is shown to this browser.
+Names, types and errors are Storm's; ``docs/rest.md`` lists the differences. Unlike Storm, a change needs the token, and
+JSONP is refused: with it every page of every site could read these values in this browser.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def _answering(page: Page) -> Callable[[Request], Awaitable[Response]]:
     return answer
 
 
-# ---- what a request says
+# ---- the parts of a request
 
 
 def _asking(request: Request) -> Asking:
@@ -100,13 +99,13 @@ async def _window(request: Request, document: TopologyDocument) -> WindowDocumen
         sentence = f"window={window!r} is not {ALL_TIME} or a number of seconds up to {WINDOW_SECS_MAX}"
         raise HTTPException(400, sentence)
     until_ms = document["now"]["time_ms"]
-    # Rounded, so that all who ask within a step share the answer.
+    # Rounded, so that all requests within a step share the answer.
     since_ms = (until_ms - int(window) * 1000) // 10_000 * 10_000
     return window_of(document, window, await _asking(request).series(_id(request), since_ms))
 
 
 async def _documents(request: Request) -> list[TopologyDocument]:
-    """The documents of what Storm would list. One whose topology hangs is left out for now."""
+    """The documents of the topologies that Storm would list, without those that hang at present."""
     asking = _asking(request)
     found = []
     for entry in listed(await asking.topologies()):
@@ -121,7 +120,7 @@ async def _documents(request: Request) -> list[TopologyDocument]:
 
 
 async def cluster_summary(request: Request) -> Json:
-    """The sums of all topologies. A worker is a slot; Spark starts workers as they are needed, so none is free."""
+    """The sums of all topologies. A worker is a slot; Spark starts workers on demand, so none is free."""
     documents = await _documents(request)
     tasks = sum(head_of(each, 0)["tasksTotal"] for each in documents)
     workers = [worker for each in documents for worker in workers_of(each)]
@@ -223,7 +222,7 @@ def _supervisors(documents: list[TopologyDocument], now_ms: int) -> list[Json]:
 
 
 async def history_summary(request: Request) -> Json:
-    """The ids of all topologies that are known, those that have ended too."""
+    """The ids of all known topologies, including ended ones."""
     return {"topo-history": [entry["id"] for entry in await _asking(request).topologies()]}
 
 
@@ -231,7 +230,7 @@ async def history_summary(request: Request) -> Json:
 
 
 async def topology_summary(request: Request) -> Json:
-    """The topologies that run, and those that died or failed and were not started again."""
+    """The topologies that run, and those that died or failed and were not restarted."""
     now_ms = _now_ms(request)
     pages = [head_of(each, now_ms) for each in await _documents(request)]
     return {"topologies": pages, "schedulerDisplayResource": False}
@@ -295,7 +294,7 @@ def _storms(name: str) -> str:
 
 
 async def _options(request: Request, verb: Verb) -> Json:
-    """What the body says, such as ``rebalanceOptions``."""
+    """The content of the body, such as ``rebalanceOptions``."""
     body = await json_body(request)
     if not isinstance(body, dict):
         raise HTTPException(400, "the body is not a JSON object")

@@ -61,14 +61,14 @@ def topology_page(document: TopologyDocument, window: WindowDocument, now_ms: in
 
 
 def _windows(document: TopologyDocument, asked: WindowDocument) -> list[WindowDocument]:
-    """All windows: first the one that was asked for, since readers take the first; otherwise from short to long."""
+    """All windows: first the requested one, since readers take the first; otherwise from short to long."""
     names = [*WINDOWS_SECS, ALL_TIME]
     own = [document["windows"].get(name) or empty_window(name) for name in names if name != asked["window"]]
     return [*own, asked] if asked["window"] == ALL_TIME else [asked, *own]
 
 
 def _topology_stats(document: TopologyDocument, window: WindowDocument) -> Json:
-    """The sums of a topology: of all components what was emitted, of the spouts what became of their trees."""
+    """The sums of a topology: the emitted tuples of all components, and the outcomes of the spouts' trees."""
     spouts = {component["id"] for component in document["components"] if component["kind"] == "spout"}
     numbers = window["components"]
     trees = [numbers[id_] for id_ in spouts if id_ in numbers]
@@ -139,7 +139,7 @@ def _sent(component: ComponentDocument, window: WindowDocument, name: str) -> li
 
 
 def _came(component: ComponentDocument, window: WindowDocument, name: str) -> list[Json]:
-    """A count, or a mean, by stream that came in."""
+    """A count, or a mean, by input stream."""
     streams = [each for each in window["streams"] if each["component"] == component["id"] and each["sender"]]
     found = []
     for each in streams:
@@ -255,7 +255,7 @@ def _outputs(window: WindowDocument, component: str, *, spout: bool) -> list[Jso
 
 
 def _executor(document: TopologyDocument, component: ComponentDocument, task: TaskNumbers, now_ms: int) -> Json:
-    """One task: each of ours is an executor of its own."""
+    """One task: each task is one executor."""
     number = component["first_task"] + task["task"]
     id_, secs = f"[{number}-{number}]", alive_secs(document["entry"], now_ms)
     line: Json = {

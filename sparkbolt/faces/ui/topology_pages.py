@@ -1,6 +1,6 @@
 """Topology pages: all topologies, one of them, one component, its micro-batches, lag, settings and log.
 
-Rule: everything is asked through ``Asking``; nothing here computes a number that a document has.
+Everything comes from ``Asking``; nothing here computes a number that a document has.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _a_second(name: str) -> Reading:
 
 
 def topology_charts(series: SeriesDocument) -> list[Chart]:
-    """Throughput, latency, what waits, what fails, micro-batches and memory over time."""
+    """Throughput, latency, waiting and failed messages, micro-batches and memory over time."""
     points, events = series["points"], series["events"]
     times = [point["time_ms"] for point in points]
 
@@ -229,7 +229,7 @@ async def component_page(request: Request) -> Response:
 
 
 def readers_of(document: TopologyDocument, component: str) -> list[tuple[str, StreamSubscription]]:
-    """Who subscribes to a component: (bolt, subscription)."""
+    """The subscribers of a component: (bolt, subscription)."""
     return [
         (other["id"], way)
         for other in document["components"]
@@ -302,7 +302,7 @@ def part_colours(names: Sequence[str]) -> dict[str, str]:
 
 
 async def lag_page(request: Request) -> Response:
-    """``/topologies/ID/kafka``: what is not finished, by partition, and over time."""
+    """``/topologies/ID/kafka``: unfinished messages, by partition, and over time."""
     asking, id_ = asking_of(request), topology_of(request)
     document = await asking.document(id_)
     reach = chosen(request, "since", SPANS_SECS)
@@ -347,7 +347,7 @@ def lag_charts(series: SeriesDocument, spouts: Sequence[ComponentDocument]) -> l
 
 
 async def settings_page(request: Request) -> Response:
-    """``/topologies/ID/settings``: what applies, and what can be changed."""
+    """``/topologies/ID/settings``: the settings in force, and which of them you can change."""
     document = await asking_of(request).document(topology_of(request))
     settings = document["settings"]
     changeable = [(key, setting, settings.get(setting.field)) for key, setting in SETTINGS.items()]

@@ -103,7 +103,7 @@ class AcksAreDurable(Checker):
         super().__init__(facts)
         self._keys: dict[tuple[int, Any], int] = {}
         self._former: set[tuple[int, Any]] = set()
-        """Messages of lives that ended while the driver went on: it fails those that are not emitted again."""
+        """Messages of lives that ended while the driver continued: it fails those that are not emitted again."""
         self._acked: set[int] = set()
         self._failed: set[int] = set()
         self._told: set[int] = set()
@@ -116,7 +116,7 @@ class AcksAreDurable(Checker):
         self._keys.clear()
 
     def begun(self, plan: MicroBatchPlan, records: Records) -> None:
-        """Record which tree stands for which message id."""
+        """Record the message id of a tree."""
         for entry, pairs in records.items():
             for place, (record, message_id) in enumerate(pairs):
                 if record.tracked:
@@ -134,7 +134,7 @@ class AcksAreDurable(Checker):
             self._failed |= set(verdict.failed) | (acked & self._letters)
 
     def told(self, driver: Driver) -> None:
-        """Check the verdicts of which spouts are about to be notified."""
+        """Check the verdicts that spouts are about to receive."""
         if not driver.coordinator.lane.tracked:
             return
         for number, buffer in driver.coordinator.buffers.items():
@@ -340,7 +340,7 @@ class ProgressRises(Checker):
         self._now_ms = plan.now_ms
 
     def life_began(self, driver: Driver) -> None:
-        """Check the life's number, and what was promoted before."""
+        """Check the life's number, and the earlier promotions."""
         if driver.coordinator.life <= self._life:
             self.broken(f"life {driver.coordinator.life} begins after life {self._life}")
         self._life = driver.coordinator.life
@@ -369,7 +369,7 @@ class ProgressRises(Checker):
 
 
 class MemoryIsBounded(Checker):
-    """The memory in use depends on what is open, not on what was ever read."""
+    """The memory in use depends on the open trees, not on all messages that were ever read."""
 
     promise = "memory is bounded"
 
@@ -464,7 +464,7 @@ class Checkers:
         self._tell("committed", plan, outcome, verdict)
 
     def _look_for_outages(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome) -> None:
-        """Derive from what was seen of bolts which outages the ledger must know after this commit."""
+        """Derive, from the observations of bolts, the outages that the ledger must know after this commit."""
         facts, topology = self.facts, self.facts.subject.topology
         fails = [fail for seen in outcome.sightings for fail in seen.fails]
         facts.fails = {fail.key: fail for fail in one_fail_each(fails)}

@@ -1,6 +1,6 @@
-"""Checker: what a checker is, and what all checkers know.
+"""Checker: the base of all checkers, and the facts that they share.
 
-A checker only watches. It trusts what was committed and the deliveries and acks that it has seen, never what the ledger
+A checker only watches. It trusts committed data and the deliveries and acks that it has seen, never the ledger's
 reports about itself.
 """
 
@@ -26,7 +26,7 @@ from sparkbolt.wire.verdicts import KeptRows
 from sparkbolt.worker.state.task_state import DictStore
 
 TRIES_IN_VAIN_MAX = 20
-"""A bolt that raised Unavailable for all its input in this many micro-batches in a row counts as away for ever."""
+"""After so many micro-batches in a row with only Unavailable a bolt counts as permanently unavailable."""
 
 Records = Mapping[Entry, Sequence[tuple[Any, Any]]]
 """(record, message id) of the entries of ``Spout`` tasks."""
@@ -71,7 +71,7 @@ class Facts:
     fails: Mapping[int, Fail] = field(default_factory=dict)
     """For each failed tree of the last committed micro-batch the fail; of several, the one that the acker reports."""
     left_out: dict[int, Exclusion] = field(default_factory=dict)
-    """By micro-batch of a transactional topology: the trees that failed in it, of which nothing may be left."""
+    """By micro-batch of a transactional topology: the trees that failed in it, which must leave nothing behind."""
     outages: Outages = field(default_factory=Outages)
     """The bolts that are unavailable after the last commit, whatever drivers have died since."""
     in_vain: dict[str, int] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Facts:
 
     @property
     def away(self) -> str | None:
-        """A bolt that is unavailable for ever, so that trees that wait for it never finish; None if there is none."""
+        """A permanently unavailable bolt, so that trees that wait for it never finish; None if there is none."""
         return next((bolt for bolt, tries in self.in_vain.items() if tries >= TRIES_IN_VAIN_MAX), None)
 
     def where(self, key: int) -> str:
@@ -133,7 +133,7 @@ class Checker:
         """Called when all spark_tasks of a micro-batch have run."""
 
     def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
-        """Called when a micro-batch is committed; ``verdict`` is what must become of its trees."""
+        """Called when a micro-batch is committed; ``verdict`` is the required outcome of its trees."""
 
     def wrote(self, component: str, txid: int, rows: Sequence[Any]) -> None:
         """Called when a committer gets the rows of a micro-batch."""
@@ -142,7 +142,7 @@ class Checker:
         """Called when a micro-batch is promoted, by the driver that has committed it."""
 
     def idle(self, driver: Driver, now_ms: int, due_ms: int | None) -> None:
-        """Called when there is nothing to do now; the engine would sleep until ``due_ms``, or for ever if None."""
+        """Called when there is nothing to do now; the engine would sleep until ``due_ms``, without a limit if None."""
 
     def ended(self, driver: Driver) -> None:
         """Called when everything is finished."""

@@ -1,4 +1,4 @@
-"""Commits: checks what leaves the topology by its committers, against the rows of the committed execution."""
+"""Commits: checks the rows that leave the topology through its committers against those of the committed execution."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class CommitsAreExact(Checker):
         """Start without rows."""
         super().__init__(facts)
         self._due: dict[tuple[int, str], int] = {}
-        """By txid and component: how many rows must come."""
+        """By txid and component: how many rows must arrive."""
         self._last: dict[str, tuple[int, int]] = {}
-        """By component: the last txid that came, and the number of the life in which it came."""
+        """By component: the last txid that arrived, and the number of its life."""
         self._life = 0
 
     def life_began(self, driver: Driver) -> None:
@@ -33,7 +33,7 @@ class CommitsAreExact(Checker):
         self._life += 1
 
     def committed(self, plan: MicroBatchPlan, outcome: MicroBatchOutcome, verdict: ExpectedVerdict) -> None:
-        """Note what must come."""
+        """Note the rows that must arrive."""
         for part in outcome.kept:
             place = txid_of(plan.micro_batch_id), part.component
             self._due[place] = self._due.get(place, 0) + len(part.rows)

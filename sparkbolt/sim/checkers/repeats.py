@@ -1,4 +1,4 @@
-"""Repeats: checks that what runs twice does the same twice."""
+"""Repeats: checks that work which runs twice does the same twice."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Retries: checks that each retry comes at its time and under its number, and that the engine wakes for it.
+"""Retries: checks that each retry happens at its time and under its number, and that the engine wakes for it.
 
-Due times are computed here, from the committed failures and the policy; the engine is not asked.
+Due times are computed here, from the committed failures and the policy, without the engine.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class RetriesAreInTime(Checker):
     ) -> None:
         cause, forgiven = self._failures.get(key, (Cause.TIMEOUT, False))
         if cause in AWAY or (forgiven is None and cause == Cause.TIMEOUT):
-            return  # the wait depends on how often its source was away in a row, or on which task held the tree
+            return  # the wait depends on the outages of its source in a row, or on the task that held the tree
         if component not in self._once and forgiven:
             self._due[place] = now_ms + self._forgiven_ms.get(key, 0), attempt
         elif component not in self._once and cause not in FINAL and policy.allows(attempt):
@@ -138,7 +138,7 @@ class RetriesAreInTime(Checker):
         self._due[place] = now_ms + wait_ms, attempt + (0 if forgiven else 1)
 
     def idle(self, driver: Driver, now_ms: int, due_ms: int | None) -> None:
-        """Check that the engine wakes when something is due, and not for what it cannot do."""
+        """Check that the engine wakes when something is due, and only for work that it can do."""
         if due_ms is not None and due_ms <= now_ms:
             self.broken(f"there was nothing to do, but something is said to be due {now_ms - due_ms} ms ago")
         if not self._due:
@@ -181,7 +181,7 @@ class RetriesAreInTime(Checker):
                 yield _of_spout(entry, message_id), entry.attempt
 
     def _message(self, key: int) -> tuple[Any, int] | None:
-        """Return the message that a tree stands for, and the number of its attempt."""
+        """Return the message of a tree, and the number of its attempt."""
         if key in self._records:
             return self._records[key]
         task, sequence = split_key(key)

@@ -27,7 +27,7 @@ from sparkbolt.sim.observer import Sightings, TreeStep
 
 @dataclass
 class ExpectedVerdict:
-    """What must become of trees with one micro-batch."""
+    """The required outcomes of trees in one micro-batch."""
 
     acked: U64 = field(default_factory=empty_u64)
     """Keys of acked trees: ``uint64[trees]``, ascending."""
@@ -88,7 +88,7 @@ class Trees:
         return ExpectedVerdict(whole, frozenset(failed))
 
     def _settle(self, sightings: Sequence[Sightings], started: U64) -> dict[int, dict[int, int]]:
-        """Count deliveries and acks; return what is left of the trees that begin, and changes in the open ones.
+        """Count deliveries and acks; return the rest of the trees that begin, and changes in the open ones.
 
         Args:
             sightings: The records of the attempts that count.
@@ -139,7 +139,7 @@ class Trees:
                 self._ended.add(key)
 
     def story(self, key: int) -> list[str]:
-        """Return what happened to a tree, line by line; empty if nothing was recorded."""
+        """Return the story of a tree, line by line; empty if nothing was recorded."""
         root = mix64(key)
         return [f"micro-batch {hop.micro_batch_id}: {hop.words}" for hop in self.hops if hop.root == root]
 
@@ -155,7 +155,7 @@ def _among(rising: U64, key: int) -> bool:
 
 
 def expand(ranges: Sequence[tuple[int, int, int]], known: U64) -> tuple[U64, list[tuple[int, int, int]]]:
-    """Return the keys that ranges stand for, and the ranges whose number of trees is wrong.
+    """Return the keys in ranges, and the ranges whose number of trees is wrong.
 
     Args:
         ranges: (first key, last key, number of trees), from a promotion.

@@ -1,12 +1,12 @@
-"""Start hook: lets Spark's Python processes import PySpark from where it is installed, not from Spark's zip of it.
+"""Start hook: lets Spark's Python processes import PySpark from its installation, not from Spark's zip of it.
 
 Spark puts ``pyspark.zip`` first on the module search path of each process that it starts. Nothing in it is compiled,
-and Python never keeps what it compiles from a zip: each process would spend most of a second on that.
-Rule 1: only the zip that is part of the very installation of PySpark that is also on the path is left out.
-Rule 2: a ``sitecustomize`` of the machine or of the user is run as without this one.
+and Python never stores bytecode for a zip, so each process would spend most of a second on compiling. Only the zip of
+the very PySpark installation that is also on the path is left out, and a ``sitecustomize`` of the machine or of the
+user still runs.
 
-It is apart from everything because Python imports it by its name, at the start of each process that has this directory
-on its ``PYTHONPATH``; it imports nothing but what Python has imported by then.
+Python imports this module by its name, at the start of each process that has this directory on its ``PYTHONPATH``; it
+imports only modules that Python has imported by then.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib.util import module_from_spec
 
 
 def without_zips(path: list[str]) -> list[str]:
-    """A module search path without what Spark's pip package has twice: PySpark and py4j, zipped and installed.
+    """A module search path without the duplicates of Spark's pip package: PySpark and py4j, zipped and installed.
 
     Args:
         path: as ``sys.path``.
@@ -37,7 +37,7 @@ def _is_spare(entry: str, home: str) -> bool:
     """Whether an entry of the path has nothing that the installation of PySpark at ``home`` does not give."""
     directory, name = os.path.split(entry)
     if directory == os.path.join(home, "jars"):
-        return True  # Spark adds a jar of its own; it has no Python in it, and Python would read its whole index
+        return True  # Spark adds its own jar; it contains no Python, and Python would read its whole index
     if directory != os.path.join(home, "python", "lib"):
         return False
     version = name.removeprefix("py4j-").removesuffix("-src.zip")

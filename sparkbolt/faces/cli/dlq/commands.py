@@ -1,11 +1,7 @@
 """Commands: ``sparkbolt dlq`` lists and shows dead letters, and replays them into a topology.
 
-Rule 1: letters are read and never changed; the ids of replayed letters are stored beside them.
-Rule 2: a letter is noted as replayed only after it is durable at its target: after a crash between the two steps it may
-be replayed twice, but is never lost.
-Rule 3: a letter that cannot be replayed unchanged is left out and reported; it is never replayed in another form.
-Rule 4: a line that is not a valid letter is reported by every command, and no tuples are written to where the letters
-are.
+``control.letters.stores`` has the rules of a replay. Every command reports lines that are not valid letters, and writes
+no tuples to the place of the letters.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Summary: the lines about messages that were set aside: how many, where they are, and how to replay them.
 
-Rule: every command that is shown can be copied as it is.
+You can copy every command in them as it is.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Commands for topologies that run elsewhere: to see them, and to change them."""
+"""Commands that show and change topologies that run in other processes."""

@@ -1,10 +1,9 @@
 """Detaching: ``sparkbolt run --detach``.
 
-Rule 1: the topology runs in a process of its own, in a session of its own, with no terminal: closing the terminal or
-Ctrl-C there does not reach it. SIGTERM ends it as Ctrl-C ends ``run``.
-Rule 2: whoever started it waits until it is up, has failed or has finished. A pipe tells, which also ends if the
-process dies without a word.
-Rule 3: its log goes to files. What does not come from Python, such as a crash of the interpreter, is in ``NAME.out``.
+The topology runs in a process and a session of its own, without a terminal, so that neither a closed terminal nor
+Ctrl-C there reaches it; SIGTERM ends it as Ctrl-C ends ``run``. The command waits on a pipe until the topology is up,
+has failed or has finished. The log goes to files; output that does not come from Python, such as a crash of the
+interpreter, is in ``NAME.out``.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from sparkbolt.faces.cli.program import RunOutcome
 
 READY_ENV = "SPARKBOLT_READY"
-"""In the environment of a detached process: the number of the file descriptor to which it tells how it came up."""
+"""In the environment of a detached process: the file descriptor to which it writes the result of its start."""
 UP_SECS_MAX = 300.0
 """How long it is waited until a topology is up."""
 LINES_SHOWN = 15
@@ -45,7 +44,7 @@ _OWN_OPTIONS = ("--detach", "--log-dir")
 
 
 def start_detached(topology: Topology, given: Sequence[str], log_dir: str | None, log_format: LogFormat) -> int:
-    """Start a topology in a process of its own, wait until it is up or has failed, and say which.
+    """Start a topology in a separate process, wait until it is up or has failed, and report which.
 
     Args:
         topology: the topology.
@@ -57,7 +56,7 @@ def start_detached(topology: Topology, given: Sequence[str], log_dir: str | None
         0 if it is up; its exit code if it has ended already; 4 if it is not up yet.
     """
     directory = os.path.abspath(log_dir) if log_dir is not None else log_directory(topology.name)
-    with TopologyLog(directory, topology.name, log_format) as log:  # also refuses what the child could not say
+    with TopologyLog(directory, topology.name, log_format) as log:  # the child cannot report these refusals
         directory = log.directory
     listening, telling = os.pipe()
     out = os.path.join(directory, f"{quote(topology.name, safe='')}.out")
@@ -116,9 +115,9 @@ def _show_end(name: str, directory: str, out: str, code: int) -> None:
 
 
 def await_word(pipe: int, timeout_secs: float) -> str | None:
-    """What a detached process says: ``up``, ``finished``, ``stopped`` or ``failed``, and a text.
+    """The message of a detached process: ``up``, ``finished``, ``stopped`` or ``failed``, and a text.
 
-    It is empty if the process has died, and None if it has said nothing in time.
+    It is empty if the process has died, and None if there is no message in time.
     """
     until, said = time.monotonic() + timeout_secs, b""
     while b"\n" not in said:
@@ -166,7 +165,7 @@ def log_directory(name: str) -> str:
 
 
 def _remove_old(logs: str) -> None:
-    """Keep the newest ``LOGS_MAX`` logs, and those that are written."""
+    """Keep the newest ``LOGS_MAX`` logs, and those that are still written."""
     with suppress(OSError):
         known = sorted((entry for entry in os.scandir(logs) if entry.is_dir()), key=lambda one: -_written(one.path))
         for entry in known[LOGS_MAX:]:
@@ -181,7 +180,7 @@ def _written(directory: str) -> float:
 
 @contextmanager
 def ready(display: Display) -> Iterator[Display]:
-    """In a detached process: a display that logs and tells how the topology came up; elsewhere ``display`` itself."""
+    """In a detached process, a display that logs and reports the result of the start; otherwise ``display``."""
     told, log = os.environ.pop(READY_ENV, None), current_log()
     if told is None or log is None:
         yield display
@@ -199,25 +198,25 @@ def ready(display: Display) -> Iterator[Display]:
 
 
 class Detached(PlainLines):
-    """Writes its lines to the log, and tells once how the topology came up."""
+    """Writes its lines to the log, and reports once the result of the start."""
 
     logs = True
 
     def __init__(self, log: TopologyLog, telling: int) -> None:
-        """Tell to the file descriptor ``telling``, which is closed then."""
+        """Report to the file descriptor ``telling``, and close it."""
         super().__init__()
         self._log = log
         self._level = "INFO"
         self._telling: int | None = telling
 
     def look(self, running: RunningTopology) -> None:
-        """Tell when the topology is up."""
+        """Report that the topology is up."""
         super().look(running)
         if self.waits_for is None and self._telling is not None and running.trouble is None:
             self.tell("up", "")
 
     def summary(self, outcome: RunOutcome) -> None:
-        """Tell how it ended, if it was never up."""
+        """Report how it ended, if it was never up."""
         self._level = "ERROR" if outcome.kind == RunEnd.FAILED else "INFO"
         super().summary(outcome)
         self.tell(outcome.kind, f"after {outcome.elapsed_s:.1f} s")
@@ -230,7 +229,7 @@ class Detached(PlainLines):
         self._log.write(self._level, line)
 
     def tell(self, word: str, text: Any) -> None:
-        """Tell how the topology came up; only the first word counts."""
+        """Report the result of the start; only the first report counts."""
         telling, self._telling = self._telling, None
         if telling is not None:
             with suppress(OSError):

@@ -1,6 +1,6 @@
-"""Asking: whom a command asks, and in whose name.
+"""The ``Operator`` that commands ask, and the user in whose name they ask.
 
-Rule: commands ask an ``Operator`` and nothing else; a name that nothing has is wrong use (exit code 2).
+Commands ask nothing else; an unknown name is wrong use (exit code 2).
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def entry_of(operator: Operator, topology: str) -> TopologyEntry:
     """The entry of a topology.
 
     Raises:
-        WrongUseError: there is none, or several, of that name.
+        WrongUseError: no topology, or more than one, has that name.
     """
     with named():
         return operator.find(topology)
 
 
 def by() -> str:
-    """Who asks: the user of this process."""
+    """The user of this process, who asks."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):
@@ -64,7 +64,7 @@ def now_ms() -> int:
 
 
 def told(answer: Answer) -> int:
-    """Print what has become of a request, and return the exit code: 1 if it was refused."""
+    """Print the answer to a request, and return the exit code: 1 if it was refused."""
     if answer["refused"]:
         print(f"sparkbolt: {plain(answer['text'])}", file=sys.stderr)
         return EXIT_FAILED

@@ -21,7 +21,7 @@ NEEDS_A_LOOK = (TopologyState.DEAD, TopologyState.FAILED)
 
 
 def worth_showing(entries: Iterable[TopologyEntry]) -> list[TopologyEntry]:
-    """Those that run, and the newest run of each other name if it failed or died."""
+    """The running ones, and the newest run of each other name if it failed or died."""
     known = list(entries)
     newest: dict[str, TopologyEntry] = {}
     for entry in known:
@@ -41,7 +41,7 @@ def runs(entry: TopologyEntry) -> bool:
 
 
 def list_lines(entries: Sequence[TopologyEntry], now_ms: int, width: int) -> list[str]:
-    """The lines of ``sparkbolt list``: a row for each topology, and below it where it is and what is wrong with it."""
+    """The lines of ``sparkbolt list``: a row for each topology, and below it its place and its problem."""
     doubled = _names_that_are_doubled(entries)
     rows: list[tuple[Cell, ...]] = []
     for entry in entries:
@@ -68,7 +68,7 @@ def _since(entry: TopologyEntry, now_ms: int) -> str:
 
 
 def _names_that_are_doubled(entries: Iterable[TopologyEntry]) -> set[str]:
-    """Names that do not say which topology is meant: more than one of that name is shown."""
+    """Ambiguous names: more than one topology of that name is shown."""
     names = [entry["name"] for entry in entries]
     return {name for name in names if names.count(name) > 1}
 
@@ -103,7 +103,7 @@ def top_sheet(entries: Sequence[TopologyEntry], now_ms: int) -> Sheet:
 
 
 def top_line(entry: TopologyEntry, now_ms: int) -> str:
-    """One topology as a plain line, for output that is no terminal."""
+    """One topology as a plain line, for output that is not a terminal."""
     gist = entry["gist"]
     lag = "unknown" if gist["lag"] is None else f"{gist['lag']:,}"
     return (

@@ -1,7 +1,6 @@
 """Serving: ``sparkbolt ui``.
 
-Rule: its packages are an extra; without them every other command works. It is apart from ``actions``, because it knows
-what the server may raise.
+Its packages are an extra; without them every other command works.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def component_lines(document: TopologyDocument, component: str, window: str, now
 
 
 def stats_json(document: TopologyDocument, component: str | None, window: str) -> dict[str, Any]:
-    """What ``--json`` prints: the numbers of one window, and what is so now.
+    """The output of ``--json``: the numbers of one window, and the present state.
 
     Raises:
         WrongUseError: the topology has no such component.

@@ -1,7 +1,6 @@
 """Tailing: ``sparkbolt tail``, the log of a topology.
 
-Rule 1: no line is shown twice, and none is skipped, also while files are rotated.
-Rule 2: nothing in a line can command the terminal.
+Each line is shown exactly once, also while files are rotated, and nothing in a line can control the terminal.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def follow(
     show: Callable[[Sequence[LogLine]], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Show lines as they come, until the topology has ended."""
+    """Show new lines, until the topology has ended."""
     quiet = 0
     while True:
         lines = source.more()
@@ -98,7 +97,7 @@ def follow(
 
 
 class Newest:
-    """The lines of a log: the newest, and then those that come."""
+    """The lines of a log: the newest, and then new ones."""
 
     def __init__(self, operator: Operator, entry: TopologyEntry, component: str | None, search: str) -> None:
         """Follow the files if they are on this machine, otherwise ask again and again."""
@@ -145,7 +144,7 @@ def without_known(known: Sequence[LogLine], new: Sequence[LogLine], *, whole: bo
         known: lines that were shown.
         new: lines that were read later.
         whole: whether ``new`` may also begin before the end of ``known`` by any number of lines; otherwise it begins
-            with what was written while ``known`` was read.
+            with the lines that were written while ``known`` was read.
     """
     for count in range(min(len(known), len(new)), 0, -1):
         if list(known[-count:]) == list(new[:count]):

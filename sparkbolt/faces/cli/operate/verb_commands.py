@@ -1,7 +1,7 @@
-"""Changes: the commands of ``VERBS``.
+"""The commands that follow from ``VERBS``.
 
-Rule: the answer is a sentence; the exit code is 0 if it was accepted and 1 if it was refused. ``kill --wait`` waits for
-the end: 0 if nothing was left, 4 if something is left for replay.
+A command prints the topology's answer; its exit code is 0 for accepted and 1 for refused. ``kill --wait`` waits for the
+end: 0 if nothing was left, 4 if something is left for replay.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def await_end(
 
 
 def _is_leaving(entry: TopologyEntry) -> bool:
-    """Whether a topology has ended and the command that ran it has not: its exit code is still to come."""
+    """Whether a topology has ended but its command has not, so that the exit code is not known yet."""
     ours = bool(entry["command"]) and entry["exit_code"] is None
     return ours and gone(process_of(entry)) is False
 

@@ -1,7 +1,7 @@
-"""``sparkbolt list``, ``stats`` and ``top``, once or again and again.
+"""``sparkbolt list``, ``stats`` and ``top``, once or repeatedly.
 
-On a terminal a picture is drawn again in its place; elsewhere lines are written one after the other, so that they can
-be kept. Ctrl-C ends it, with exit code 0.
+On a terminal a picture is redrawn in place; elsewhere lines are written one after the other. Ctrl-C ends it, with exit
+code 0.
 """
 
 from __future__ import annotations
@@ -100,12 +100,12 @@ def stats(
     if not watch:
         show(look())
         return EXIT_FINISHED
-    first = look()  # a wrong name is told before anything is drawn
+    first = look()  # a wrong name is reported before anything is drawn
     return again_and_again(first, look, every, headed=not json)
 
 
 def window_name(document: TopologyDocument, given: str | None) -> str:
-    """The name of the window that is asked for; by default the last ten minutes, if they were measured."""
+    """The name of the requested window; by default the last ten minutes, if they were measured."""
     if given is None:
         return FIRST_WINDOW if FIRST_WINDOW in document["windows"] else ALL_TIME
     return ALL_TIME if given == "all" else given
@@ -143,10 +143,10 @@ def again_and_again(
     headed: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Show what ``look`` returns, again and again, until Ctrl-C.
+    """Show the result of ``look`` repeatedly, until Ctrl-C.
 
     Args:
-        first: what it returned first.
+        first: its first result.
         look: returns the lines to show; an error of it is shown instead, and it is called again.
         every_secs: the time between two looks; None for the default.
         headed: whether plain output gets the time as a line above each picture.
