@@ -21,7 +21,7 @@ from sparkbolt.control.documents import TopologyState
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.display import Display, JsonLines, PlainLines
 from sparkbolt.faces.cli.program import Limits, perform
-from sparkbolt.spark import running_on_spark
+from sparkbolt.spark import supervisor
 from sparkbolt.worker.activity import Hangs
 from tests.spark import operated
 from tests.spark.asked import Asked
@@ -102,7 +102,7 @@ def test_ctrl_c_drains_and_is_exit_code_0(spark: Any, tmp_path: Path, capsys: py
 def test_ctrl_c_breaks_off_a_call_that_hangs_and_the_next_run_does_its_micro_batch_again(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running_on_spark, "Hangs", lambda: Hangs(hung_secs=3.0))
+    monkeypatch.setattr(supervisor, "Hangs", lambda: Hangs(hung_secs=3.0))
     go = tmp_path / "go"
 
     def run(display: Display) -> int:
