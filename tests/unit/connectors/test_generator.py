@@ -92,6 +92,19 @@ def test_an_item_of_another_shape_is_a_bad_record() -> None:
     assert good == (1, ["ok"])
 
 
+def test_a_list_that_a_generator_uses_again_for_each_item_gives_each_item_its_own_values() -> None:
+    def one_list() -> Iterator[list[int]]:
+        row = [0]
+        for number in range(3):
+            row[0] = number
+            yield row
+
+    spout = GeneratorSpout(one_list, outputs=["n"])
+    spout.prepare(context(1))
+    ((_, columns),) = spout.read_columns(Range(0, "generator-0", 0, 3))
+    assert [list(column) for column in columns] == [[0, 1, 2]]
+
+
 class Numbers(GeneratorSpout):
     def __init__(self) -> None:
         super().__init__(list, outputs=["n"])

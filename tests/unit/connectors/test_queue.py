@@ -9,12 +9,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from pika import BasicProperties
 
 from sparkbolt import RetryPolicy, TopologyBuilder, bolt
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import Config
 from sparkbolt.connectors.decoder import Decoder
-from sparkbolt.connectors.rabbitmq.rabbitmq_link import Link
+from sparkbolt.connectors.rabbitmq.rabbitmq_link import DeliveryId, Disposition, Link, RabbitMQDelivery
 from sparkbolt.errors import ConfigError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import BadMessage, QueueSpout, RabbitMQSpout
@@ -141,6 +142,30 @@ def test_a_message_that_does_not_fit_the_fields_is_given_up_and_those_behind_it_
     assert task.spout._heard == [("given up", 2), ("confirm", 1), ("confirm", 3)]
     assert task.spout.open_messages == 0
     engine.close()
+
+
+def test_whatever_values_of_raises_gives_up_one_delivery_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Keyed(RabbitMQSpout):
+        outputs = ["value", "tenant"]
+
+        def values_of(self, delivery: RabbitMQDelivery) -> Sequence[Any]:
+            return [delivery.body, delivery.properties.headers["tenant"]]
+
+    settled: list[tuple[DeliveryId, Disposition]] = []
+    deliveries = [
+        RabbitMQDelivery(DeliveryId(0, tag), b"x", "", "jobs", False, BasicProperties(headers=headers))
+        for tag, headers in enumerate([{"tenant": "a"}, {}, {"tenant": "c"}], 1)
+    ]
+    monkeypatch.setattr(Link, "start", lambda link: None)
+    monkeypatch.setattr(Link, "take", lambda link, limit: (0, deliveries))
+    monkeypatch.setattr(Link, "want", lambda link, count: None)
+    monkeypatch.setattr(Link, "settle", lambda link, delivered, verdict: settled.append((delivered, verdict)))
+    spout, collector = Keyed("amqp://localhost/", "jobs"), Collector()
+    spout.open(TopologyContext("t", "jobs", 0, 1, 1, Config()))
+    spout.next_tuple(collector)
+    assert [delivered.tag for delivered in collector.emitted] == [1, 3]
+    assert settled == [(DeliveryId(0, 2), Disposition.REJECT)]
+    assert "KeyError: 'tenant'" in collector.reported[0]
 
 
 def test_verdicts_for_messages_of_a_lost_connection_are_dropped_and_counted(caplog: pytest.LogCaptureFixture) -> None:

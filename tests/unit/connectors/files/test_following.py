@@ -113,6 +113,21 @@ def test_a_plan_is_read_of_the_file_that_it_meant_or_fails(tmp_path: Path, caplo
     assert "does not exist any more" in caplog.text
 
 
+def test_a_file_that_was_emptied_before_it_was_read_fails_what_was_planned(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    header = 30 * "a comment of many words\n"
+    append(log, header, "1,10", "2,20")
+    tail = Tail(log)
+    tail.now += 1
+    ranges = tail.plan()
+    log.write_text("3,30\n")
+    assert tail.lines_of(ranges) == []
+    log.write_text(header)
+    assert tail.lines_of(ranges) == []
+    assert "emptied, compressed or moved" in tail.failed[0]
+    assert "was emptied before it was read" in tail.failed[-1]
+
+
 @pytest.mark.parametrize("header", ["id,amount\n", 20 * "a comment of many words\n"])
 @pytest.mark.parametrize("grown", [1, 500])
 def test_a_file_that_was_emptied_begins_anew_and_what_was_not_read_is_counted(
@@ -136,6 +151,23 @@ def test_a_file_that_was_emptied_begins_anew_and_what_was_not_read_is_counted(
     tail.start()
     append(log, "and more")
     assert tail.read() == ["and more"]
+
+
+def test_a_file_that_was_emptied_while_the_driver_was_down_begins_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = tmp_path / "a.log"
+    append(log, "header", *range(100))
+    tail = Tail(log)
+    tail.read()
+    for turn in range(2):
+        log.write_text("header\nnew\n")
+        tail.start()
+        assert tail.read() == ["header", "new"], turn
+        append(log, *range(100))
+        tail.read()
+    assert caplog.text.count("was emptied or written anew since") == 2
+    assert f"look for them in a copy beside it, such as {log}.1" in caplog.text
 
 
 def test_what_copytruncate_leaves_is_read_of_the_copy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -46,6 +46,19 @@ def test_what_was_planned_before_a_rotation_is_read_from_the_copy(
     assert (tail.read(), tail.failed) == (["new"], [])
 
 
+def test_of_copies_that_differ_where_it_was_planned_none_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    header = 600 * "#"  # longer than what identifies a file
+    append(log, header, "b")
+    tail = Tail(log)
+    tail.plan(1)
+    (rest,) = tail.plan()
+    copied_and_emptied(log)
+    (tmp_path / "app.log.2").write_text(f"{header}\nx\n")
+    assert tail.lines_of([rest]) == []
+    assert len(tail.failed) == 1
+
+
 @pytest.mark.parametrize("content", ["x\nb\nc\n", "a\nbbb\n", "a\n"])
 def test_a_file_with_another_beginning_or_other_lines_is_no_copy(tmp_path: Path, content: str) -> None:
     log = tmp_path / "app.log"

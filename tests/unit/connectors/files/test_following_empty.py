@@ -50,6 +50,17 @@ def test_a_file_that_stays_empty_is_planned_once_and_not_again_after_a_restart(t
     assert mark in tail.progress
 
 
+def test_a_mark_is_read_without_a_line_though_its_file_has_one_by_then(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.touch()
+    tail = Tail(log)
+    planned = tail.plan()
+    append(log, "one")
+    assert tail.lines_of(planned) == []
+    assert tail.read() == ["one"]
+    assert not tail.failed
+
+
 @pytest.mark.parametrize("is_down", [True, False])
 def test_a_file_that_was_emptied_and_then_rotated_is_read_in_its_new_content(tmp_path: Path, is_down: bool) -> None:
     log = tmp_path / "a.log"
@@ -64,6 +75,35 @@ def test_a_file_that_was_emptied_and_then_rotated_is_read_in_its_new_content(tmp
     if is_down:
         tail.start()
     assert sorted(tail.read()) == ["four", "three"]
+    tail.start()
+    assert tail.read() == []
+
+
+def test_a_file_is_empty_between_two_rotations_and_loses_no_line(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    append(log, 0)
+    tail = Tail(log)
+    found = tail.read()
+    for number in range(1, 6):
+        rotate(log)
+        log.touch()
+        found += tail.lines_of(tail.plan())
+        append(log, number)
+    assert sorted(found + tail.read()) == list("012345")
+
+
+def test_without_times_of_creation_a_mark_is_dropped_once_its_file_has_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparkbolt.connectors.files.plain_file._statx", lambda: None)
+    log = tmp_path / "a.log"
+    log.touch()
+    tail = Tail(log)
+    tail.read()
+    append(log, "one")
+    rotate(log)
+    tail.start()
+    assert tail.read() == ["one"]
     tail.start()
     assert tail.read() == []
 

@@ -92,6 +92,18 @@ def test_a_file_is_known_in_any_folder_and_under_any_link(tmp_path: Path) -> Non
     assert tail.read() == ["four"]
 
 
+def test_a_restart_goes_on_in_the_last_content_of_a_file_that_was_emptied(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    append(log, HEADER, *range(1000))
+    tail = Tail(log)
+    tail.read()
+    log.write_text("# a comment\n")
+    assert tail.read() == ["# a comment"]
+    append(log, HEADER.removeprefix("# a comment\n"), *range(2000))
+    tail.start()
+    assert len(tail.read()) == 59 + 1 + 2000
+
+
 @settings(deadline=None, max_examples=60)
 @given(seed=st.integers(0, 1 << 30))
 def test_each_line_of_equal_files_comes_once_wherever_they_are_moved(
@@ -159,6 +171,23 @@ def test_a_file_that_is_replaced_by_a_copy_is_read_again(tmp_path: Path) -> None
     append(new, 50, 51)
     new.rename(log)
     assert tail.read() == [*map(str, range(52))]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("budget", [1, 7, 50])
+def test_nothing_of_a_line_that_was_read_is_planned_when_its_file_is_gone(
+    tmp_path: Path, suffix: str, budget: int
+) -> None:
+    path, lines = tmp_path / f"a{suffix}", ["a line", "another", "x" * 100, "the last line"]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    path.write_bytes(gzip.compress(data) if suffix else data)
+    tail = Tail(path)
+    found: list[str] = []
+    while len(found) < len(lines):
+        tail.now += 1
+        found += tail.lines_of(tail.plan(budget))
+    assert found == lines
+    assert tail.plan(budget) == []
 
 
 def test_a_system_that_records_no_times_of_creation_knows_files_by_their_inodes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
@@ -43,3 +44,11 @@ def test_columns_hold_the_same_as_rows(tmp_path: Path) -> None:
         else:
             rows += [(p, list(values)) for p, *values in zip(chunk[0], *chunk[1], strict=True)]
     assert sorted(rows, key=str) == sorted(spout.read(range_), key=str)
+
+
+def test_deep_nesting_is_a_bad_record(tmp_path: Path) -> None:
+    path = tmp_path / "deep.jsonl"
+    path.write_text("[" * 200_000 + "\n" + json.dumps({"a": 1}) + "\n")
+    deep, good = JsonLinesSpout(path, outputs=["a"]).read(Range(0, str(path), 0, path.stat().st_size))
+    assert isinstance(deep, BadRecord)
+    assert good == (200_001, [1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import tracemalloc
 from pathlib import Path
@@ -35,6 +36,12 @@ def test_a_hole_before_a_line_costs_no_line_and_no_memory(tmp_path: Path, budget
     tracemalloc.stop()
     assert found == [(0, "one"), (HOLE + 4, "two")]
     assert peak < HOLE / 2
+
+
+def test_a_hole_in_a_compressed_copy_costs_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.log.1.gz"
+    path.write_bytes(gzip.compress(bytes(HOLE) + b"one\ntwo\n"))
+    assert drain(TextSpout(path), 1 << 20, 2)[0] == [(0, "one"), (HOLE + 4, "two")]
 
 
 def test_nul_bytes_at_the_start_of_any_line_are_skipped_and_others_are_kept(tmp_path: Path) -> None:

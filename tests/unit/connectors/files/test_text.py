@@ -225,6 +225,18 @@ def test_a_zstandard_file_is_read_over_all_its_frames(tmp_path: Path) -> None:
     assert drain(TextSpout(path), 300_000, 2)[0] == naive(data)
 
 
+def test_an_error_of_the_system_is_not_taken_for_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"one\n"))
+
+    def stale(*arguments: object) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(unpacking.UnpackedFile, "_read", stale)
+    with pytest.raises(OSError, match="Input/output"):
+        list(TextSpout(path).read_columns(Range(0, str(path), 0, 4)))
+
+
 def test_a_followed_file_gives_a_line_once_its_newline_is_there(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     spout = TextSpout(path, follow=True)

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import itertools
 import lzma
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,11 +15,13 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkbolt import TopologyBuilder, bolt
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.api.config import Config
 from sparkbolt.api.ranges import Range
 from sparkbolt.connectors.files import unpacked_file as unpacking
-from sparkbolt.spouts import TextSpout
+from sparkbolt.sim.engine import LocalEngine
+from sparkbolt.spouts import JsonLinesSpout, TextSpout
 from tests.unit.connectors.files.test_text import by_columns, by_rows, drain, naive
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -118,6 +121,27 @@ def test_any_damage_ends_at_the_same_position_for_every_reader(
         for position, line in expected:
             assert by_columns(spout, [Range(0, str(path), position, position + 1)]) == [(position, line)]
         spout.cleanup()
+
+
+def test_a_damaged_file_of_json_lines_is_one_dead_letter_and_no_number_is_cut(tmp_path: Path) -> None:
+    path, seen = tmp_path / "a.gz", []
+    packer = zlib.compressobj(wbits=31)
+    cut = packer.compress(b'{"n": 1}\n{"n": 2}\n1234') + packer.flush(zlib.Z_SYNC_FLUSH)
+    path.write_bytes(cut)
+
+    @bolt(outputs=[])
+    def look(tup):  # type: ignore[no-untyped-def]
+        seen.append(tup["n"])
+
+    builder = TopologyBuilder("t")
+    builder.set_spout("rows", JsonLinesSpout(path, ["n"]))
+    builder.set_bolt("look", look).shuffle_grouping("rows")
+    engine = LocalEngine(builder.build())
+    while engine.step() is not None:
+        pass
+    metrics = engine.ledger.metrics.of("rows")
+    assert (metrics.acked, metrics.dead_letters) == (2, 1)
+    engine.close()
 
 
 @pytest.mark.parametrize("follow", [True, False])

@@ -162,6 +162,17 @@ def test_the_messages_of_kafka_and_rabbitmq_are_the_json_of_json_lines() -> None
 
 
 @pytest.mark.parametrize(
+    ("keys", "said"),
+    [({1: "a", "1": "b"}, "1 and '1'"), ({None: 1, "null": 2}, "None and 'null'"), ({True: 1, "true": 2}, "True and ")],
+)
+def test_an_object_with_two_equal_keys_fails_its_tuple_alone(tmp_path: Path, keys: Any, said: str) -> None:
+    bolt = JsonLinesBolt(tmp_path)
+    bolt.prepare(context(0))
+    with pytest.raises(TypeError, match=f"^JSON cannot hold {said}.* as keys of one object"):
+        bolt.execute(tup(n=[{"deep": keys}]), None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     "value", [
         float("nan"), {1, 2}, object(), "\ud800", pd.NaT, np.datetime64("NaT"), np.timedelta64(5, "ns"),
         np.datetime64("2024-02-29T12:00:00.123456789"), np.datetime64(10**9, "D"),

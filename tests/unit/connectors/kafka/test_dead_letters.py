@@ -10,7 +10,7 @@ import pytest
 
 from sparkbolt.api.dead_letters import Attempt, DeadLetter, RawMessage
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
-from sparkbolt.connectors.kafka.kafka_dead_letters import KafkaDeadLetters, read_topic
+from sparkbolt.connectors.kafka.kafka_dead_letters import KafkaDeadLetters, letter_of, message_of, read_topic
 from sparkbolt.control.letters.topic import LetterTopic
 from sparkbolt.spouts.kafka import MockKafka
 
@@ -41,6 +41,13 @@ def test_a_letter_that_is_too_long_for_its_topic_is_written_shorter_and_holds_up
     assert found["never"].raw is None
     assert found["never"].note.startswith("the message of 30000 bytes is not here")
     assert found["never"].last.reason == "ValueError: no"
+
+
+def test_half_a_character_in_a_reason_keeps_no_letter_from_being_written():
+    broken = letter("a", reason="KeyError: '\ud800'")
+    message = message_of(broken)
+    assert dict(message.headers)["__streams.errors.message"] == b"KeyError: '\\ud800'"
+    assert letter_of(message) == broken
 
 
 def test_a_letter_without_its_message_is_not_replayed_as_an_empty_one(kafka):

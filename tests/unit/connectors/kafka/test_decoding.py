@@ -134,6 +134,12 @@ def test_protobuf_is_decoded_into_its_class(registry):
     assert shaped(own, [Message(data, 1)]) == [(1, [3, "ann"])]
 
 
+def test_a_registry_that_is_away_is_no_fault_of_the_message():
+    own = spout(value="avro", outputs=["customer"], schema_registry={"url": "http://127.0.0.1:9", "max.retries": 0})
+    with pytest.raises(SourceUnavailable, match="the schema registry is away"):
+        shaped(own, [Message(b"\0\0\0\0\1abc", 1)])
+
+
 @pytest.fixture
 def answering() -> Iterator[Callable[[int, Any], str]]:
     """Starts a registry that gives one answer to every question; returns its URL."""

@@ -120,6 +120,23 @@ def test_finished_messages_that_are_not_stored_with_the_offset_are_told(kafka, n
     assert f"would process up to {1000 - kept + 2000} finished messages again" in caplog.text
 
 
+def test_who_starts_over_where_another_topology_was_takes_nothing_as_finished_from_it(kafka, name):
+    kafka.produce(name, ["a", "b", "c", "d"], kafka_partition=0)
+    theirs = Owner("audit/orders", "audit")
+    store_all(kafka.brokers, name, {0: Stored(0, theirs, [(1, 3)])})
+    own = spout(kafka.brokers, name, stop_at_end=True, start={f"{name}/0": 0}, other_topology="start_over")
+    run_to_end(topology(name, own))
+    assert [row["line"] for row in SEEN[name]] == ["a", "b", "c", "d"]
+
+
+def test_latest_passes_over_what_was_there_and_a_later_start_does_not_take_it_anew(kafka, name):
+    kafka.produce(name, ["old"], kafka_partition=0)
+    run_to_end(topology(name, spout(kafka.brokers, name, start="latest", stop_at_end=True)))
+    kafka.produce(name, ["while nobody looked"], kafka_partition=0)
+    run_to_end(topology(name, spout(kafka.brokers, name, start="latest", stop_at_end=True)))
+    assert [row["line"] for row in SEEN[name]] == ["while nobody looked"]
+
+
 def test_a_thread_that_outlives_its_spout_tells_nothing_old(kafka, name, monkeypatch):
     class Store:
         told: list[int] = []

@@ -12,6 +12,7 @@ from sparkbolt import Config
 from sparkbolt.api.components import TopologyContext
 from sparkbolt.bolts import KafkaBolt
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
+from sparkbolt.errors import ConfigError
 
 OUT_OF_ORDER = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "a gap", fatal=True)
 PURGED = KafkaError(KafkaError._PURGE_QUEUE)
@@ -103,3 +104,8 @@ def test_after_a_fatal_error_another_producer_takes_over(made, heard_in, monkeyp
     failed = ["under way", "as it breaks"] if heard_in == "poll" else ["under way"]
     assert heard.failed == failed, "each tuple is failed once, and not by an exception of its own besides"
     assert heard.acked == (["before", "behind", "after"] if heard_in == "produce" else ["before", "after"])
+
+
+def test_a_client_that_reports_errors_alone_is_refused():
+    with pytest.raises(ConfigError, match="a tuple is acked when its message is"):
+        KafkaBolt("localhost:1", "words", client={"delivery.report.only.error": True})

@@ -6,12 +6,13 @@ import time
 
 import pytest
 
-from sparkbolt import Bolt, RetryPolicy
+from sparkbolt import Bolt, DeadLetter, RetryPolicy
 from sparkbolt.api.components import Spout
 from sparkbolt.api.config import Config
+from sparkbolt.api.dead_letters import Attempt
 from sparkbolt.api.topology import TopologyBuilder
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
-from sparkbolt.connectors.kafka.kafka_dead_letters import READ_SECS, message_of, read_topic
+from sparkbolt.connectors.kafka.kafka_dead_letters import READ_SECS, letter_of, message_of, read_topic
 from sparkbolt.faces.cli import main
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.spouts import TextSpout
@@ -128,3 +129,12 @@ def test_dead_letters_of_any_spout_go_to_a_topic(kafka, name, tmp_path, capsys):
     assert "jobs[0] message 'job-7', 1 attempt" in capsys.readouterr().out
     assert main(["dlq", "replay", where, "--spout", "jobs"]) == 1
     assert "0 letter(s) replayed, 0 tuple(s); 1 could not be" in capsys.readouterr().err
+
+
+def test_the_letter_of_a_message_that_is_gone_is_not_replayed_as_an_empty_one():
+    attempt = Attempt(1, "root", "fail", "no", "keep", 0, 3, None, 40)
+    letter = DeadLetter("ab", "t", "1", "messages", 0, (attempt,), source="orders/2", position=17, note="it is gone")
+    message = message_of(letter)
+    assert dict(message.headers)["__streams.errors.offset"] == b"17"
+    assert letter_of(message) == letter
+    assert letter_of(message).raw is None

@@ -11,13 +11,17 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError
 
 from sparkbolt.api.ranges import Range
+from sparkbolt.connectors.kafka import broker_watcher as watching
+from sparkbolt.connectors.kafka import offset_planner as planning
 from sparkbolt.connectors.kafka.broker_watcher import Watcher, Wish
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_cluster import BrokersAwayError, Cluster, topic_exists
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
-from sparkbolt.connectors.kafka.offset_planner import OffsetPlanner
+from sparkbolt.connectors.kafka.offset_planner import OffsetPlanner, PartitionLog
 from sparkbolt.connectors.kafka.offset_stores import Owner
 from sparkbolt.connectors.kafka.start_offsets import Start
+from sparkbolt.sim.engine import LocalEngine
+from tests.kafka import SEEN, close, run, run_to_end, spout, topology
 
 NONE_SO_LATE = -1
 PLACES = [KafkaPartition("orders", number) for number in range(3)]
@@ -53,6 +57,13 @@ def metadata(error: int | None, *numbers: int) -> Any:
     return SimpleNamespace(
         error=None if error is None else KafkaError(error), partitions=dict.fromkeys(numbers), topic="orders"
     )
+
+
+@pytest.mark.parametrize("question", [Cluster.firsts, Cluster.ends])
+def test_an_invalid_offset_is_no_answer(question):
+    assert question(cluster(7, OFFSET_INVALID, 0), PLACES) == {PLACES[0]: 7, PLACES[2]: 0}
+    with pytest.raises(BrokersAwayError, match=r"no answer from the Kafka brokers at .*: none within"):
+        question(cluster(*[OFFSET_INVALID] * 3), PLACES)
 
 
 def test_a_start_by_time_is_at_the_end_only_if_the_brokers_say_that_all_records_are_older():
@@ -105,3 +116,44 @@ def test_a_topic_that_was_made_again_and_has_outgrown_the_old_one_is_not_read_be
 )
 def test_a_topic_is_missing_only_if_the_brokers_say_so(about, exists):
     assert topic_exists(about) is exists
+
+
+@pytest.mark.slow
+def test_a_topic_without_kafka_partitions_for_a_moment_is_read_to_its_end(kafka, name, monkeypatch):
+    kafka.produce(name, ["a"], kafka_partition=0)
+    topics, answers = Cluster._topics, iter([metadata(None), metadata(KafkaError.LEADER_NOT_AVAILABLE)])
+    monkeypatch.setattr(watching, "AWAY_SECS", 0.01)
+    monkeypatch.setattr(
+        Cluster, "_topics", lambda own, asked: {name: answer} if (answer := next(answers, None)) else topics(own, asked)
+    )
+    run_to_end(topology(name, spout(kafka.brokers, name, stop_at_end=True)))
+    assert [row["line"] for row in SEEN[name]] == ["a"]
+
+
+@pytest.mark.slow
+def test_a_log_that_was_shorter_in_the_last_answer_is_no_new_topic_while_no_other_answer_comes(
+    kafka, name, monkeypatch, caplog
+):
+    monkeypatch.setattr(planning, "BACKWARDS_SECS", 1e-9)
+    kafka.produce(name, ["a", "b"], kafka_partition=0)
+    engine = LocalEngine(topology(name, spout(kafka.brokers, name)))
+    run(engine, lambda: len(SEEN[name]) == 2 and engine.coordinator.in_force is None)
+    ends, answers = Cluster.ends, iter([1])
+
+    def shorter_and_then_none(own, places):
+        end = next(answers, None)
+        if end is None:
+            raise BrokersAwayError("no answer")
+        return ends(own, places) | {KafkaPartition(name, 0): end}
+
+    watcher = engine.coordinator.spouts["messages"]._watcher
+    with monkeypatch.context() as silence:
+        silence.setattr(Cluster, "ends", shorter_and_then_none)
+        run(engine, lambda: watcher.look.logs[KafkaPartition(name, 0)] == PartitionLog(0, 1))
+        for _ in range(5):
+            engine.step()
+    kafka.produce(name, ["c"], kafka_partition=0)
+    run(engine, lambda: len(SEEN[name]) == 3 and engine.coordinator.in_force is None)
+    close(engine)
+    assert [row["line"] for row in SEEN[name]] == ["a", "b", "c"]
+    assert "made again" not in caplog.text

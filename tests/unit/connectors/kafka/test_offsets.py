@@ -9,6 +9,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from sparkbolt.api.components import TopologyContext
+from sparkbolt.api.config import Config
+from sparkbolt.bolts import KafkaBolt
 from sparkbolt.connectors.kafka.client_settings import ClientSettings
 from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition
 from sparkbolt.connectors.kafka.offset_stores import (
@@ -45,6 +48,17 @@ def where(start, stored, *, other="refuse", new=False):
 def test_metadata_gives_back_what_was_packed():
     stored = Stored(40, OURS, [(45, 50), (52, 53)])
     assert unpacked(40, packed(stored)) == stored
+
+
+def test_every_store_keeps_the_id_of_the_topic(tmp_path):
+    stored = Stored(40, OURS, [(45, 50)], "orders", "Xk5q")
+    assert unpacked(40, packed(stored)).topic_id == "Xk5q"
+    assert record_of(json.loads(node_of(PLACE, stored, ("", 0)))).topic_id == "Xk5q"
+    file = FileOffsets(tmp_path / "offsets.json")
+    file.open(None)
+    file.save({PLACE: stored})
+    file.open(None)
+    assert file.load([PLACE])[PLACE].topic_id == "Xk5q"
 
 
 def test_metadata_keeps_as_many_intervals_as_have_room_and_never_more_characters_than_a_broker_takes():
@@ -150,6 +164,15 @@ def test_secrets_are_never_printed():
         assert secret not in settings.scrub(f"property sasl.password={secret} is wrong")
     assert "client.id=c" in repr(settings)
     assert settings.scrub("http://user:pw@host:8081 refused") == "http://***@host:8081 refused"
+
+
+def test_a_producer_is_idempotent_and_nobody_can_say_otherwise():
+    assert ClientSettings("localhost:9092", {"linger.ms": 50}).producer()["enable.idempotence"] is True
+    with pytest.raises(ConfigError, match="always idempotent"):
+        ClientSettings("localhost:9092", {"enable.idempotence": False})
+    own = KafkaBolt("localhost:9092", "words", client={"acks": 0})
+    with pytest.raises(ConfigError, match="Kafka's client refuses its properties"):
+        own.prepare(TopologyContext("t", "out", 0, 1, 1, Config()))
 
 
 @pytest.mark.parametrize("key", ["group.id", "enable.auto.commit", "bootstrap.servers", "auto.offset.reset"])

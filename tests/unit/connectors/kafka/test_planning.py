@@ -9,6 +9,7 @@ from sparkbolt.connectors.kafka.kafka_partition import KafkaPartition, Source
 from sparkbolt.connectors.kafka.offset_planner import (
     BACKWARDS_SECS,
     NO_IDS,
+    UNNAMED_SECS,
     Look,
     OffsetPlanner,
     PartitionLog,
@@ -44,6 +45,10 @@ def test_a_budget_that_is_too_small_for_all_goes_round():
     assert progress == {f"orders/{number}": 2 for number in range(4)}
 
 
+def test_nothing_is_read_of_a_kafka_partition_whose_first_position_is_not_known():
+    assert plan(OffsetPlanner(1), {}, {ORDERS[0]: PartitionLog(0, 100)}) == ([], [])
+
+
 def test_what_an_earlier_run_has_finished_is_not_read_again():
     ranges, _ = plan(
         OffsetPlanner(1),
@@ -53,6 +58,17 @@ def test_what_an_earlier_run_has_finished_is_not_read_again():
         finished={ORDERS[0]: [(20, 30), (40, 50)]},
     )
     assert [(range_.start, range_.end) for range_ in ranges] == [(10, 20), (30, 40), (50, 100)]
+
+
+def test_a_plan_that_would_lie_within_what_is_finished_begins_behind_it():
+    ranges, _ = plan(
+        OffsetPlanner(1),
+        {"orders/0": 20},
+        {ORDERS[0]: PartitionLog(0, 1000)},
+        finished={ORDERS[0]: [(20, 900)]},
+        budget=50,
+    )
+    assert ranges == [Range(0, "orders/0", 900, 950)]
 
 
 @pytest.mark.parametrize(("out_of_range", "resumes"), [("earliest", 40), ("latest", 100), ("match", 40)])
@@ -106,6 +122,28 @@ def test_a_topic_with_another_id_is_another_one_though_it_has_what_comes_next(ou
     assert (ranges, gaps) == ([Range(0, "orders/0~1", 905, 999)], []), "also by the next driver"
 
 
+def test_a_mark_is_planned_once_and_not_before_its_source_is_read():
+    planner = OffsetPlanner(2)
+    ranges = [Range(0, "orders/0", 0, 9)]
+    assert marks_of(planner, {}, ranges, NO_IDS) == [], "nobody knows the id"
+    assert marks_of(planner, {}, ranges, A) == [Range(0, "orders/0#A", 0, 1)]
+    assert marks_of(planner, {"orders/1": 7}, [], A) == [Range(1, "orders/1#A", 0, 1)], "it became known later"
+    assert marks_of(planner, {"orders/1": 7, "orders/1#A": 1}, [], A) == []
+
+
+def test_a_new_checkpoint_notices_a_topic_that_is_another_one_than_its_stored_offsets_are_of():
+    planner, logs, firsts = OffsetPlanner(1), {ORDERS[0]: PartitionLog(0, 900)}, {ORDERS[0]: 500}
+    unknown, other = TopicIds({}, {ORDERS[0]: "A"}), TopicIds({"orders": "B"}, {ORDERS[0]: "A"})
+    assert plan(planner, {}, logs, firsts=firsts, budget=100, ids=unknown) == ([], [])
+    ranges, _ = plan(planner, {}, logs, firsts=firsts, budget=100, now_s=UNNAMED_SECS, ids=unknown)
+    marks = marks_of(planner, {}, ranges, unknown, logs)
+    assert (ranges, marks) == ([Range(0, "orders/0", 500, 600)], [Range(0, "orders/0#A", 0, 1)])
+    for progress in ({}, {"orders/0": 600, "orders/0#A": 1}):
+        ranges, (gap,) = plan(OffsetPlanner(1), progress, logs, firsts=firsts, ids=other)
+        assert ranges == [Range(0, "orders/0~1", 0, 900)]
+        assert "its id was A and is B" in str(gap)
+
+
 def test_what_is_read_to_its_end_is_finished_unless_it_is_another_topic_that_is_there():
     progress, place, ends = {"orders/0": 9, "orders/0#A": 1}, ORDERS[0], {ORDERS[0]: 9}
 
@@ -121,6 +159,24 @@ def test_what_is_read_to_its_end_is_finished_unless_it_is_another_topic_that_is_
     planner = OffsetPlanner(1)
     plan(planner, progress, {place: PartitionLog(0, 9)}, budget=1, ids=B)
     assert not finished(B, planner=planner), "of the other one nothing is planned"
+
+
+def test_a_topic_whose_id_is_not_known_now_is_not_read_on_until_it_is_told_or_does_not_come():
+    progress, logs, planner = {"orders/0": 500, "orders/0#A": 1}, {ORDERS[0]: PartitionLog(0, 900)}, OffsetPlanner(1)
+    next_ranges = lambda now_s, ids=NO_IDS: plan(planner, progress, logs, now_s=now_s, ids=ids)  # noqa: E731
+    rest = ([Range(0, "orders/0", 500, 900)], [])
+    assert next_ranges(0.0) == ([], [])
+    assert next_ranges(1.0, A) == rest
+    assert next_ranges(1.0, TopicIds({"orders": ""})) == rest, "the brokers know no ids"
+    assert next_ranges(2.0) == ([], []), "the wait begins anew"
+    assert next_ranges(2.0 + UNNAMED_SECS) == rest, "it is taken for the same"
+
+
+def test_a_leader_that_knows_less_for_a_moment_is_not_believed():
+    planner, progress = OffsetPlanner(1), {"orders/0": 500}
+    assert plan(planner, progress, {ORDERS[0]: PartitionLog(0, 490)}, now_s=0.0) == ([], [])
+    assert plan(planner, progress, {ORDERS[0]: PartitionLog(0, 510)}, now_s=1.0)[0] == [Range(0, "orders/0", 500, 510)]
+    assert plan(planner, progress, {ORDERS[0]: PartitionLog(0, 490)}, now_s=BACKWARDS_SECS + 0.5) == ([], [])
 
 
 def test_a_kafka_partition_has_more_to_read_until_it_is_planned_to_the_end_of_its_log():

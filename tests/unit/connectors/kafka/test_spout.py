@@ -194,6 +194,16 @@ def test_at_most_once_repeats_nothing_when_the_driver_dies_whichever_checkpoint_
     engine.close()  # only now: whoever is dead tells nothing more
 
 
+def test_at_most_once_gives_back_what_was_told_and_not_read_when_it_is_stopped(kafka, name):
+    kafka.produce(name, [str(place) for place in range(5)], kafka_partition=0)
+    engine = LocalEngine(topology(name, spout(kafka.brokers, name, guarantee="at-most-once")))
+    (own,) = engine.coordinator.spouts.values()
+    assert own.next_ranges({}, 100) == []
+    poll(lambda: committed(kafka.brokers, name)[0][0] == 5)
+    close(engine)
+    assert committed(kafka.brokers, name)[0][0] == 0
+
+
 def test_the_command_tells_the_lag_of_each_source(kafka, name, tmp_path, monkeypatch, capsys):
     kafka.produce(name, ["a", "b", "c"], kafka_partition=2)
     module = f"lag_{uuid.uuid4().hex[:8]}"

@@ -110,6 +110,14 @@ def test_rows_of_a_table_are_dicts_or_the_values_of_one_column(users: str) -> No
     assert Lookup.sql(users, "users", "id", "name").many([1, 2, 9]) == {1: "ann", 2: "bo"}
 
 
+def test_a_key_that_the_database_does_not_take_fails_alone(users: str) -> None:
+    lookup = Lookup.sql(users, "users", "id", "name")
+    with pytest.raises(RefusedLookupError, match="OverflowError"):
+        lookup.many([1, 1 << 70])
+    assert lookup.many([1]) == {1: "ann"}
+    assert lookup.asked == 2
+
+
 def test_a_database_that_is_away_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="unable to open database file"):
         Lookup.sql(f"sqlite:///{tmp_path}/none/x.db", "users", "id").many([1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -118,6 +119,12 @@ def test_a_new_checkpoint_writes_its_micro_batches_although_their_numbers_were_u
     )
 
 
+def test_untracked_rows_of_a_repeat_count_as_written(url: str) -> None:
+    for _ in range(2):
+        writer(url, ORDERS).write(4, rows((0, {"id": 1}), (0, {"id": 2})))
+    assert query(url, "SELECT count(*) FROM orders") == [(2,)]
+
+
 def test_an_attempt_from_before_what_is_written_writes_nothing_and_says_what_to_do(url: str) -> None:
     writer(url, ORDERS).write(5, numbered(1))
     with pytest.raises(Unavailable, match=r"another driver goes on .* delete the rows of sparkbolt_commits"):
@@ -170,6 +177,19 @@ def test_a_database_that_is_away_is_waited_for_and_then_its_tuples_cost_no_attem
     assert one.write(2, numbered(1)) == {}
     settled = flushed(SqlBolt(f"sqlite:///{tmp_path}/no/shop.db", "orders", wait_secs=0.01), 0, tup(1, id=1))
     assert isinstance(settled.failed[0][1], Unavailable)
+
+
+def test_a_locked_file_is_waited_for(url: str) -> None:
+    other = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    settings = WriterSettings(url, ORDERS, "sparkbolt_commits", 1000, 60.0, {"connect_args": {"timeout": 0}})
+
+    def sleep(secs: float) -> None:
+        other.rollback()
+
+    one = SqlWriter(settings, Author(CHECKPOINT, "out", 7, "shop"), sleep=sleep)
+    assert one.write(0, numbered(1)) == {}
+    other.close()
 
 
 def test_upsert_replaces_what_the_tuple_has_and_the_last_one_of_a_key_wins(url: str) -> None:
@@ -241,6 +261,17 @@ def test_a_column_that_is_missing_is_named_and_found_once_it_is_there(url: str) 
     assert own.write(2, numbered(3)) == {}
 
 
+def test_a_trigger_may_fill_a_column_and_a_row_for_which_it_does_not_fails_alone(url: str) -> None:
+    query(url, "CREATE TABLE orders (id INTEGER, name TEXT, z INTEGER)")
+    query(
+        url,
+        "CREATE TRIGGER no BEFORE INSERT ON orders WHEN NEW.id = 2 BEGIN "
+        "SELECT RAISE(ABORT, 'NOT NULL constraint failed: orders.z'); END",
+    )
+    assert list(writer(url, ORDERS).write(0, numbered(1, 2, 3))) == [1]
+    assert list(writer(url, ORDERS).write(1, numbered(2))) == [0], "a retry has no other rows beside it"
+
+
 def test_in_a_rehearsal_rows_are_recorded_and_nothing_is_connected(tmp_path: Path) -> None:
     builder = TopologyBuilder("shop")
     builder.set_spout("in", GeneratorSpout(list, outputs=["id"], count=0))
@@ -262,3 +293,10 @@ def test_an_error_of_a_server_is_of_a_row_the_table_or_the_database(state: str, 
     cause.sqlstate = state  # type: ignore[attr-defined]
     assert trouble_of(sa.exc.DBAPIError("INSERT", {}, cause)) is trouble
     assert trouble_of(sa.exc.DBAPIError("INSERT", {}, SimpleNamespace(), connection_invalidated=True)) is Trouble.AWAY
+
+
+def test_a_value_that_cannot_even_be_shown_fails_alone(url: str) -> None:
+    table = TableSettings("numbers", "append", create=True)
+    refused = writer(url, table).write(0, rows((1, {"n": 1}), (2, {"n": 10**5000}), (3, {"n": 3})))
+    assert list(refused) == [1]
+    assert query(url, "SELECT n FROM numbers") == [(1,), (3,)]

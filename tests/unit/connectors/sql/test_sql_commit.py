@@ -73,6 +73,12 @@ def test_while_the_database_is_away_a_trial_costs_no_attempt(tmp_path: Path) -> 
     assert isinstance(settled.failed[0][1], Unavailable)
 
 
+def test_a_value_that_cannot_be_pickled_fails_its_tuple_alone(url: str) -> None:
+    settled, rows = kept(SqlBolt(url, "orders", trial=False), tup(id=lambda: 1), tup(id=2))
+    assert rows == [{"id": 2}]
+    assert "its row cannot be sent to the driver" in settled.failed[0][1]
+
+
 def test_a_txid_is_committed_once_by_whichever_life(url: str) -> None:
     bolt = SqlBolt(url, "orders", create=True, chunk_rows=2)
     for _ in range(2):

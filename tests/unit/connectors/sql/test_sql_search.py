@@ -43,6 +43,11 @@ def test_rows_are_at_fault_if_a_later_one_is_taken() -> None:
     assert refused([range(4)], lambda n: "23505" if n > 1 else None) == [2, 3]
 
 
+def test_a_database_that_fills_up_in_between_is_away() -> None:
+    with pytest.raises(sa.exc.DBAPIError):
+        refused([range(100)], lambda n: "53100" if n > 50 else None)
+
+
 @pytest.mark.parametrize(("sample", "rows"), [(True, [98, 99]), (False, None), (None, None)])
 def test_rows_after_which_none_is_taken_are_at_fault_if_the_sample_is_taken(
     sample: bool | None, rows: list[int] | None

@@ -10,14 +10,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql
 
 from sparkbolt.connectors.sql.sql_rows import SqlRow, WriterSettings
 from sparkbolt.connectors.sql.sql_table import TableSettings
+from sparkbolt.connectors.sql.sql_values import check_of
 from sparkbolt.connectors.sql.sql_writer import Author, SqlWriter
 from tests.unit.connectors.sql.sqlite import CHECKPOINT, query
 
 NAN = float("nan")
 NOON = dt.datetime(2026, 1, 2, 12)
+
+
+FINE = dt.datetime(2026, 1, 2, 12, 0, 0, 500_000)
 IN_ULM = dt.timezone(dt.timedelta(hours=2))
 
 
@@ -60,3 +66,47 @@ def test_a_value_that_the_column_would_alter_fails_alone(
     query(url, f"CREATE TABLE t (k integer, v {kind})")
     assert refused(url, values) == lost
     assert query(url, "SELECT count(v) FROM t") == [(len(values) - len(lost),)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (postgresql.TIMESTAMP(precision=0), FINE),
+        (mysql.DATETIME(), FINE),
+        (mysql.DATETIME(), "2026-01-02 12:00:00.5"),
+        (mysql.TIME(), dt.timedelta(microseconds=1)),
+        (sa.Time(), dt.timedelta(days=1)),
+        (sa.Time(), NOON),
+        (sa.Date(), "2026-01-02 12:00"),
+        (postgresql.INTERVAL(precision=0), dt.timedelta(microseconds=1)),
+        (postgresql.ARRAY(sa.Integer()), [1, 1.5]),
+        (postgresql.DOMAIN("d", sa.Integer()), 1.5),
+        (postgresql.MONEY(), Decimal("1.234")),
+        (mysql.DOUBLE(6, 2), 1.234),
+    ],
+)
+def test_what_a_server_would_cut_or_round_is_refused(kind: Any, value: Any) -> None:
+    with pytest.raises(TypeError):
+        check_of(kind, "any").check(value)
+
+
+def test_a_sum_takes_no_nan_and_goes_on(url: str) -> None:
+    query(url, "CREATE TABLE t (k integer PRIMARY KEY, v double)")
+    assert refused(url, [1.0, NAN, 2.0], mode="merge", combine=(("v", "add"),)) == [1]
+    assert query(url, "SELECT v FROM t") == [(3.0,)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        ("text", [5, "5"]),
+        ("text", ["5", 5]),
+        ("text collate nocase", ["b", "B"]),
+        ("text collate rtrim", ["b ", "b"]),
+        ("integer", ["7", 7, 7.0, True, 7]),
+    ],
+)
+def test_the_last_row_of_a_key_wins_although_python_has_several_keys(url: str, kind: str, keys: list[Any]) -> None:
+    query(url, f"CREATE TABLE t (k {kind} PRIMARY KEY, v integer)")
+    assert written(url, [(key, number) for number, key in enumerate(keys)], mode="upsert") == []
+    assert query(url, "SELECT max(v) FROM t") == [(len(keys) - 1,)]

@@ -124,6 +124,20 @@ def test_columns_that_follow_the_values_widen_and_none_becomes_text() -> None:
         joined([*tables, pa.Table.from_pylist([{"n": "a"}])], None)
 
 
+@pytest.mark.parametrize(("first", "last"), [(-(2**53) - 1, 1.5), (1.5, 2**63 - 1)])
+def test_an_integer_that_no_float_holds_does_not_become_one(first: float, last: float) -> None:
+    sink = NowhereSink("two", print)
+    sink.prepare(context())
+    for value in (first, 2, None):
+        sink.execute(pa.RecordBatch.from_pylist([{"n": value}]), None)
+    with pytest.raises(TypeError, match=r"'n' has floats, and integers beyond 2\*\*53, which no float holds"):
+        sink.execute(pa.RecordBatch.from_pylist([{"n": last}]), None)
+    rows = [pickle.loads(row) for row in take_rows(sink)]
+    assert joined(sink.tables(rows), None)["n"].to_pylist() == [first, 2, None]
+    with pytest.raises(TypeError, match="schema= with a type that holds them all"):
+        joined(sink.tables([*rows, *kept(sink, [{"n": last}])]), None)
+
+
 def test_what_another_task_has_kept_does_not_matter_and_an_aborted_run_neither() -> None:
     sink = SparkSink("a", print)
     sink.prepare(context())
@@ -158,6 +172,39 @@ def test_a_tuple_that_does_not_fit_fails_alone(
         engine.step()
         engine.now_ms += 1000
     assert (engine.ledger.metrics.of("rows").acked, engine.ledger.metrics.of("rows").set_aside) == (98, 2)
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("date", NOON.date(), NOON),
+        ("timestamp", NOON.replace(tzinfo=dt.UTC), NOON),
+        ("timestamp_ntz", NOON, NOON.replace(tzinfo=dt.UTC)),
+        ("float", 0.5, 1e39),
+        ("double", 0.5, (1 << 53) + 1),
+        ("binary", b"a", "a"),
+        ("struct<a: long>", {"a": 1}, {"a": 1, "b": None}),
+        ("array<date>", [NOON.date()], [NOON]),
+        ("map<string, long>", {"k": 1}, {"k": 1, None: 2}),
+    ],
+)
+def test_a_value_that_would_lose_something_fails_alone_whatever_stands_beside_it(
+    tmp_path: Path, kind: str, good: Any, bad: Any, transactional: bool
+) -> None:
+    sink = ParquetBolt(tmp_path, schema=f"n {kind}, name string")
+    rows = [[value, str(n)] for n, value in enumerate([good, bad, good, bad, None])]
+    engine = engine_with(sink, rows, transactional=transactional)
+    while not engine.coordinator.finished:
+        engine.step()
+        engine.now_ms += 1000
+    assert (engine.ledger.metrics.of("rows").acked, engine.ledger.metrics.of("rows").set_aside) == (3, 2)
+    read = [row for file in tmp_path.iterdir() for row in pq.read_table(file).to_pylist()]
+    assert {row["name"]: dict(row["n"]) if kind.startswith("map") and row["n"] else row["n"] for row in read} == {
+        "0": good,
+        "2": good,
+        "4": None,
+    }
 
 
 def test_the_sink_subscribes_itself_and_takes_further_streams() -> None:
