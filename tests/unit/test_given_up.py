@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -166,6 +168,32 @@ def test_a_range_that_cannot_be_read_is_one_letter(reading: Any) -> None:
     assert run.finished == 10
 
 
+def test_nothing_of_a_range_is_finished_before_its_letter_is_written_however_often_that_is_tried(reading: Any) -> None:
+    def broken(position: int) -> None:
+        if position >= 7:
+            raise RuntimeError("the disk is broken")
+
+    reading(broken)
+    run = Run(Numbers())
+    run.grave.away = True
+    run.steps(secs=20)
+    assert run.counts.waiting == 2
+    view = run.engine.ledger.views("numbers")["numbers"]
+    assert (view.finished, view.done(9)) == (3, [(4, 7)])
+
+
+def test_a_record_that_is_gone_has_a_letter_all_the_same(reading: Any) -> None:
+    run = Run(Numbers())
+    run.grave.away = True
+    run.steps()
+    reading(lambda position: "gone" if position == 3 else None)
+    run.grave.away = False
+    run.steps(secs=2)
+    [letter] = run.grave.letters
+    assert (letter.tuples, letter.note) == ((), "the record at numbers@3 is gone, or became no tuple")
+    assert letter.last.reason == "ValueError: no 3"
+
+
 def test_a_record_that_raises_is_asked_for_a_few_times_and_written_without(reading: Any) -> None:
     run = Run(Numbers(), retry=RetryPolicy(max_retries=0))
     run.engine.step()
@@ -223,6 +251,38 @@ def test_letters_that_wait_outlive_the_driver_and_the_compaction_of_the_log() ->
     [letter] = run.grave.letters
     assert [attempt.number for attempt in letter.attempts] == [1, 2, 3]
     assert run.counts.dead_letters == 1
+
+
+def test_what_was_decided_with_dead_letters_stays_decided_without() -> None:
+    run = Run(Numbers())
+    run.grave.away = True
+    run.steps()
+    settings = ledger_settings(run.engine.lane)
+    without = [replace(info, dead_letters=False) for info in settings["spouts"]]
+    ledger = Ledger(**{**settings, "spouts": without})
+    for entry in run.engine.log:
+        ledger.replay(entry)
+    [waiting] = ledger.messages.retries.due(10)
+    assert (waiting.position, waiting.letter is not None, waiting.attempt) == (3, True, 2)
+
+
+def test_a_topology_that_starts_again_without_dead_letters_sets_aside_what_waits() -> None:
+    run = Run(Numbers())
+    run.grave.away = True
+    run.steps()
+    builder = TopologyBuilder("t")
+    builder.set_spout("numbers", Numbers(), dead_letters="log:")
+    builder.set_bolt("bolt", Picky()).shuffle_grouping("numbers")
+    engine = LocalEngine(builder.build())
+    engine.files, engine.last_commit = run.engine.files, run.engine.last_commit
+    engine.restart()
+    engine.now_ms = 60_000
+    promotion = engine.step()
+    assert promotion is not None
+    [tree] = promotion.failed
+    assert (tree.outcome, tree.letter) == ("set_aside", True)
+    assert "has no sink of dead letters any more" in tree.fail.reason
+    assert engine.ledger.finished["numbers"]["numbers"] == 10
 
 
 # Plans.
@@ -312,3 +372,18 @@ def test_a_sink_that_is_away_is_not_waited_for_as_often_as_there_are_letters() -
     run.steps(secs=70)
     assert sorted(letter.position for letter in run.grave.letters) == list(range(40))
     assert run.engine.coordinator.finished
+
+
+def test_nothing_is_remembered_of_a_message_that_is_acked_at_last() -> None:
+    class Moody(BasicBolt):
+        def execute(self, tup: Any, collector: Any) -> None:
+            if tup.attempt == 1:
+                raise ValueError("not now")
+
+    run = Run(Numbers(), Moody(), retry=RetryPolicy(max_retries=3, min_backoff=timedelta(seconds=1)))
+    run.engine.step()
+    assert len(run.engine.ledger.messages.retries.attempts) == 5
+    run.steps(secs=5)
+    assert run.engine.coordinator.finished
+    assert len(run.engine.ledger.messages.retries.attempts) == 0
+    assert run.grave.letters == []

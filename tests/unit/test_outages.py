@@ -34,6 +34,14 @@ def test_a_database_that_is_away_drains_no_source(away_ms: int, error: type[Exce
     assert max(tree.attempt for tree in run.failed) <= MICRO_BATCHES_MIN, "an outage costs no attempt"
 
 
+def test_a_database_that_goes_away_while_the_last_micro_batch_runs_is_an_outage_too() -> None:
+    WORLD.away = (0, HOUR_MS)
+    WORLD.error = lambda n: ConnectionError("broken pipe") if n >= 700 or WORLD.now_ms > MICRO_BATCH_MS else None
+    run = Run(topology(outage_patience_secs=3 * 3600))
+    run.to_the_end()
+    assert (run.counts.acked, run.counts.set_aside) == (1000, 0)
+
+
 def test_what_is_left_of_a_source_at_its_end_is_bad_and_no_outage() -> None:
     WORLD.bad = lambda n: ValueError(f"no {n}") if n % 5 == 0 else None
     run = Run(topology(Log(2000), retry=RetryPolicy(max_retries=5, jitter=0)))

@@ -224,6 +224,28 @@ def test_a_restart_begins_at_what_was_planned_and_skips_nothing_even_at_position
     assert all(len(times) == 1 for number, times in WORLD.seen.items() if number > 0)
 
 
+def test_a_spout_is_told_of_its_sources_after_each_promotion_and_after_a_restart() -> None:
+    WORLD.fails = lambda number, attempt: number == 12 and attempt == 1
+    run = Run(topology(Log(30), retry=PATIENT))
+    run.until(lambda: run.planned == 30)
+    assert WORLD.told[0] == {}
+    views = [told[SOURCE] for told in WORLD.told[1:]]
+    assert [(view.planned, view.finished, view.waiting, view.open) for view in views] == [
+        (10, 10, 0, 0),
+        (20, 12, 1, 0),
+        (30, 12, 1, 0),
+    ]
+    assert WORLD.done[1:] == [[], [(13, 20)], [(13, 30)]]
+    before = len(WORLD.told)
+    run.engine.restart()
+    run.step()
+    again = WORLD.told[before][SOURCE]
+    assert (again.planned, again.finished, again.waiting, again.open) == (30, 12, 1, 0)
+    assert WORLD.done[before] == [(13, 30)]
+    run.to_the_end()
+    assert WORLD.told[-1][SOURCE].finished == 30
+
+
 # What is told, and what is read.
 
 
@@ -372,6 +394,15 @@ class Hold(Bolt):
             self.held.append(tup)
         else:
             collector.ack(tup)
+
+
+def test_a_tree_that_times_out_is_given_again_by_the_policy() -> None:
+    WORLD.fails = lambda number, attempt: attempt == 1
+    run = Run(topology(Inbox(2, retry=PATIENT), Hold(), message_timeout_secs=3))
+    run.to_the_end()
+    assert [attempt for attempt, _ in WORLD.seen[0]] == [1, 2]
+    assert {tree.fail.cause for tree in run.failed} == {"timeout"}
+    assert sorted(WORLD.calls) == [("ack", 0), ("ack", 1)]
 
 
 def test_a_query_that_starts_again_gives_again_what_was_open_and_that_is_no_attempt() -> None:

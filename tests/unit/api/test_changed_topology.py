@@ -302,6 +302,18 @@ def restarted_with(driver: TopologyTestDriver, windowed: WindowedBolt) -> None:
     driver._engine.restart(Topology(fed.name, fed.config, {**fed.components, "show": show}))
 
 
+def test_message_ids_of_a_field_that_was_given_up_drop_nothing_of_another_field() -> None:
+    bolts = [Show().with_window(Count(1)) for _ in range(3)]
+    with TopologyTestDriver(show_topology(bolts[0].with_message_id_field("at"))) as driver:
+        Run(driver).feed("a", at=1, user=5)
+        driver.run_until_idle()
+        for windowed, name in ((bolts[1], "b"), (bolts[2].with_message_id_field("user"), "c")):
+            restarted_with(driver, windowed)
+            Run(driver).feed(name, at=7, user=1)
+            driver.run_until_idle()
+        assert Run(driver).shown() == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize("change", HARMLESS)
 @pytest.mark.parametrize("back", [False, True])
 def test_other_settings_of_windows_may_change_and_nothing_is_lost_or_shown_twice(change: str, back: bool) -> None:

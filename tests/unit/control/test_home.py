@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -88,6 +89,14 @@ def test_a_topology_whose_process_is_gone_is_dead(home: Path) -> None:
     assert (entry["ended_ms"], entry["control"]) == (77, None)
 
 
+def test_a_process_that_waits_to_be_buried_is_gone(home: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read()  # it has closed its output; nobody has waited for it yet
+        registry = stored(home, entry_of(pid=process.pid))
+        assert wait_for(lambda: registry.entries()[0]["state"] == TopologyState.DEAD)
+
+
 def wait_for(condition: Any, secs: float = 30.0) -> bool:
     until, pause = time.monotonic() + secs, threading.Event()
     while not condition():
@@ -125,6 +134,22 @@ def test_a_topology_elsewhere_lives_as_long_as_its_entry_changes_whatever_its_cl
     [entry] = registry.entries()
     assert entry["state"] == TopologyState.DEAD
     assert entry["why"] == "far-away has sent no heartbeat for 31 s"
+
+
+def test_a_process_that_is_there_but_stands_still_is_not_shown_as_if_all_were_well(home: Path) -> None:
+    clock = Clock()
+    registry = Home(str(home), mono=clock)
+    registry.write(entry_of(beat_ms=int(time.time() * 1000)))
+    assert registry.entries()[0]["why"] is None
+    clock.now_s += 31
+    [entry] = registry.entries()
+    assert entry["state"] == TopologyState.ACTIVE
+    assert entry["why"] == f"its process ({os.getpid()}) is running, but has sent no heartbeat for 31 s"
+
+
+def test_another_process_namespace_says_nothing_about_a_number_here(home: Path) -> None:
+    registry = stored(home, entry_of(pid=ended_process().pid, pid_space="container/2", beat_ms=int(time.time() * 1000)))
+    assert registry.entries()[0]["state"] == TopologyState.ACTIVE
 
 
 # Names.

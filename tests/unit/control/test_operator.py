@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sparkbolt.api.dead_letters import DeadLetter
-from sparkbolt.control.books import EVENTS_FILE
+from sparkbolt.control.books import EVENTS_FILE, events_in
 from sparkbolt.control.control import ControlServer
 from sparkbolt.control.description import Description
 from sparkbolt.control.documents import ALL_TIME, TopologyState
@@ -282,6 +282,20 @@ def test_what_is_done_with_letters_of_a_topology_that_runs_is_on_its_timeline(
         assert [event["kind"] for event in operator.document("words-9-100")["events"]][-1] == "letters"
     finally:
         one.close()
+
+
+def test_what_is_done_with_letters_while_a_topology_ends_is_in_its_checkpoint(
+    operator: Operator, home: Path, ended: Path
+) -> None:
+    put_letters(ended, letter("a" * 32))
+    one = Running(home, "words-9-100", name="t", checkpoint=str(ended))
+    try:
+        one.steering.end()  # it still answers, and refuses to note anything
+        assert operator.change("words-9-100", "discard", ids=["a"], by="alice")["done"]
+        events = events_in((ended / EVENTS_FILE).read_bytes())
+        assert [(event["kind"], event["by"]) for event in events][-1] == ("letters", "alice")
+    finally:
+        one.server.close()
 
 
 def test_ten_thousand_letters_are_listed_without_holding_them(operator: Operator, ended: Path) -> None:

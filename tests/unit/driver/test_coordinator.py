@@ -371,6 +371,15 @@ def nanoseconds(step: int, end: int) -> LocalEngine:
     return LocalEngine(builder.build())
 
 
+def test_positions_beyond_48_bits_are_given_again() -> None:
+    engine = nanoseconds(10**9, 3 * 10**9)
+    while engine.step() is not None:
+        engine.restart()
+    metrics = engine.ledger.metrics.of("times")
+    assert (metrics.acked, metrics.failed, metrics.set_aside) == (6, 6, 0)
+    assert engine.ledger.progress["times"] == {"times": Nanoseconds.begin + 3 * 10**9}
+
+
 class FailsOnce(BasicBolt):
     stateless = True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -76,6 +77,15 @@ def test_where_a_file_system_cannot_create_exclusively_only_one_of_two_goes_on(t
     two.tenure.check(life)
     with pytest.raises(FencedError, match="another driver has begun life 0, too"):
         one.tenure.check(life)
+
+
+def test_a_checkpoint_that_was_removed_is_not_taken_for_another_drivers(tmp_path: Path) -> None:
+    driver = NoLock(tmp_path / "state")
+    life = driver.begin_life()
+    driver.tenure.check(life)
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(FencedError, match="state was removed while its topology ran"):
+        driver.tenure.check(life)
 
 
 def test_a_checkpoint_has_an_id_of_its_own_which_outlives_its_drivers(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import faulthandler
 import os
 import signal
 import sys
+import time
 from collections import Counter
 from typing import Any
 
@@ -173,3 +174,22 @@ class Dying(CountOrDie):
 def test_a_child_that_dies_in_prepare_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EngineError, match=r"tested\[0\] killed its worker \(exit code 9\) in prepare"):
         run(Dying(), monkeypatch)
+
+
+class Forking(CountOrDie):
+    """Leaves a process behind that holds the child's pipe open."""
+
+    def execute(self, tup, collector):
+        if tup["n"] == 1:
+            if os.fork() == 0:
+                signal.alarm(30)
+                signal.pause()
+            os._exit(2)
+        super().execute(tup, collector)
+
+
+def test_a_process_that_a_dead_child_left_behind_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    began = time.monotonic()
+    _, failed = run(Forking(), monkeypatch)
+    assert failed[1] == "killed its worker (exit code 2)"
+    assert time.monotonic() - began < 25

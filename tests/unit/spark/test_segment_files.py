@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,23 @@ def test_what_spark_is_told_to_remove_is_removed_here_too(tmp_path: Path) -> Non
         kept = {path.name for path in folder.iterdir()}
         assert kept == {key.replace("/", "_") for (key,) in spark.rows if key != DIRECTORY_KEY}
     assert len(kept) == 1
+
+
+def test_what_a_dead_worker_was_writing_is_not_found_and_does_not_stay(tmp_path: Path) -> None:
+    files, key = SegmentFiles(tmp_path), physical_key("kv/d", 99)
+    (tmp_path / f".kv_d@{99:016x}.4711-0a1b2c3d.tmp").write_bytes(b"half of")
+    assert files.get(key) is None
+    stored(files, ["kv/d"], 1)
+    assert not list(tmp_path.glob(".*.tmp"))
+
+
+def test_a_full_disk_leaves_no_half_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*paths: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    SegmentFiles(tmp_path).put("kv/d@1", LARGE)
+    assert os.listdir(tmp_path) == []
 
 
 def test_without_a_folder_and_with_one_that_is_no_folder_nothing_is_kept(

@@ -17,6 +17,7 @@ pytest.importorskip("pyspark")
 
 from py4j.protocol import Py4JError
 
+from sparkbolt.base.exceptions import line_of
 from sparkbolt.spark import supervisor as supervisor_module
 from sparkbolt.spark.failure_text import query_failure
 from sparkbolt.spark.session import JVM_IS_GONE, SESSION_IS_STOPPED, check_usable, why_gone
@@ -39,6 +40,19 @@ def test_an_open_that_raises_once_after_a_restart_is_not_taken_for_another_drive
         "query failed: ValueError: a query may end; it is started again in 0.01 s (1 of 5)",
         "query failed: ConnectionError: the broker is away; it is started again in 0.02 s (2 of 5)",
     ]
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_user_code_that_exits_does_not_end_the_supervisor(
+    start: Any, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    lives = Lives(lambda number: error if number == 1 else None)
+    with caplog.at_level(logging.ERROR, "sparkbolt"):
+        running = start(lives)
+        lives.await_begun(1).query.end(ValueError("a query may end"))
+        assert lives.await_begun(2).coordinator.life == 2
+    assert running.failure is None
+    assert f"query failed: {line_of(error)}; it is started again" in caplog.records[-1].getMessage()
 
 
 def test_another_driver_that_took_the_checkpoint_over_is_still_found(start: Any, tmp_path: Path) -> None:

@@ -88,3 +88,12 @@ def test_a_log_has_what_tasks_print_and_log_with_the_task(tmp_path: Path) -> Non
         ("WARNING", "count", 1, 7, "mine: slow: 3"),
         ("ERROR", "split", 0, 7, "of the engine"),
     ]
+
+
+def test_what_a_task_prints_is_never_taken_for_a_mark(tmp_path: Path) -> None:
+    shown: list[str] = []
+    reader = StdoutReader(str(tmp_path / "prints"), shown.append)
+    with open(reader.path, "w") as pipe:
+        pipe.write('\x1e{broken\n\x1e["list"]\n')
+    assert reader.catch_up(30)
+    assert "".join(shown) == '\x1e{broken\n\x1e["list"]\n'

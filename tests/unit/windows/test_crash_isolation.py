@@ -10,6 +10,7 @@ import pytest
 from sparkbolt import Count, WindowedBolt
 from sparkbolt.driver.ledger.ledger import FailedTree
 from sparkbolt.windows import TupleWindow, WindowCollector
+from sparkbolt.worker import crash_isolation as deaths_module
 from tests.unit.worker.test_crash_isolation import DEADLY, Died, Watched, run, through
 
 ALL = set(range(100))
@@ -104,3 +105,14 @@ def test_a_tuple_that_kills_before_its_window_fails_alone() -> None:
     engine, failed = survive(windowed)
     assert {tree.position for tree in failed} == set(DEADLY)
     assert engine.ledger.metrics.of("tested").errors == len(DEADLY)
+
+
+def test_after_too_many_deaths_the_rest_of_the_windows_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deaths_module, "CRASHES_MAX", 2)
+    engine, failed = survive(Deadly().with_tumbling_window(Count(1)))
+    assert failed == []
+    unseen = [text for text in engine.told if "was not shown: the task had killed its worker 2 times" in text]
+    assert len(killed(engine)) == 3
+    assert unseen
+    assert through() == [0, 1, 2, 3, 4, 5, 6, *(n for n in range(50, 100) if n != 60)]
+    assert engine.ledger.metrics.of("tested").errors == 100 - len(through())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,56 @@ def test_a_silent_stream_holds_windows_back_unless_it_may_be_idle() -> None:
             run.feed("c", at=9000)
             driver.advance(secs(10))
             assert run.shown() == shown
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_stream_is_not_idle_because_nobody_listened(restart: bool) -> None:
+    windowed = Show().with_tumbling_window(secs(1)).with_timestamp_field("at").with_idle_stream_timeout(secs(10))
+    with TopologyTestDriver(topology(windowed, other=True)) as driver:
+        run = Run(driver)
+        run.feed("a", at=5000)
+        run.feed("b", at=2000, stream="other")
+        driver.advance(secs(2))
+        driver._engine.now_ms += 3_600_000  # it was down
+        if restart:
+            driver.restart()
+        run.feed("c", at=6000)
+        driver.advance(secs(2))
+        run.feed("d", at=2500, stream="other")
+        driver.advance(secs(12))
+        assert driver.metrics().of("show").late_tuples == 0
+        assert run.shown() == ["b", "d", "a", "c"]
+
+
+@pytest.mark.parametrize("idle", [None, secs(2)])
+def test_the_watermark_moves_at_the_same_times_whatever_is_killed(idle: Any) -> None:
+    """Ticks run the task between its tuples; a kill in between, and another process, change nothing.
+
+    |a........b..|
+    """
+    seen = []
+    for kills in ((), (4, 5), range(8), (6, 11)):
+        windowed = Show().with_tumbling_window(secs(1)).with_timestamp_field("at").with_watermark_interval(secs(3))
+        if idle is not None:
+            windowed.with_idle_stream_timeout(idle)
+        builder = TopologyBuilder("kills")
+        builder.set_spout("source", Source())
+        declared = builder.set_bolt("show", windowed, tick_tuple_freq_secs=0.5)
+        declared.global_grouping("source").global_grouping("source", "other")
+        with TopologyTestDriver(builder.build()) as driver:
+            run, marks = Run(driver), []
+            for half in range(60):
+                if half / 2 in kills:
+                    driver.restart()
+                if half % 7 == 0 and half not in (14, 21, 28):
+                    run.feed("a", at=5000 + half * 1000)
+                if half % 11 == 0:
+                    run.feed("b", at=4000 + half * 1000, stream="other")
+                driver.advance(secs(0.5))
+                marks.append(driver.metrics().of("show").watermark_ms)
+            seen.append((marks, run.shown()))
+    assert len(set(seen[0][0])) > 3
+    assert seen == [seen[0]] * len(seen)
 
 
 @pytest.mark.parametrize(("slide", "late"), [(10, 1), (20, 1), (5, 0)])
@@ -176,6 +227,13 @@ def test_a_unit_says_what_a_timestamp_counts(unit: str, count: int, column: Any)
     assert f'unit="{unit}")' in reason
 
 
+@pytest.mark.parametrize("column", [list, np.array, pa.array])
+def test_numbers_with_a_fraction_keep_their_milliseconds(column: Any) -> None:
+    assert times_read(column([MOMENT.timestamp(), 0.5]), "s") == [MOMENT_MS, 500]
+    assert times_read([Decimal("1772344799.123999"), 7, MOMENT], "s") == [MOMENT_MS, 7000, MOMENT_MS]
+    assert len(times_read(column([float("nan"), float("inf")]), "s")) == 2
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_arrow_timestamps_need_a_zone_and_no_unit(unit: str) -> None:
     at = pa.array([MOMENT.replace(microsecond=0)], pa.timestamp("us", "UTC")).cast(
@@ -184,6 +242,12 @@ def test_arrow_timestamps_need_a_zone_and_no_unit(unit: str) -> None:
     assert times_read(at) == times_read(at, "s") == [MOMENT_MS // 1000 * 1000]
     [reason] = times_read(at.cast(pa.timestamp(unit)))
     assert "a datetime with a zone" in reason
+
+
+def test_a_number_that_is_too_large_for_its_unit_fails_its_tuple() -> None:
+    for column in (list, np.array, pa.array):
+        [reason, _] = times_read(column([1 << 62, 1 << 61]), "s")
+        assert reason.startswith("the timestamp field 'at': ")
 
 
 @pytest.mark.parametrize("late_stream", [False, True])

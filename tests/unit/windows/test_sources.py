@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkbolt import Config, Count, PartitionedSpout, Range, TopologyBuilder, WindowedBolt
+from sparkbolt import Bolt, Config, Count, PartitionedSpout, Range, TopologyBuilder, WindowedBolt
 from sparkbolt.api.topology import Topology
 from sparkbolt.driver.source_watermarks import IDLE_SOURCE_MS
 from sparkbolt.sim.engine import LocalEngine
@@ -158,6 +158,39 @@ def test_a_followed_source_that_is_silent_holds_windows_for_ten_seconds() -> Non
     assert runs.read(a=7) == []
     assert runs.wait(IDLE_SOURCE_MS - 30) == []
     assert runs.wait(30) == [(5, "aaab"), (10, "aa"), (15, "aaa")]
+
+
+def test_an_empty_followed_source_holds_nothing() -> None:
+    runs = Runs(TWO)
+    FOLLOWED.update("ab")
+    assert runs.read(a=8) == [(5, "aaa"), (10, "aa"), (15, "aaa")]
+
+
+class Hold(Bolt):
+    """Emits each tuple one micro-batch late."""
+
+    outputs = ["source", "at"]
+
+    def prepare(self, context: Any) -> None:
+        self.held: list[Any] = []
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.held.append(tup)
+        if self.held[0]["at"] != tup["at"] or len(self.held) > 1:
+            first = self.held.pop(0)
+            collector.emit(list(first.values), anchors=first)
+            collector.ack(first)
+
+
+def test_a_tuple_that_a_bolt_held_belongs_to_its_source() -> None:
+    runs = Runs(TWO, between=Hold())
+    assert [runs.read(a=1) for _ in range(5)] == [[]] * 5
+    runs.read(b=2)
+    assert runs.engine.ledger.marks.of("show", "between", "default").sources == {
+        ("logs", "a"): 9000,
+        ("logs", "b"): 2000,
+    }
+    assert runs.late == 0
 
 
 def test_a_range_that_cannot_be_read_holds_windows_until_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -76,6 +77,32 @@ def keep(kind: Any, collector: Any, tup: Any) -> None:
     KEPT[kind].extend([collector, collector.emit])
     if kind is ByHand:
         collector.ack(tup)
+
+
+def test_a_coroutine_that_outlives_its_execute_cannot_emit() -> None:
+    ERRORS.clear()
+    driver = run(Outliving())
+    assert driver.emitted("tested") == []
+    assert sorted(driver.acked("numbers")) == [0, 1, 2]
+    assert len(ERRORS) >= 2
+
+
+ERRORS: list[BaseException] = []
+
+
+class Outliving(AsyncBolt):
+    outputs = ["word"]
+    stateless = True
+
+    async def execute(self, tup: Any, collector: Any) -> None:
+        async def later() -> None:
+            await asyncio.sleep(0)
+            try:
+                collector.emit(["late"])
+            except EmitError as error:
+                ERRORS.append(error)
+
+        self.task = asyncio.create_task(later())
 
 
 @pytest.mark.parametrize("kind", [BasicBolt, AsyncBolt])

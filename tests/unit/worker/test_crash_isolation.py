@@ -12,11 +12,12 @@ import pytest
 from sparkbolt.api.components import AsyncBolt, BasicBolt, Bolt, BoltBase, ColumnBolt
 from sparkbolt.api.config import Config
 from sparkbolt.api.function_bolts import bolt
+from sparkbolt.api.progress import Activity
 from sparkbolt.api.reports import QueryFailure
 from sparkbolt.api.topology import TopologyBuilder
 from sparkbolt.base.exceptions import Interruption
 from sparkbolt.driver.ledger.ledger import FailedTree
-from sparkbolt.errors import LostWorkerError
+from sparkbolt.errors import EngineError, LostWorkerError
 from sparkbolt.sim.engine import LocalEngine
 from sparkbolt.sim.executors import by_dest
 from sparkbolt.wire.acker import judge_rows
@@ -250,3 +251,11 @@ def test_after_too_many_deaths_the_rest_of_the_tasks_rows_fails_unseen(monkeypat
     assert of_first[9] == "was not executed: 2 tuples of the micro-batch had killed their worker before it"
     assert 33 not in SEEN
     assert engine.ledger.metrics.of("numbers").acked == 7 + 49
+
+
+def test_what_dies_without_end_is_an_error() -> None:
+    deaths = Crashes(lambda task: ("count", task - 1))
+    for block in range(200):
+        deaths.add(WorkPlace(Activity.FLUSH, 3, block), "exit code 3")
+    with pytest.raises(EngineError, match=r"count\[2\] killed its worker \(exit code 3\) in flush, and 200 times"):
+        deaths.add(WorkPlace(Activity.FLUSH, 3, 200), "exit code 3")

@@ -34,8 +34,72 @@ class Ending(AsyncBolt):
         collector.emit([tup["n"]])
 
 
+async def cancel_itself() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
 def raise_(error: BaseException) -> None:
     raise error
+
+
+async def leave() -> None:
+    await asyncio.sleep(0)
+    raise SystemExit(3)
+
+
+async def leave_in_a_gathered_task() -> None:
+    await asyncio.gather(leave(), asyncio.sleep(0))
+
+
+async def leave_in_a_task() -> None:
+    await asyncio.create_task(leave())
+
+
+async def leave_in_a_group() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(leave())
+
+
+async def leave_in_time() -> None:
+    await asyncio.wait_for(asyncio.create_task(leave()), 3600)
+
+
+async def wait_for_what_is_cancelled() -> None:
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+
+
+@pytest.mark.parametrize(
+    ("way", "why"),
+    [
+        (lambda: raise_(asyncio.CancelledError("away")), "CancelledError: away"),
+        (cancel_itself, "CancelledError"),
+        (wait_for_what_is_cancelled, "CancelledError"),
+        (lambda: raise_(GeneratorExit()), "GeneratorExit"),
+        (lambda: raise_(StopIteration(1)), "RuntimeError: coroutine raised StopIteration"),
+        (lambda: raise_(SystemExit(3)), "SystemExit: 3"),
+        (leave_in_a_gathered_task, "SystemExit: 3"),
+        (leave_in_a_task, "SystemExit: 3"),
+        (leave_in_a_group, "SystemExit: 3"),
+        (leave_in_time, "SystemExit: 3"),
+        (
+            lambda: raise_(BaseExceptionGroup("two", [asyncio.CancelledError()])),
+            "BaseExceptionGroup: two (1 sub-",
+        ),
+        (lambda: asyncio.run(cancel_itself()), "RuntimeError: asyncio.run() cannot be called"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:coroutine 'cancel_itself' was never awaited")
+def test_a_coroutine_that_is_cancelled_or_ends_oddly_fails_its_tuple_alone(way: Any, why: str) -> None:
+    driver = run(Ending(way), numbers=range(6))
+    [failed] = driver.failed("numbers")
+    assert (failed.message_id, why in failed.reason) == (BAD, True), failed.reason
+    assert sorted(driver.acked("numbers")) == [0, 2, 3, 4, 5]
+    assert sorted(driver.emitted("tested")) == [[0], [2], [3], [4], [5]]
 
 
 def test_ctrl_c_in_a_coroutine_ends_the_program() -> None:
@@ -106,3 +170,16 @@ def test_a_cleanup_that_raises_keeps_no_other_from_being_called(tmp_path: Path) 
     with pytest.raises(RuntimeError, match="cleanup of 'cleanup' raised SystemExit: 3"):
         driver.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "cleanup", "z"]
+
+
+def test_a_coroutine_that_cancels_all_others_fails_them_and_the_rest_is_run() -> None:
+    def cancel_all() -> None:
+        for task in asyncio.all_tasks():
+            task.cancel()
+
+    driver = run(Ending(cancel_all), numbers=range(6))
+    failed = {tree.message_id for tree in driver.failed("numbers")}
+    assert BAD in failed
+    assert failed | set(driver.acked("numbers")) == set(range(6))
+    assert {values[0] for values in driver.emitted("tested")} >= set(driver.acked("numbers"))
+    assert {3, 4, 5} <= set(driver.acked("numbers"))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import count
 from typing import Any
 from zlib import crc32
@@ -19,15 +23,15 @@ from sparkbolt.api.components import BoltBase, PartitionedSpout
 from sparkbolt.api.ranges import Range
 from sparkbolt.base import native
 from sparkbolt.base.native import kernels
-from sparkbolt.base.text_arrays import crc32s, dictionary_of, joined, separated, strings_of
-from sparkbolt.errors import Unavailable
+from sparkbolt.base.text_arrays import buffers_of, crc32s, dictionary_of, joined, separated, strings_of
+from sparkbolt.errors import EmitError, Unavailable
 from sparkbolt.layout.lane import lay_out
 from sparkbolt.wire.frames import Moment
 from sparkbolt.wire.plan import Entry, Piece
 from sparkbolt.worker.environment import environment_of
 from sparkbolt.worker.source_reader import run_piece
 from sparkbolt.worker.stage import run_level
-from sparkbolt.worker.state.task_state import DictStore
+from sparkbolt.worker.state.task_state import DictStore, KeyValueTable
 from sparkbolt.worker.worker import Worker
 from tests.native import needs_kernels
 
@@ -195,6 +199,31 @@ def test_a_function_that_returns_gives_the_same() -> None:
     assert_same(["none", "lists", "str", "number", "one"], split)
 
 
+def test_emissions_of_a_finalizer_that_runs_meanwhile_do_no_harm() -> None:
+    class Emits:
+        def __init__(self, emit: Any) -> None:
+            self.emit, self.itself = emit, self
+
+        def __del__(self) -> None:
+            with suppress(EmitError):
+                self.emit(["late", 0])
+
+    class Litters(BasicBolt):
+        outputs = ["word", "n"]
+
+        def execute(self, tup: Any, collector: Any) -> None:
+            for number in range(50):
+                Emits(collector.emit)
+                collector.emit([f"word {number}" if number < 40 else number, []])
+
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        outcome(["a", "b"], Litters(), Counts(), compiled=True)
+    finally:
+        gc.set_threshold(*before)
+
+
 @given(st.lists(st.text(max_size=20)), st.integers(0, 3))
 def test_texts_are_numbered_as_arrow_numbers_them(texts: list[str], skipped: int) -> None:
     array = pa.array(texts, pa.string()).slice(skipped)
@@ -251,3 +280,43 @@ def test_uncommitted_numbers_are_undone() -> None:
     assert (len(numbers), sorted(numbers.keys()), numbers.find_value("or")) == (2, ["be", "to"], None)
     state.put("or", 8)
     assert (len(numbers), state.get("or")) == (3, 8)
+
+
+def test_what_was_put_before_newer_values_came_is_undone_to_those() -> None:
+    state = numbers_of({})
+    state.put("be", 1)
+    text = pa.array(["be", "or"])
+    state.numbers.apply(*buffers_of(text), np.array([7, 8]), True)
+    assert (state.get("be"), state.get("or"), state.numbers.fresh) == (1, 8, 0)
+    state.numbers.undo()
+    assert (state.get("be"), state.get("or"), len(state.numbers)) == (7, 8, 2)
+
+
+def test_no_put_of_another_thread_is_lost_when_the_numbers_are_left() -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for turn in range(20):
+            state = KeyValueTable()
+            state.put_many([f"k{number}" for number in range(2_000)], [0] * 2_000)
+            wrong: list[Any] = []
+            begun = threading.Barrier(3)
+
+            def count(name: str, state: KeyValueTable = state, wrong: list[Any] = wrong, begun: Any = begun) -> None:
+                begun.wait()
+                for number in range(2_000):
+                    state.put(name, number)
+                    if state.get(name) != number:
+                        wrong.append((name, number))
+
+            threads = [threading.Thread(target=count, args=(name,)) for name in "ab"]
+            for thread in threads:
+                thread.start()
+            begun.wait()
+            state.put(None, turn)
+            for thread in threads:
+                thread.join()
+            assert not wrong
+            assert (state.get("a"), state.get("b"), state.get(None), len(state)) == (1_999, 1_999, turn, 2_003)
+    finally:
+        sys.setswitchinterval(before)

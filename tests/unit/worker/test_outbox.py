@@ -144,6 +144,20 @@ def test_what_a_task_keeps_is_what_a_dict_would_keep_over_crashes(seed: int, mic
     assert all("/" not in name for name in kept.store), "no page is left"
 
 
+def test_rows_that_have_a_tree_keep_it_and_their_place_among_those_that_start_one() -> None:
+    own = Kept().begin()
+    before = block("a", [(n, "") for n in range(4)], [2, 0, 1, 0])
+    started = own.start(before)
+    parents, old = started.block.parents, before.parents
+    assert parents is not None
+    assert old is not None
+    assert parents.offsets is not None
+    assert np.diff(parents.offsets).tolist() == [2, 1, 1, 1]
+    roots = mix64_array(started.keys).tolist()
+    assert parents.roots.tolist() == [*old.roots[:2].tolist(), roots[0], int(old.roots[2]), roots[1]]
+    assert parents.edges.tolist() == [*old.edges[:2].tolist(), roots[0], int(old.edges[2]), roots[1]]
+
+
 def test_a_value_that_cannot_be_kept_is_refused_and_its_neighbours_are_not() -> None:
     own = Kept().begin()
     values: list[Any] = [(0, "a"), (1, lambda: 0), (2, "c")]
@@ -151,6 +165,14 @@ def test_a_value_that_cannot_be_kept_is_refused_and_its_neighbours_are_not() -> 
     assert [reason.split(" holds")[0] for reason in started.refused] == ["field 'text'"]
     assert list(started.block.columns[0]) == [0, 2]
     assert len(started.keys) == own.kept == 2
+
+
+def test_what_is_not_kept_cannot_be_given_again_and_that_is_said() -> None:
+    kept = Kept()
+    entry = Entry(TASK, AGAIN, own_source(0), 7, 8, 2, (7,))
+    [started] = kept.begin().again(entry, STREAMS)
+    assert (started.block.count, len(started.keys)) == (0, 0)
+    assert "[7]" in started.refused[0]
 
 
 # Plans.

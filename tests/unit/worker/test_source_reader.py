@@ -34,6 +34,7 @@ from tests.unit.worker.reading import (
     topology,
     what_came_again,
 )
+from tests.unit.worker.unreadable import damaged_text
 
 
 class Weighed(Numbers):
@@ -138,6 +139,50 @@ def test_a_value_of_a_column_that_python_cannot_hold_is_a_bad_record() -> None:
         assert "field 'more' cannot be read: " in tree.story
 
 
+class Tripled(WithMore):
+    """Number 42 is three tuples, of which one has a value that Python cannot hold."""
+
+    def __init__(self, bad_row: int) -> None:
+        super().__init__(damaged_text)
+        self.bad_row = bad_row
+
+    def read_columns(self, range_: Range) -> Iterator[tuple[Any, Sequence[Any]] | BadRecord]:
+        positions = [n for n in range(range_.start, range_.end) for _ in range(3 if n == 42 else 1)]
+        first = positions.index(42) if 42 in positions else COUNT
+        yield positions, [positions, damaged_text([row == first + self.bad_row for row in range(len(positions))])]
+
+
+@pytest.mark.parametrize("bad_row", [0, 1, 2])
+def test_of_a_record_with_a_value_that_cannot_be_read_no_tuple_is_left(bad_row: int) -> None:
+    engine, _ = run(Tripled(bad_row))
+    assert sorted(SEEN) == [number for number in range(COUNT) if number != 42]
+    assert [tree.position for tree in engine.ledger.set_aside] == [42]
+    assert engine.ledger.metrics.of("numbers").acked == COUNT - 1
+
+
+@pytest.mark.parametrize(
+    ("nonsense", "text"),
+    [
+        (([60], [[1], [2]]), "read 2 columns on stream 'default', which declares 1 field(s)"),
+        (([60, 61], [[1]]), "lengths [1, 2]"),
+        (([100], [[1]]), "expected them to rise from 59 on and to stay below 100"),
+        (([60, 59], [[1, 2]]), "expected them to rise from 59 on"),
+        (([3], [[1]]), "expected them to rise from 59 on"),
+        (BadRecord(3, "bad"), "expected them to rise from 59 on"),
+        ("nonsense", "ValueError"),
+    ],
+)
+def test_a_chunk_that_is_none_breaks_the_range_off(nonsense: Any, text: str) -> None:
+    def trouble(number: int, tried: int) -> Any:
+        return nonsense if number == 60 and tried == 1 else None
+
+    engine, failed = run(Columns(trouble))
+    assert set(SEEN) == set(range(COUNT))
+    assert [tree.position for tree in failed if tree.fail.cause == "read"] == [60]
+    assert any(text in tree.fail.reason for tree in failed)
+    assert engine.ledger.metrics.of("numbers").set_aside == 0
+
+
 class BadFirst(Numbers):
     """Once gives a record that cannot be read before the columns of earlier ones."""
 
@@ -197,6 +242,27 @@ def test_the_rest_of_a_range_that_is_too_large_comes_next_and_before_anything_ne
     assert rests[0].fail.reason == "n from 10 up to 50 is read later: that is enough"
     numbers = engine.ledger.metrics.of("numbers")
     assert (numbers.errors, numbers.failed, numbers.retried) == (0, len(failed) - 2, 0)
+
+
+@pytest.mark.parametrize("position", [0, 12, 49, 50, 1000])
+def test_a_rest_that_cannot_begin_where_the_spout_says_breaks_the_range_off(position: int) -> None:
+    def trouble(number: int, tried: int) -> None:
+        if number == 13 + 37 * (position == 49) and tried == 1:
+            raise EnoughRead(position, "that is enough")
+
+    engine, failed = run(Numbers(trouble))
+    assert set(SEEN) == set(range(COUNT))
+    (tree,) = [tree for tree in failed if tree.fail.cause == "read"]
+    assert f"has read enough of 'n' up to {position}: expected the rest to begin at" in tree.fail.reason
+    assert engine.ledger.metrics.of("numbers").set_aside == 0
+
+
+def test_without_ackers_a_rest_that_nobody_asks_for_again_is_reported() -> None:
+    Numbers.tried.clear()
+    engine = LocalEngine(topology(Numbers(enough_at(30)), acker_tasks=0))
+    promotion = engine.step()
+    assert promotion is not None
+    assert [report.text for report in promotion.reports] == ["n from 30 up to 50 is read later: that is enough"]
 
 
 class Pairs(Columns):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparkbolt import BasicBolt, Bolt, ColumnBolt, Config, FailedException, Reject, TopologyBuilder, bolt
-from sparkbolt.errors import EngineError, ReportedFailedException
+from sparkbolt.errors import EngineError, ReportedFailedException, Unavailable
 from sparkbolt.testing import TopologyTestDriver
 from tests.unit.worker.emitting import AFTERWARDS, BAD, GOOD, Async, Basic, ByHand, Numbers, Window
 
@@ -107,3 +107,14 @@ def test_a_tuple_that_is_emitted_without_an_anchor_and_fails_is_an_error() -> No
         driver.run_until_idle()
     assert told(driver) == [REASON]
     assert driver.metrics().of("tested").failed == 2
+
+
+def test_every_row_that_is_not_tried_since_the_bolt_is_away_is_an_error_if_it_has_no_tree() -> None:
+    builder = TopologyBuilder("away")
+    builder.set_spout("numbers", Numbers())
+    builder.set_bolt("tested", Basic(raises(Unavailable("down")))).shuffle_grouping("numbers")
+    with TopologyTestDriver(builder.build()) as driver:
+        for _ in range(30):
+            driver.feed("numbers", [BAD])
+        driver.run_until_idle()
+        assert driver.metrics().of("tested").errors == 30

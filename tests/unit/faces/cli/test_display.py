@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -226,3 +227,8 @@ def test_at_no_width_a_number_or_a_header_is_cut(width: int) -> None:
     assert "\n".join(line.rstrip() for line in lines) + "\n" == (SNAPSHOTS / f"live_{width}.txt").read_text()
     words = set(" ".join(lines).split())
     assert words & {"63.2M", "63,222,243"}
+
+
+def test_what_is_committed_meanwhile_is_not_counted_twice() -> None:
+    (count,) = (line for line in drawn_at(120, replace(RUNS, micro_batch_id=1)) if line.startswith("count"))
+    assert "63,201,243" in count

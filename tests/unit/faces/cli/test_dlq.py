@@ -55,6 +55,14 @@ def test_list_tells_of_damage_and_of_spouts_that_are_not_there(path: str, capsys
     assert "no file or directory of dead letters" in printed(capsys, "list", path + "x", code=2)
 
 
+def test_a_folder_that_is_no_checkpoint_is_not_one_without_letters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "has no dead letters and no file 'tasks'" in printed(capsys, "list", str(tmp_path), code=2)
+    (tmp_path / "tasks").write_text("{}")
+    assert printed(capsys, "list", str(tmp_path)).startswith("0 dead letter(s)")
+
+
 def test_show_tells_all_attempts_and_the_traceback(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, "show", path, "aaaa1", "aaaa2", "cccc")
     assert "  tuple     default: {'line': 'be'}" in text

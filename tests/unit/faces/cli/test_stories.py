@@ -13,6 +13,8 @@ import pytest
 from sparkbolt import Config, TopologyBuilder
 from sparkbolt.api.function_bolts import bolt
 from sparkbolt.api.story import root_text
+from sparkbolt.driver.ledger.reader import LedgerReader
+from sparkbolt.errors import CheckpointError
 from sparkbolt.faces.cli import main
 from sparkbolt.faces.cli.stories import open_ledger
 from sparkbolt.sim.engine import LocalEngine
@@ -122,6 +124,22 @@ def test_a_directory_that_is_no_checkpoint_is_named(tmp_path: Path, capsys: pyte
     assert "there is no directory" in printed(capsys, "errors", str(tmp_path / "none"), code=2)
     assert "has no file 'tasks'" in printed(capsys, "errors", str(tmp_path), code=1)
     assert not list(tmp_path.iterdir()), "looking makes no files"
+
+
+def test_a_log_that_is_compacted_while_it_is_read_is_read_again(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+
+    def breaks_once(files: object, last_commit: int, where: str) -> LedgerReader:
+        reads.append(where)
+        if len(reads) == 1:
+            raise CheckpointError("ledger/2.entry is missing")
+        return LedgerReader(files, last_commit, where)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("sparkbolt.driver.ledger.reader.LedgerReader", breaks_once)
+    assert len(open_ledger(str(checkpoint)).failed()) == 1
+    assert len(reads) == 2
 
 
 def test_neither_spark_nor_java_is_started(checkpoint: Path) -> None:

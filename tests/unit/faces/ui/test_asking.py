@@ -98,6 +98,16 @@ def test_a_topology_that_hangs_is_told_of_and_others_answer(
     operator.gate.set()
 
 
+def test_a_change_that_was_not_answered_is_not_told_as_undone(
+    asking: Asking, operator: UiOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHANGE_SECS", 0.05)
+    operator.gate = threading.Event()
+    with pytest.raises(LateAnswerError, match="the change may still apply"):
+        run(asking.change("words", "activate", by="ann"))
+    operator.gate.set()
+
+
 def test_a_topology_that_is_known_by_its_checkpoint_only_has_an_id_that_is_no_path(operator: UiOperator) -> None:
     place = "/data/old words"
     shown = {**operator.known[0], "id": place, "name": "old"}

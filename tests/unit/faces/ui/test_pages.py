@@ -334,6 +334,13 @@ def test_an_edited_letter_is_given_again_with_what_was_changed_only() -> None:
     assert (verb, arguments["values"]) == ("replay", {"customer": "c-1", "sku": "k-7"})
 
 
+def test_a_letter_that_was_not_edited_is_given_again_as_it_is() -> None:
+    operator = Shop()
+    form = {f"letter-{LETTER}": "on", "field-0": f'"{NASTY}"', "field-1": "null", "field-2": "1"}
+    acted(operator, f"{BASE}/do/replay", form)
+    assert operator.asked == [("replay", ORDERS, {"ids": [LETTER], "values": None, "target": None})]
+
+
 def test_a_message_that_could_not_be_read_is_edited_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
     operator = Shop()
     broken = {**shop.letter(1), "tuples": [], "fields": []}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections import Counter, defaultdict
+import gc
+from collections import Counter, OrderedDict, defaultdict
 from itertools import count
 from typing import Any
 
@@ -96,6 +97,28 @@ def test_a_new_line_begins_when_the_changes_have_as_many_entries_as_the_dict() -
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: {"a": [1], "b": 2, "c": 3},
+        lambda: {"a": 1, 2.5: 2, "c": 3},
+        lambda: {"a": 1, True: 2, "c": 3},
+        lambda: {"a": 1, ("b", (1,)): 2, "c": 3},
+        lambda: OrderedDict(a=1, b=2, c=3),
+        lambda: {"a": 1, "b": 2},
+    ],
+    ids=["a list", "a float as key", "a bool as key", "a tuple in a tuple", "another type", "few entries"],
+)
+def test_what_may_change_or_be_confused_is_pickled_with_the_rest(make: Any) -> None:
+    store = DictStore()
+    worker = Worker(store, counts=None)
+    worker.begin().counts = make()
+    worker.commit()
+    assert segments(store) == []
+    assert Worker(store, counts=None).begin().counts == make()
+
+
+@pytest.mark.usefixtures("small")
 def test_a_dict_that_is_shared_is_pickled_with_the_rest_and_stays_shared() -> None:
     store = DictStore()
     worker = Worker(store, counts={"a": 1, "b": 2, "c": 3}, other=None)
@@ -136,6 +159,33 @@ def test_a_worker_that_did_not_run_the_last_commit_reads_it_though_only_a_large_
     two.bolt.counts["a"] = 1000
     two.commit()
     assert one.begin().counts == {"a": 1000, "b": 2, "c": 3}
+
+
+@pytest.mark.usefixtures("small")
+def test_a_dict_that_changes_while_it_is_looked_at_is_committed_as_it_was_at_one_moment() -> None:
+    store = DictStore()
+    worker = Worker(store, counts={number: number for number in range(1000)})
+    numbers = count(1000)
+
+    def change(phase: str, info: Any) -> None:
+        counts = worker.bolt.counts
+        for _ in range(3):
+            counts.pop(next(iter(counts)))
+            number = next(numbers)
+            counts[number] = number
+
+    worker.begin()
+    before = gc.get_threshold()
+    gc.callbacks.append(change)
+    gc.set_threshold(1)
+    try:
+        worker.commit()
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(change)
+    committed = Worker(store, counts={}).begin().counts
+    assert len(committed) == 1000
+    assert all(key == value for key, value in committed.items())
 
 
 KEYS = st.sampled_from([*"abcdef", 1, 2, None, ("a", 1), b"a"])
